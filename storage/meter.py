@@ -5,6 +5,9 @@ family's order. The service declares the families and says what each one means. 
 from the code or the settings.
 """
 
+from collections import Counter
+from collections.abc import Iterable
+
 COMMON_CONNECTION_POOL = "common"  # the label of all connections to the store, except those to the coordinator of Citus
 
 
@@ -31,3 +34,15 @@ class Meter:
 
 
 NO_METER = Meter()
+Counted = tuple[str, int]  # the kind of a statement, and how many rows it returned or changed
+
+
+def report_statements(meter: Meter, counted: Iterable[Counted]) -> None:
+    """Report statements to a meter, those of a program together. Any thread may call this."""
+    statements, rows = Counter[str](), Counter[str]()
+    for kind, count in counted:
+        statements[kind] += 1
+        rows[kind] += count
+    for kind in statements:
+        meter.add_from_any_thread("rankcurve_store_statements", statements[kind], kind)
+        meter.add_from_any_thread("rankcurve_store_rows", rows[kind], kind)

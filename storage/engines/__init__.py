@@ -10,7 +10,6 @@ Each engine keeps three kinds of connections: for writing, for short reads, and 
   reads in the thread of the event loop, and `sqlite_backup` copies a store that is in use.
 - `postgres`: the store on one database. `connection_pool` lends connections and runs failed attempts again, and
   `postgres_connection` opens sessions.
-- Both: `statement_counts` counts statements and rows for metrics.
 
 The most important rule: every wait of a store is bounded, and a store never repeats a COMMIT whose answer was lost,
 because the server may have committed that transaction.

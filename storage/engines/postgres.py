@@ -17,7 +17,7 @@ import structlog
 from config.settings import Settings
 from querybuilder import Bound, Built, Dialect
 from storage.errors import StoreBusyError, StoreExistsError, StoreUnsupportedError
-from storage.meter import COMMON_CONNECTION_POOL, NO_METER, Meter
+from storage.meter import COMMON_CONNECTION_POOL, NO_METER, Meter, report_statements
 from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
 
@@ -26,7 +26,6 @@ from .connection_pool import ConnectionPool
 from .partitions import Partitions
 from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
 from .postgres_errors import DRIVER_ERRORS, is_lost
-from .statement_counts import report_statements
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)

@@ -24,7 +24,7 @@ import structlog
 from config.settings import Settings
 from querybuilder import SQLITE, Bound, Built
 from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError
-from storage.meter import COMMON_CONNECTION_POOL, NO_METER, Meter
+from storage.meter import COMMON_CONNECTION_POOL, NO_METER, Counted, Meter, report_statements
 from storage.store import Program, Rows, StoreSize
 
 from .brief_reads import BriefReads, NotBriefError, make_idle
@@ -40,7 +40,6 @@ from .sqlite_file import (
     is_full_os_error,
     size_of,
 )
-from .statement_counts import Counted, report_statements
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)

@@ -4,8 +4,7 @@ Many requests read the same board at the same time, so their reads are coalesced
 the same board. Reading one owner on many boards also takes few statements: one for each table that the boards share.
 
 `point_reads` holds both kinds of reads. `open_boards` keeps the compiled statements and the merge rules of the boards
-in use, also for posting, refreshing and every other reader of rows. `partition_figures` reads what operators watch, and
-`board_states` what lists of boards show, `board_curves` finds the curves of a board.
+in use, also for posting, refreshing and every other reader of rows. `partition_figures` reads what operators watch.
 
 The most important rule: a result always belongs to the version of the board that the caller passed. If the board was
 deleted, emptied or widened since then, the read raises `UnknownBoardError` or `BoardChangedError`. It never uses

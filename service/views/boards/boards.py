@@ -25,10 +25,9 @@ from storage.boards import journal
 from storage.boards.board_changes import change_board
 from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
-from storage.boards.boards import list_boards
+from storage.boards.boards import BoardState, find_last_changes, list_boards, read_states
 from storage.errors import FamilyBoardError, SpecInvalidError, UnknownBoardError
 from storage.log.log_record import ChangeKind
-from storage.reads.board_states import BoardState, find_last_changes, read_states
 from storage.records import (
     INT64_MAX,
     Best,

@@ -25,12 +25,12 @@ from service.contract.values import format_us, to_micros
 from service.views.owners.owners import find_ranked_column
 from service.views.owners.positions import BoardColumn, find_positions
 from storage.boards import journal
+from storage.boards.boards import BoardState
 from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, list_families, put_family
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
 from storage.errors import SpecInvalidError
 from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.periods import Period, PeriodKind, calendar_of, find_zone, parse_period
-from storage.reads.board_states import BoardState
 from storage.records import Board, Family, FamilySpec, Leaf
 from storage.store import Program
 

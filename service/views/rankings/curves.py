@@ -12,7 +12,7 @@ from time import perf_counter
 from msgspec import UNSET, UnsetType, structs
 
 from jobs.curves.refresh_requests import refresh_board
-from predictor import AnyCurve, RankCurve, SummedCurve
+from predictor import AnyCurve, Curve, RankCurve, SummedCurve
 from service.context import Context
 from service.contract.queries import AuditQuery
 from service.contract.responses.boards import (
@@ -29,11 +29,12 @@ from service.contract.responses.boards import (
 from service.contract.routes import Call, Reply, match_entity_tag
 from service.contract.values import Number, format_us, to_wire_number
 from service.views.owners.owners import find_column
+from storage.archive.archive_reader import ArchivedEntries
+from storage.archive.archive_writer import build_exact_curve
 from storage.errors import ArchivedError, NoCurveError
 from storage.leaves.totals import read_board_totals
 from storage.log.cells import Padding
-from storage.reads.board_curves import find_curves
-from storage.records import Board, ColumnSpec
+from storage.records import Board, ColumnSpec, Leaf
 
 SHOWN_MAX = 10  # the most wrong brackets that the answer to an audit lists
 
@@ -43,7 +44,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
     # If another process has emptied the board, this process's curve still describes the former entries. This read
     # raises an error in that case.
     await context.store.at(board.partition).read(lambda: read_board_totals(board))
-    curves = await find_curves(context.store, context.boards, context.curves.book, board, index)
+    curves = await _find_curves(context, board, index)
     if not curves:
         raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
     etag = curve_etag(board, index, curves[0] if len(curves) == 1 else SummedCurve(curves))
@@ -52,6 +53,28 @@ async def get_curve(context: Context, call: Call) -> Reply:
         return Reply(None, status=304, headers=headers)
     context.metrics.meter.add("rankcurve_reads", 1, "rankings", "curve")
     return Reply(curve_document(board, index, curves), headers=headers)
+
+
+async def _find_curves(context: Context, board: Board, index: int) -> Sequence[RankCurve]:
+    """Return the curve of each leaf of a board, or no curve if a leaf has none. Archived curves are in the archive."""
+    entries = context.boards.open_board(board)
+    if isinstance(entries, ArchivedEntries):
+        return await context.store.at(board.partition).read(lambda: entries.read_curves(index))
+    curves = []
+    for leaf in board.leaves:
+        found = context.curves.book.find_leaf_curve(leaf, index) or await _build_final_curve(context, leaf, index)
+        if found is None:
+            return []
+        curves.append(found)
+    return curves
+
+
+async def _build_final_curve(context: Context, leaf: Leaf, index: int) -> Curve | None:
+    """Return a curve with a knot for each value, if the leaf is closed and has few entries, or None."""
+    if leaf.closed_us is None:
+        return None
+    found = await context.store.at(leaf.partition).read(lambda: build_exact_curve(leaf, index))
+    return found if found.total <= leaf.spec.predictor.exact_top else None
 
 
 def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
