@@ -53,14 +53,12 @@ class CreateTable(Query):
 
     def column(self, name: str, kind: SqlType, *, null: bool = False, sortable: bool = True) -> CreateTable:
         """Add a column. If it is a `sortable` column of text, both databases order its text by code point."""
-        return self._with(ColumnDefinition(name, kind, null, sortable))
+        return replace(self, columns=(*self.columns, ColumnDefinition(name, kind, null, sortable)))
 
     def with_columns(self, /, **kinds: SqlType) -> CreateTable:
         """Add columns that are not null."""
-        return self._with(*(ColumnDefinition(name, kind) for name, kind in kinds.items()))
-
-    def _with(self, *columns: ColumnDefinition) -> CreateTable:
-        return replace(self, columns=self.columns + columns)
+        added = (ColumnDefinition(name, kind) for name, kind in kinds.items())
+        return replace(self, columns=(*self.columns, *added))
 
     def primary_key(self, *names: str) -> CreateTable:
         return replace(self, keys=names)

@@ -153,8 +153,7 @@ class Catalog:
                 found[each] = board
         if missing:
             made = await self._store.write(lambda: make_boards(family.id, missing, **limits))
-            self.keep_boards(made)
-            found |= {board.id: board for board in made}
+            found |= {board.id: self.keep_board(board) for board in made}
         return found
 
     async def renew_copies(self, boards: Iterable[Board | Leaf]) -> None:
@@ -188,10 +187,6 @@ class Catalog:
         leaves = tuple(leaf if each.key == leaf.key else each for each in board.leaves)
         changed = replace(board, leaves=leaves)
         self.keep_board(changed if board.is_spread else replace(changed, spec=leaf.spec, home=leaf.partition))
-
-    def keep_boards(self, boards: Iterable[Board]) -> None:
-        for board in boards:
-            self.keep_board(board)
 
     def forget_board(self, board_id: str) -> None:
         """Remove from the copy a board that this process has just deleted."""

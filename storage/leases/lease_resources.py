@@ -72,11 +72,6 @@ def pool_condition(asked: str) -> Condition:
     return all_of(*same, col("deleted_at", "p").is_null())
 
 
-def _change_rows(changes: Sequence[ResourceChange]) -> list[tuple[object, ...]]:
-    """Return changes as rows of `_build_write`, in the order in which all transactions lock resources."""
-    return [(*before[:2], before.version, before.expires_at_us, *after[2:]) for before, after in sorted(changes)]
-
-
 class LeaseResources:
     def __init__(self) -> None:
         self._by_holders = _select_named("holder").prepared()
@@ -125,7 +120,9 @@ class LeaseResources:
         """Change the resources that are still as they were found. Return the pool keys and names of those changed."""
         if not changes:
             return set()
-        changed = yield self._write.bind(rows=_change_rows(changes))
+        # All transactions lock resources in this order.
+        ordered = [(*before[:2], before.version, before.expires_at_us, *after[2:]) for before, after in sorted(changes)]
+        changed = yield self._write.bind(rows=ordered)
         return {(row[0], row[1]) for row in changed}
 
     def record_events(

@@ -291,13 +291,15 @@ async def test_a_family_that_another_process_recreated_takes_posts_by_its_spec(s
     await service.must("PUT", F, {**SPEC, "table": table})
     context.catalog.families.keep_family(family)
     # Restore the catalog of a process that has not noticed the new family yet.
-    context.catalog.keep_boards(known.values())
+    for board in known.values():
+        context.catalog.keep_board(board)
     [result] = await post(service, xp("ada", 2))
     assert result["status"] == "applied"
     assert (await service.get("/v1/leaderboards/game:all/entries/ada"))["stats"]["xp"] == 2
     await service.call("DELETE", F)
     context.catalog.families.keep_family(family)
-    context.catalog.keep_boards(known.values())
+    for board in known.values():
+        context.catalog.keep_board(board)
     assert await service.refused("POST", f"{F}/posts", xp("ada", 1)) == (404, "unknown_family")
 
 
