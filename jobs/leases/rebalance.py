@@ -17,15 +17,7 @@ from storage.leases.region_counts import Region, lease_counts
 from storage.store import Program
 
 from .liberate import read_pool_pages
-from .rebalance_plan import (
-    RegionMeasurement,
-    RegionState,
-    Transfer,
-    decode_load,
-    plan_transfers,
-    start_load,
-    update_load,
-)
+from .rebalance_plan import Load, RegionState, Transfer, decode_load, plan_transfers, update_load
 
 log = structlog.get_logger(__name__)
 
@@ -70,11 +62,10 @@ class BalanceJob:
             over = yield from lease_resources.count_expired(
                 key, region, before_us=now_us - self._margin_us, limit=self._limits.lease_expired_counted_max
             )
-            found = RegionMeasurement(now_us, counted.total, counted.held - over, counted.acquired, counted.refused)
+            found = Load(now_us, counted.held - over, counted.acquired, counted.refused)
             known = stored.get((key, region))
-            load = start_load(found) if known is None else decode_load(known)
-            load = update_load(load, found, self._limits.balance_half_life_s)
-            regions[key][region] = RegionState(found.available, load)
+            load = found if known is None else update_load(decode_load(known), found, self._limits.balance_half_life_s)
+            regions[key][region] = RegionState(counted.total - found.leased, load)
             loads[key, region] = msgspec.json.encode(load).decode()
         yield from lease_counts.set_loads(loads)
         return {key: plan_transfers(states, self._limits) for key, states in regions.items()}

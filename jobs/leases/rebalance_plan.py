@@ -25,23 +25,13 @@ FLOOR_RATIO = 0.05
 MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this part of its target
 
 
-class RegionMeasurement(NamedTuple):
+class Load(msgspec.Struct, frozen=True, array_like=True):
+    """A measurement of a region, and averages over the measurements before. The first measurement has none."""
+
     at_us: int
-    total: int
     leased: int  # running leases
     acquired: int  # leases granted since the pool was created
     refused: int  # requests refused since the pool was created
-
-    @property
-    def available(self) -> int:
-        return self.total - self.leased
-
-
-class Load(msgspec.Struct, frozen=True, array_like=True):
-    at_us: int
-    leased: int
-    acquired: int
-    refused: int
     level: float = 0.0  # requests per second
     trend: float = 0.0  # change of the level per second
     freed: float = 0.0  # leases that expired or were released, per second, as an average
@@ -70,11 +60,7 @@ class Transfer(NamedTuple):
     resources: int
 
 
-def start_load(found: RegionMeasurement) -> Load:
-    return Load(found.at_us, found.leased, found.acquired, found.refused)
-
-
-def update_load(load: Load, found: RegionMeasurement, half_life_s: float) -> Load:
+def update_load(load: Load, found: Load, half_life_s: float) -> Load:
     """Return the load after another measurement, or the same load if no time has passed."""
     passed_s = (found.at_us - load.at_us) / 1e6
     if passed_s <= 0:

@@ -7,13 +7,11 @@ from hypothesis import strategies as st
 from config.settings import LeaseSettings
 from jobs.leases.rebalance_plan import (
     Load,
-    RegionMeasurement,
     RegionState,
     compute_targets,
     forecast_headroom,
     forecast_need,
     plan_transfers,
-    start_load,
     update_load,
 )
 
@@ -96,31 +94,31 @@ def test_a_plan_that_was_carried_out_leaves_no_next_plan(found: dict[str, Region
 
 @given(st.lists(st.tuples(st.integers(1, 3_600), st.integers(0, 10_000), st.integers(0, 10_000)), max_size=20))
 def test_averages_never_become_negative_whatever_was_measured(seen: list[tuple[int, int, int]]) -> None:
-    known = start_load(RegionMeasurement(0, 10**6, 0, 0, 0))
+    known = Load(0, 0, 0, 0)
     at_us = acquired = leased = 0
     for passed_s, more, over in seen:
         at_us += passed_s * 1_000_000
         acquired += more
         leased = max(0, leased + more - over)
-        known = update_load(known, RegionMeasurement(at_us, 10**6, leased, acquired, 0), LIMITS.balance_half_life_s)
+        known = update_load(known, Load(at_us, leased, acquired, 0), LIMITS.balance_half_life_s)
         assert known.level >= 0 or known.level == pytest.approx(0)
         assert known.freed >= 0
         assert forecast_headroom(known, 10**6 - leased, HORIZON_S) >= 0
 
 
 def test_a_steady_load_is_measured_as_it_is_refused_requests_included() -> None:
-    known = start_load(RegionMeasurement(0, 1_000, 0, 0, 0))
+    known = Load(0, 0, 0, 0)
     for minute in range(1, 61):
         at_us, acquired, refused = minute * 60_000_000, minute * 60, minute * 30
-        known = update_load(known, RegionMeasurement(at_us, 1_000, 120, acquired, refused), LIMITS.balance_half_life_s)
+        known = update_load(known, Load(at_us, 120, acquired, refused), LIMITS.balance_half_life_s)
     assert known.level == pytest.approx(1.5)
     assert known.trend == pytest.approx(0, abs=1e-6)
     assert known.freed == pytest.approx(1, rel=0.05)
 
 
 def test_two_measurements_at_one_time_change_nothing() -> None:
-    known = start_load(RegionMeasurement(5, 10, 0, 0, 0))
-    assert update_load(known, RegionMeasurement(5, 10, 3, 3, 0), 600) == known
+    known = Load(5, 0, 0, 0)
+    assert update_load(known, Load(5, 3, 3, 0), 600) == known
 
 
 def test_a_growing_region_gets_its_future_need_before_it_is_exhausted() -> None:
@@ -143,7 +141,7 @@ def test_the_operators_shares_stay_while_no_key_asks() -> None:
 
 def test_a_region_that_refused_keys_gets_what_they_asked_for_lately() -> None:
     calm = load(0.01, freed=2)
-    rushed = update_load(calm, RegionMeasurement(300_000_000, 100, 10, 60, 90), LIMITS.balance_half_life_s)
+    rushed = update_load(calm, Load(300_000_000, 10, 60, 90), LIMITS.balance_half_life_s)
     assert forecast_need(rushed, HORIZON_S) == pytest.approx(150 / 300 * HORIZON_S)
     assert plan_transfers({"eu": RegionState(1_000, load(0)), "us": RegionState(0, rushed)}, LIMITS)[0].resources >= 300
 
