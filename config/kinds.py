@@ -23,26 +23,18 @@ def _store_url(url: str) -> str:
     A path after `sqlite:///` is relative to the working directory, unless the path begins with a slash.
     """
     if url.startswith(_POSTGRES) and "\x00" not in url:
-        return _readable(url)
+        found = _ADDRESS.fullmatch(url)  # so a driver cannot misread it
+        if not found or any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=,|$)", found["hosts"])):
+            raise ValueError(  # quotes no part of the address, which may hold a password
+                "should be postgresql://USER:PASSWORD@HOST:PORT/DATABASE, where @ / ? # [ and ] of a name or password "
+                "are percent-encoded (@ is %40)"
+            )
+        return url
     path = url.removeprefix("sqlite:///")
     if path == url or not path or "\x00" in path:
         raise ValueError("should be sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
     if path == ":memory:":
         raise ValueError("should name a file, because each reader opens the store anew")
-    return url
-
-
-def _readable(url: str) -> str:
-    """Return a `postgresql://` address if a driver cannot misread it; else raise ValueError.
-
-    The message of the error quotes no part of the address, which may hold a password.
-    """
-    found = _ADDRESS.fullmatch(url)
-    if not found or any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=,|$)", found["hosts"])):
-        raise ValueError(
-            "should be postgresql://USER:PASSWORD@HOST:PORT/DATABASE, where @ / ? # [ and ] of a name or password are "
-            "percent-encoded (@ is %40)"
-        )
     return url
 
 
@@ -78,11 +70,6 @@ def number(default: float, low: float, high: float, unit: str) -> Any:
 def text(default: str) -> Any:
     """Declare a text setting, which must not be empty."""
     return Field(default=default, min_length=1)
-
-
-def choice(default: str | bool | tuple[str, ...]) -> Any:
-    """Declare a setting whose type determines the allowed values."""
-    return Field(default=default)
 
 
 def _peers(given: str) -> str:

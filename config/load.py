@@ -42,7 +42,8 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
     environ = {name: text for name, text in environ.items() if not _OF_KUBERNETES.fullmatch(f"{name}={text}")}
     for name, raw, source, is_text in _given(overrides, environ, toml_path, problems):
         try:
-            values[name] = _parsed(name, raw, is_text=is_text)
+            adapter = _adapter(name)  # a value from TOML or Python that has another type is refused
+            values[name] = adapter.validate_strings(raw) if is_text else adapter.validate_python(raw, strict=True)
             sources[name] = source
         except ValidationError as error:
             problems.extend(f"{source}: {name} is {_shown(raw)}; {_reason(each)}" for each in error.errors())
@@ -101,13 +102,6 @@ def _known(name: str, source: str, written: str, problems: list[str]) -> bool:
 def _adapter(name: str) -> TypeAdapter[Any]:
     field = Settings.model_fields[name]
     return TypeAdapter(field.rebuild_annotation(), config=ConfigDict(allow_inf_nan=False))
-
-
-def _parsed(name: str, raw: object, *, is_text: bool) -> object:
-    """Parse a text as a value of the setting's type. Refuse a value from TOML or Python that has another type."""
-    if is_text:
-        return _adapter(name).validate_strings(raw)
-    return _adapter(name).validate_python(raw, strict=True)
 
 
 def _shown(raw: object) -> str:

@@ -13,7 +13,6 @@ from typing import ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
 
 from config.kinds import Origins, PeersText, Servers, StoreUrl
-from config.kinds import choice as _choice
 from config.kinds import number as _number
 from config.kinds import text as _text
 
@@ -40,7 +39,7 @@ class ListeningSettings(_Group):
     """TCP port to listen on; 0 takes a free one."""
     store: StoreUrl = _text("sqlite:///data/rankcurve.db")
     """Address of the store: sqlite:///PATH (relative to the working directory) or postgresql://…."""
-    jobs: Literal["embedded", "none"] = _choice("embedded")
+    jobs: Literal["embedded", "none"] = "embedded"
     """embedded: run the background jobs beside the service. none: leave them to `rankcurve jobs`."""
     workers: int = _number(1, 1, 64, "processes")
     """Processes that serve requests. More than 1 need a PostgreSQL store."""
@@ -184,7 +183,7 @@ class KeySettings(_Group):
 class OpenReadingSettings(_Group):
     """Reading without an API key, and from web pages of other sites."""
 
-    anonymous_role: Literal["none", "reader"] = _choice("none")
+    anonymous_role: Literal["none", "reader"] = "none"
     """Role of a caller without an API key, once a key exists. A reader without a key sees no owner's posts."""
     anonymous_reads_per_s: float = _number(20, 0, 1e6, "reads/s")
     """Reads per second of one address without an API key, in each process; more are refused with 429. 0: no limit."""
@@ -199,7 +198,7 @@ class OpenReadingSettings(_Group):
     trusted_proxies: int = _number(0, 0, 10, "proxies")
     """Reverse proxies in front of the service that each add their caller's address to X-Forwarded-For. The address of a
     caller is the one that the first of them has added. 0: the header counts for nothing."""
-    cors_origins: Origins = _choice(())
+    cors_origins: Origins = ()
     """Origins whose web pages may read, such as https://game.example, with commas between; *: any; none: no page."""
 
 
@@ -255,7 +254,7 @@ class StreamSettings(_Group):
 class SqliteSettings(_Group):
     """The SQLite store."""
 
-    create_store: bool = _choice(True)
+    create_store: bool = True
     """Create the SQLite file if there is none. With false, the start fails instead."""
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB")
     """Page cache of each SQLite connection. With only 2 MiB, scans run at half the speed."""
@@ -298,7 +297,7 @@ class PostgresSettings(_Group):
 class MemcachedSettings(_Group):
     """Curves that processes share through memcached."""
 
-    memcached_servers: Servers = _choice(())
+    memcached_servers: Servers = ()
     """Servers through which processes share curves, HOST:PORT with commas between; none: curves come from the table."""
     memcached_timeout_s: float = _number(0.03, 0.001, 0.05, "s")
     """Longest wait for one call of memcached."""
@@ -421,7 +420,7 @@ class LeaseSettings(_Group):
 
     lease_store_name: str = _text("here")
     """Name by which the peers know this store, if keys lease in several stores."""
-    lease_peers: PeersText = _choice("")
+    lease_peers: PeersText = ""
     """Other stores in which the same keys lease: `NAME=URL` of their services, several with commas between, each API
     key as the URL's password; empty: none."""
     lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s")
@@ -461,7 +460,7 @@ class BoardSettings(_Group):
     default_refresh_seconds: float = _number(60, 1, 30 * 86_400, "s")
     """Refresh interval if the spec gives none."""
 
-    dashboard: bool = _choice(True)
+    dashboard: bool = True
     """Serve the pages for people: the dashboard at /, and the API at /docs."""
 
 
@@ -480,11 +479,11 @@ class ManagedSettings(_Group):
 class LogSettings(_Group):
     """Logs and traces."""
 
-    log_level: Literal["debug", "info", "warning", "error"] = _choice("info")
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe level that is logged."""
     log_sample_ratio: float = _number(0.01, 0, 1, "ratio")
     """Part of the ordinary requests that are logged."""
-    tracing_url: str = _choice("")
+    tracing_url: str = ""
     """Address for spans: OTLP over HTTP, http://…/v1/traces; empty: no tracing. Needs the extra `tracing`."""
     tracing_ratio: float = _number(0.01, 0, 1, "ratio")
     """Part of the traces starting at this service that are sent."""
