@@ -12,7 +12,6 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
 from typing import Any
 
 import structlog
@@ -35,24 +34,22 @@ SWITCH_INTERVAL_S = 0.0002
 GC_THRESHOLDS = (50_000, 20, 100)  # above Python's defaults, so that garbage collections delay fewer requests
 
 
-def serve_until_stopped(settings: Settings) -> None:
-    """Serve until SIGTERM or SIGINT.
+def serve_until_stopped(settings: Settings, *, only_jobs: bool = False) -> None:
+    """Serve until SIGTERM or SIGINT, or run only the jobs, for the front ends that share the store.
 
     Raises:
         StorageError: the store can't be opened.
         ServiceError: other machines could reach the service without an API key.
         OSError: the address can't be bound.
     """
-    run_process(settings, Metrics(), partial(_run_service, open_service, "serving"))
+    open_process, event = (open_jobs, "working") if only_jobs else (open_service, "serving")
 
+    async def work(settings: Settings, metrics: Metrics) -> None:
+        stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
+        running = open_process(settings, metrics)
+        await run_until_stopped(running, stop, lambda addresses: log.info(event, addresses=addresses))
 
-def run_jobs_until_stopped(settings: Settings) -> None:
-    """Run only the jobs until SIGTERM or SIGINT, for the front ends that share the store.
-
-    Raises:
-        StorageError, ServiceError, OSError: see `serve_until_stopped`; the port is that for monitoring.
-    """
-    run_process(settings, Metrics(), partial(_run_service, open_jobs, "working"))
+    run_process(settings, Metrics(), work)
 
 
 def run_process(
@@ -86,18 +83,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     except ImportError:  # uvloop does not support every platform; the loop of the standard library works, but is slower
         return None
     return uvloop.new_event_loop
-
-
-async def _run_service(
-    open_process: Callable[[Settings, Metrics], AbstractAsyncContextManager[list[str]]],
-    event: str,
-    settings: Settings,
-    metrics: Metrics,
-) -> None:
-    """Run what `open_process` opens until SIGTERM or SIGINT. `event` is the line of the log once it runs."""
-    stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
-    running = open_process(settings, metrics)
-    await run_until_stopped(running, stop, lambda addresses: log.info(event, addresses=addresses))
 
 
 async def run_until_stopped(

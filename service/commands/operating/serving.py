@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from functools import partial
 
 from config import Settings, describe
 from service.commands.operating.own_store import refuse_one_file
@@ -47,9 +48,9 @@ def run_jobs(settings: Settings) -> None:
     requests on that port.
     """
     refuse_one_file(settings, "belongs to one process, which has its jobs: use rankcurve serve --jobs embedded")
-    from service.serve import run_jobs_until_stopped as run
+    from service.serve import serve_until_stopped
 
-    _run(run, settings, settings.jobs_port)
+    _run(partial(serve_until_stopped, only_jobs=True), settings, settings.jobs_port)
 
 
 @settings_command()

@@ -16,8 +16,11 @@ from tests.service.cli_fake_service import run
 def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     runs: list[Settings] = []
     module = ModuleType("service.serve")
-    module.serve_until_stopped = runs.append  # type: ignore[attr-defined]  # a module made for this test
-    module.run_jobs_until_stopped = runs.append  # type: ignore[attr-defined]
+
+    def record(settings: Settings, *, only_jobs: bool = False) -> None:
+        runs.append(settings)
+
+    module.serve_until_stopped = record  # type: ignore[attr-defined]  # a module made for this test
     monkeypatch.setitem(sys.modules, "service.serve", module)
     return runs
 
