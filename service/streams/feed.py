@@ -169,7 +169,10 @@ class Feed:
                 if str(error) != self._failure:  # there may be many polls a second; log a repeated failure once
                     log.warning("feed_failed", detail=str(error))
                 self._failure = str(error)
-                _refuse(joining, error)
+                refused = error if isinstance(error, StorageError) else StoreBusyError("the journal could not be read")
+                for one in joining:
+                    if not one.done.done():
+                        one.done.set_exception(refused)
             else:
                 self._failure = ""
                 self._meter.add("rankcurve_stream_events", self._deliver(poll))
@@ -289,23 +292,19 @@ class Feed:
         if now_s - self._beaten_s < self._limits.stream_heartbeat_s:
             return
         self._beaten_s = now_s
-        for topic in self._topics.values():
-            _write([_BEAT], topic.clients)
+        for client in [client for topic in self._topics.values() for client in topic.clients]:
+            if not client.write(_BEAT):
+                client.end_stream()
 
     def _send(self, events: Sequence[Event], clients: Iterable[Subscriber]) -> int:
-        """Send the events to each client. Return how many were sent."""
-        return _write([event.encode_event(self.partitions) for event in events], clients)
-
-
-def _write(texts: Sequence[bytes], clients: Iterable[Subscriber]) -> int:
-    """Send the texts to each client. Return how many were sent. End the streams of clients that take no more."""
-    sent = 0
-    for client in clients:
-        if all(client.write(text) for text in texts):
-            sent += len(texts)
-        else:
-            client.end_stream()
-    return sent
+        """Send the events to each client. Return how many were sent. End the streams of clients that take no more."""
+        texts, sent = [event.encode_event(self.partitions) for event in events], 0
+        for client in clients:
+            if all(client.write(text) for text in texts):
+                sent += len(texts)
+            else:
+                client.end_stream()
+        return sent
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
@@ -328,10 +327,3 @@ def _follow(poll: _PollResult, each: Topic) -> Program[None]:
                 poll.events.append((each, state.last))
     except (UnknownBoardError, BoardChangedError, UnknownOwnerError, NotRankedError):
         poll.ended.append(each)  # the clients connect again and then receive the error
-
-
-def _refuse(joining: Sequence[_Joining], error: Exception) -> None:
-    refused = error if isinstance(error, StorageError) else StoreBusyError("the journal could not be read")
-    for one in joining:
-        if not one.done.done():
-            one.done.set_exception(refused)

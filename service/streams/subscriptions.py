@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from service.contract.responses.journal import OwnerEvent, TopEvent
-from service.contract.values import INT64_MAX, to_wire_number
+from service.contract.values import to_wire_number
 from service.ranks.locator import percentile
 from service.ranks.rank_context import RankContext
 from storage.boards.journal import Numbers
@@ -95,26 +95,20 @@ class Event(NamedTuple):
 _UNTOLD = Event((), "position", b"")  # of a state for which there is no event yet
 
 
-def encode_event_id(partitions: Sequence[int], numbers: Numbers) -> str:
+def encode_event_id(partitions: Sequence[int], numbers: Sequence[int]) -> str:
     """Return the id of an event. A number alone means partition 0, which most stores have as their only one."""
     return ",".join(f"{each}.{numbers[each]}" if each else str(numbers[each]) for each in partitions)
 
 
 def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers:
     """Return the numbers of an event's id, or `NEVER_SEEN` if the id is none of an event in these partitions."""
-    numbers, texts = [0] * (partitions[-1] + 1), text.split(",")
-    for index, partition in enumerate(partitions):
-        number = _decode_number(texts[index], partition) if len(texts) == len(partitions) else None
-        numbers[partition] = NEVER_SEEN if number is None else number
-    return tuple(numbers)
-
-
-def _decode_number(text: str, partition: int) -> int | None:
-    named, dot, number = text.rpartition(".")
-    if named != (str(partition) if partition else "") or bool(dot) != bool(partition):
-        return None
-    known = number.isascii() and number.isdigit() and len(number) < 20
-    return int(number) if known and int(number) <= INT64_MAX else None
+    numbers = [0] * (partitions[-1] + 1)
+    for partition, each in zip(partitions, text.split(","), strict=False):
+        number = each.rpartition(".")[2]
+        numbers[partition] = int(number) if number.isascii() and number.isdigit() and len(number) < 20 else NEVER_SEEN
+    if encode_event_id(partitions, numbers) == text:
+        return tuple(numbers)
+    return (NEVER_SEEN,) * len(numbers)
 
 
 class Subscriber(Protocol):
