@@ -26,17 +26,13 @@ class CrossOrigin:
 
     def find_headers(self, origin: str | None) -> Mapping[str, str] | None:
         """Return the headers that show an answer to pages of an origin, or None if they may not see it."""
-        if origin is None:
+        is_any = ANY_ORIGIN in self._origins
+        if origin is None or not (is_any or origin.lower() in self._origins):
             return None
-        if ANY_ORIGIN in self._origins:
-            return {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY_ORIGIN, hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: _ANSWER_HEADERS}
-        if origin.lower() not in self._origins:
-            return None
-        return {
-            hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: origin,
-            hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: _ANSWER_HEADERS,
-            hdrs.VARY: hdrs.ORIGIN,
-        }
+        allowed = ANY_ORIGIN if is_any else origin
+        headers: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: allowed}
+        headers[hdrs.ACCESS_CONTROL_EXPOSE_HEADERS] = _ANSWER_HEADERS
+        return headers if is_any else {**headers, hdrs.VARY: hdrs.ORIGIN}
 
 
 class Preflight:
@@ -49,17 +45,12 @@ class Preflight:
 
     async def serve(self, request: web.BaseRequest, _: Sequence[str]) -> web.StreamResponse:
         """Answer 204. For a page that may not read, the answer lacks the headers that would allow the request."""
-        allowed = self._cross_origin.find_headers(request.headers.get(hdrs.ORIGIN))
-        response = PlainResponse(status=204, headers={hdrs.ALLOW: self._methods})
-        if allowed is None:
-            response.add_headers({hdrs.VARY: hdrs.ORIGIN})
-        else:
-            response.add_headers(
-                {
-                    **allowed,
-                    hdrs.ACCESS_CONTROL_ALLOW_METHODS: self._methods,
-                    hdrs.ACCESS_CONTROL_ALLOW_HEADERS: _REQUEST_HEADERS,
-                    hdrs.ACCESS_CONTROL_MAX_AGE: str(PREFLIGHT_S),
-                }
-            )
-        return response
+        shown = self._cross_origin.find_headers(request.headers.get(hdrs.ORIGIN))
+        headers: dict[str, str] = {hdrs.ALLOW: self._methods, **(shown or {hdrs.VARY: str(hdrs.ORIGIN)})}
+        if shown is not None:
+            headers |= {
+                hdrs.ACCESS_CONTROL_ALLOW_METHODS: self._methods,
+                hdrs.ACCESS_CONTROL_ALLOW_HEADERS: _REQUEST_HEADERS,
+                hdrs.ACCESS_CONTROL_MAX_AGE: str(PREFLIGHT_S),
+            }
+        return PlainResponse(status=204, headers=headers)
