@@ -190,13 +190,12 @@ class Locator:
             high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
             method = "knot" if low == high else "curve"
         wide = low != high
-        if mode == "auto" and (low <= self._exact_top or (wide and self._is_short(curve, index, key, gap_rows_max))):
+        if mode == "auto" and (
+            low <= self._exact_top
+            or (wide and curve.find_gap(key).rows <= gap_rows_max and self.find_count_start(index) is not None)
+        ):
             return None
         return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
-
-    def _is_short(self, curve: AnyCurve, column_index: int, key: int, gap_rows_max: int) -> bool:
-        """Return whether a count from the anchor knot is possible and reads at most `gap_rows_max` rows."""
-        return curve.find_gap(key).rows <= gap_rows_max and self.find_count_start(column_index) is not None
 
     def find_count_start(self, column_index: int) -> CountStart | None:
         """Return the curve and the mark from which a count in a column can start, or None.

@@ -123,7 +123,9 @@ class Pager:
             if before is None:
                 found = yield from self.ranking.count_before(place.cell, place.owner, start)
                 before = found.better_count + found.ties_before
-            row_number, is_there = 1 + before, self._is_at(near.after, place)
+            here = next(iter(near.after), None)
+            is_there = here is not None and (here.owner, cell_of(self.ranking, here)) == (place.owner, place.cell)
+            row_number = 1 + before
         if place.forward:
             rows = yield from self.ranking.read_rows_after(place.cell, place.owner, limit + 1)
             row_number += is_there  # the row of the cursor comes before the page
@@ -132,10 +134,6 @@ class Pager:
         window = yield from self._window(rows, limit, row_number - len(rows), totals)
         window.more_after = True
         return window
-
-    def _is_at(self, here: list[Entry], place: RowCursor) -> bool:
-        """Return whether the first of these rows is the cursor's row, with the same cell."""
-        return bool(here) and here[0].owner == place.owner and cell_of(self.ranking, here[0]) == place.cell
 
     def _window(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> Program[Window]:
         """Return a window of the first `limit` rows. The first of `rows` has this row number."""

@@ -107,7 +107,17 @@ async def get_resources(context: Context, call: Call) -> ResourceList:
 
     pool, rows = await context.store.read(program)
     shown, next_page = context.cursors.cut_page(rows, limit, pool.key, lambda last: last.resource)
-    return ResourceList([_resource_answer(row) for row in shown], next_page)
+    listed = [
+        ResourceAnswer(
+            resource=row.resource,
+            region=row.region,
+            version=row.version,
+            key=None if row.is_free else row.holder,
+            lease_expires=None if row.is_free else format_us(row.expires_at_us),
+        )
+        for row in shown
+    ]
+    return ResourceList(listed, next_page)
 
 
 def _resources(context: Context, given: list[str]) -> list[str]:
@@ -150,16 +160,6 @@ def _pool_answer(pool: Pool, regions: dict[str, RegionAnswer] | None = None) -> 
         pool_id=pool.pool_id,
         created_at=format_us(pool.created_at_us),
         regions=UNSET if regions is None else regions,
-    )
-
-
-def _resource_answer(row: Resource) -> ResourceAnswer:
-    return ResourceAnswer(
-        resource=row.resource,
-        region=row.region,
-        version=row.version,
-        key=None if row.is_free else row.holder,
-        lease_expires=None if row.is_free else format_us(row.expires_at_us),
     )
 
 

@@ -195,8 +195,9 @@ async def _add_previous(
     if before_id is None:
         return
     indexes = [board.column_index[position.column] for position in answer.positions]
+    columns = board.spec.columns
     values = {
-        index: _scaled(board, index, position)
+        index: parse_decimal(str(value) if isinstance(value := position.value, int) else value, columns[index].scale)
         for index, position in zip(indexes, answer.positions, strict=True)
         if isinstance(position, Position)
     }
@@ -205,12 +206,6 @@ async def _add_previous(
     ranked = await _ranked(context, board, before, values, mode)
     for index, position, earlier in zip(indexes, answer.positions, then, strict=True):
         position.previous = Previous(board=before_id, position=earlier, value_position=ranked.get(index))
-
-
-def _scaled(board: Board, index: int, position: Position) -> int:
-    """Return the value of a position in units of the column's last digit."""
-    value = position.value
-    return parse_decimal(str(value) if isinstance(value, int) else value, board.spec.columns[index].scale)
 
 
 async def _ranked(

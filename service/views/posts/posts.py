@@ -43,7 +43,6 @@ from storage.records import (
     BoardSpec,
     ColumnChange,
     ColumnKind,
-    ColumnSpec,
     Family,
     Leaf,
     Merge,
@@ -307,16 +306,15 @@ def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str
                 value = parse_text(raw) if column.kind is ColumnKind.TEXT else parse_decimal(raw, column.scale)
             except ProblemError as problem:
                 raise ProblemError(problem.code, problem.detail, pointer=_pointer(name, overwrites)) from None
-            if column.merge is not Merge.SUM and isinstance(value, int):
-                _check_range(column, value, overwrites)
+            if (
+                column.merge is not Merge.SUM
+                and isinstance(value, int)
+                and not column.min_scaled <= value <= column.max_scaled
+            ):
+                bounds = f"{column.min_scaled / 10**column.scale:g} to {column.max_scaled / 10**column.scale:g}"
+                raise ValueOutOfRangeError(f"{name} is outside {bounds}", pointer=_pointer(name, overwrites))
             changes.append(ColumnChange(index, value, overwrites))
     return changes
-
-
-def _check_range(column: ColumnSpec, value: int, overwrite: bool) -> None:
-    if not column.min_scaled <= value <= column.max_scaled:
-        bounds = f"{column.min_scaled / 10**column.scale:g} to {column.max_scaled / 10**column.scale:g}"
-        raise ValueOutOfRangeError(f"{column.name} is outside {bounds}", pointer=_pointer(column.name, overwrite))
 
 
 def _pointer(name: str, overwrite: bool) -> str:
