@@ -43,11 +43,6 @@ class Role(IntEnum):
     WRITER = 2
     OPS = 3
 
-    @classmethod
-    def from_name(cls, name: str) -> Role:
-        """Return the role with this lower-case name. Raises KeyError if there is none."""
-        return cls[name.upper()]
-
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -111,7 +106,7 @@ class KeyRing:
         """
         listed = list(rows)
         self._identities = {
-            row.hash: Identity(row.id, Role.from_name(row.role)) for row in listed if row.revoked_at_us is None
+            row.hash: Identity(row.id, Role[row.role.upper()]) for row in listed if row.revoked_at_us is None
         }
         self._valid_ids = {identity.key_id for identity in self._identities.values()}
         self.open = self.open and not listed
