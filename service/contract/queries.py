@@ -292,7 +292,11 @@ def query_parser(kind: type[Q], settings: Settings) -> tuple[Callable[[str], Q],
                 found[name] = _read_scalar(text) if isinstance(text, str) else tuple(map(_read_scalar, text))
         query = _converted(found, kind)
         for field in fields:
-            _check_bound(kind, field.encode_name, getattr(query, field.name), settings)
+            value, bound = getattr(query, field.name), bound_of(kind, field.encode_name)
+            count = len(value) if isinstance(value, tuple) else value
+            if bound is not None and isinstance(count, int) and count > (most := getattr(settings, bound[0])):
+                detail = f"{field.encode_name}: {count} is more than {most}"
+                raise ProblemError(bound[1], detail, pointer=field.encode_name)
         return query
 
     return lru_cache(maxsize=CACHED_QUERIES_MAX)(parse), parse
@@ -374,13 +378,3 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
     """Return the setting that bounds a parameter, and the error code if the bound is exceeded; or None."""
     return _BOUNDS.get(f"{kind.__name__}.{name}") or _BOUNDS.get(name)
-
-
-def _check_bound(kind: type[msgspec.Struct], name: str, value: object, settings: Settings) -> None:
-    bound = bound_of(kind, name)
-    if bound is None or value is None:
-        return
-    most: int = getattr(settings, bound[0])
-    count = len(value) if isinstance(value, tuple) else value
-    if isinstance(count, int) and count > most:
-        raise ProblemError(bound[1], f"{name}: {count} is more than {most}", pointer=name)
