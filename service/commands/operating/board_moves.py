@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -84,7 +82,7 @@ def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], wh
     async def work(store: Store) -> MoveCounts:
         # Imported here: the other commands need no driver.
         from jobs.boards.move import BoardMove
-        from service.wiring import make_work_leases
+        from service.wiring import make_holder, make_work_leases
         from storage.schema.creation import prepare_store
 
         await prepare_store(store)
@@ -93,7 +91,7 @@ def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], wh
             make_work_leases(settings),
             board_id=board,
             begin=begin(store),
-            holder=f"{socket.gethostname()}:{os.getpid()}",
+            holder=make_holder(),
             monotonic=time.monotonic,
             sleep=asyncio.sleep,
             report=_Progress().show,

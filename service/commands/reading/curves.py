@@ -44,7 +44,15 @@ async def curve(
     if ranks := [rank for rank in TOP_RANKS if rank <= found.total]:
         wanted = await client.values(board, name, ranks=ranks, percentiles=TOP_PERCENTILES)
     show_curve(found, held.curves.get(name) or CurveState(), held.predictor.exact_top)
-    show_values(wanted, name)
+    rows = [
+        (
+            f"top {each.rank}" if each.rank is not None else f"better than {each.percentile} %",
+            each.value,
+            "exact" if each.exact else f"{each.low}..{each.high}",
+        )
+        for each in wanted
+    ]
+    show_table(("to be in the", name, "between"), rows, numeric=(name,))
 
 
 def show_curve(curve: Curve, state: CurveState, exact_top: int) -> None:
@@ -56,18 +64,6 @@ def show_curve(curve: Curve, state: CurveState, exact_top: int) -> None:
     row = (curve.column, curve.method, curve.total, state.knots, error, curve.as_of)
     show_table(headings, [row], numeric=("entries", "knots"))
     typer.echo()
-
-
-def show_values(wanted: list[ValueAt], column: str) -> None:
-    rows = [
-        (
-            f"top {each.rank}" if each.rank is not None else f"better than {each.percentile} %",
-            each.value,
-            "exact" if each.exact else f"{each.low}..{each.high}",
-        )
-        for each in wanted
-    ]
-    show_table(("to be in the", column, "between"), rows, numeric=(column,))
 
 
 @service_command(timeout_s=REFRESH_TIMEOUT_S)
@@ -113,7 +109,8 @@ async def audit(
 
 def show_audit(done: Audit) -> None:
     headings = ("column", "owners", "mean error", "p99", "worst", "off by at most", "wrong brackets", "as of")
-    errors = map(percent_text, (done.mean_error, done.p99_error, done.worst_error, done.bound))
+    measured = (done.mean_error, done.p99_error, done.worst_error, done.bound)
+    errors = ("" if each is None else f"{100 * each:.3g} %" for each in measured)
     row = (done.column, done.owners, *errors, done.brackets_broken, done.as_of)
     show_table(headings, [row], numeric=headings[1:-1])
     if done.outcome != "compared":
@@ -122,7 +119,3 @@ def show_audit(done: Audit) -> None:
     if done.broken:
         rows = [(each.value, each.true_rank, each.rank, f"{each.low}..{each.high}") for each in done.broken]
         show_table(("value", "true rank", "said", "between"), rows, numeric=("value", "true rank", "said"))
-
-
-def percent_text(error: float | None) -> str:
-    return "" if error is None else f"{100 * error:.3g} %"
