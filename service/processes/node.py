@@ -42,12 +42,6 @@ def run(settings: Settings) -> None:
         lines.close()
 
 
-def list_process_slots(settings: Settings) -> list[ProcessSlot]:
-    """Return a place for each process of the node. One process runs only jobs, so that no request waits for a fit."""
-    front_ends = [ProcessSlot(f"worker{number + 1}", "serve") for number in range(settings.workers)]
-    return front_ends + ([ProcessSlot("jobs1", "jobs")] if settings.jobs == "embedded" else [])
-
-
 def _reserve(settings: Settings, stack: ExitStack) -> list[tuple[str, int]]:
     """Bind the node's addresses without listening on them. Return the host and the port of each address."""
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -85,8 +79,11 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         leave_node(folder, place.name)
         numbers.add("rankcurve_process_ends", 1, place.work)
 
+    slots = [ProcessSlot(f"worker{number + 1}", "serve") for number in range(settings.workers)]
+    if settings.jobs == "embedded":  # one process runs only jobs, so that no request waits for a fit
+        slots.append(ProcessSlot("jobs1", "jobs"))
     supervisor = Supervisor(
-        list_process_slots(settings),
+        slots,
         lambda place: spawn(place, settings, folder),
         stop_s_max=stop_s_max(settings),
         ready=partial(log.info, "serving", addresses=addresses, workers=settings.workers),

@@ -49,16 +49,15 @@ class PageFile(NamedTuple):
 @cache
 def page_files() -> dict[str, PageFile]:
     files = sorted(path for path in PAGE.iterdir() if path.is_file())
-    return {path.name: make_page_file(path.read_bytes(), MEDIA_TYPES[path.suffix]) for path in files}
-
-
-def make_page_file(content: bytes, media_type: str) -> PageFile:
-    return PageFile(
-        content=content,
-        compressed=gzip.compress(content, compresslevel=9, mtime=0),  # mtime=0: every process makes the same bytes
-        etag=f'W/"{hashlib.sha256(content).hexdigest()[:20]}"',
-        media_type=media_type,
-    )
+    return {
+        path.name: PageFile(
+            content=(content := path.read_bytes()),
+            compressed=gzip.compress(content, compresslevel=9, mtime=0),  # mtime=0: every process makes the same bytes
+            etag=f'W/"{hashlib.sha256(content).hexdigest()[:20]}"',
+            media_type=MEDIA_TYPES[path.suffix],
+        )
+        for path in files
+    }
 
 
 async def get_index(context: Any, call: Call) -> Reply:

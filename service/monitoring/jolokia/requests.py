@@ -98,12 +98,8 @@ def _convert(value: Any, kind: type[_T]) -> _T:
         raise RefusedError(Fault.REQUEST_INVALID, str(error)) from error
 
 
-def escape(part: str) -> str:
-    return part.replace("!", "!!").replace("/", "!/")
-
-
 def join_path(parts: Iterable[str]) -> str:
-    return "/".join(map(escape, parts))
+    return "/".join(part.replace("!", "!!").replace("/", "!/") for part in parts)
 
 
 def split_path(path: str) -> list[str]:
