@@ -3,21 +3,14 @@
 If the store refuses something, its own error passes through the job.
 """
 
-from storage.errors import StorageError, default_detail
+from storage.errors import StorageError
 
 
-class JobError(Exception):
-    """The job refused."""
-
-    def __init__(self, detail: str | None = None) -> None:
-        super().__init__(detail or default_detail(type(self)))
-
-
-class NoJobProcessError(JobError):
+class NoJobProcessError(StorageError):
     """No job process is alive to refresh the curve."""
 
 
-class TooManyRefreshRequestsError(JobError):
+class TooManyRefreshRequestsError(StorageError):
     """Too many requested refreshes are waiting for the job."""
 
 

@@ -15,19 +15,14 @@ StorageError
 """
 
 
-def default_detail(kind: type[Exception]) -> str:
-    """Return the docstring of an error's class as a detail: with a small first letter and without the period."""
-    sentence = (kind.__doc__ or "").removesuffix(".")
-    return sentence[:1].lower() + sentence[1:]
-
-
 class StorageError(Exception):
     """The store refused the request."""
 
     def __init__(
         self, detail: str | None = None, *, pointer: str | None = None, retry_after_s: float | None = None
     ) -> None:
-        super().__init__(detail or default_detail(type(self)))
+        sentence = (type(self).__doc__ or "").removesuffix(".")
+        super().__init__(detail or sentence[:1].lower() + sentence[1:])
         self.pointer = pointer
         self.retry_after_s = retry_after_s  # after this time, trying again may help; None: the time is not known
 
