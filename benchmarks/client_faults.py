@@ -52,7 +52,7 @@ _FULL_BYTES_MAX = 250  # of a file: at times its header fits, at times its first
 
 @dataclass
 class Posted:
-    """What the posting processes printed, and how often something was killed."""
+    """The output of the posting processes, and the number of kills."""
 
     submitted: set[str] = field(default_factory=set)  # the ids of posts whose `submit` returned
     settled: Counter[str] = field(default_factory=Counter)  # by status

@@ -248,7 +248,7 @@ def run_meanwhile(command: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run showed. `steady_per_s` are the rates of its seconds without the first two, when the queue fills."""
+    """The result of a run. `steady_per_s` are the rates of its seconds without the first two, when the queue fills."""
 
     steady_per_s: list[float]
     latency_p99_s: float

@@ -87,9 +87,8 @@ def _list_knots(stored: _StoredCurve) -> list[Knot]:
     width = len(packed) // gap_count if gap_count else 0
     differences = [int.from_bytes(packed[at : at + width], "big") for at in range(0, len(packed), width or 1)]
     keys = accumulate(differences, initial=unpack_int(stored.first_key))
-    counted = accumulate(
-        map(int.__add__, stored.gaps, stored.ties)
-    )  # for each knot, the entries with its key or better
+    # For each knot, the number of entries with its key or a better one.
+    counted = accumulate(map(add, stored.gaps, stored.ties))
     return [Knot(key, upto - ties, ties) for key, upto, ties in zip(keys, counted, stored.ties, strict=True)]
 
 

@@ -44,7 +44,7 @@ def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemSer
     if context.cross_origin is not None:
         for path, methods in _read_methods(listed).items():
             table.add_route((hdrs.METH_OPTIONS,), path, Preflight(context.cross_origin, methods).serve)
-    serve_unrouted = _make_unrouted(table, listed, context, ids, bodies)
+    serve_unrouted = _make_unrouted_handler(table, listed, context, ids, bodies)
 
     def serve(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
         found = table.find_route(request.method, request.rel_url.path_safe)
@@ -90,20 +90,21 @@ def _read_methods(routes: Sequence[Route]) -> dict[str, list[str]]:
     return found
 
 
-def _make_unrouted(
+def _make_unrouted_handler(
     table: RouteTable[Serve], routes: Sequence[Route], context: EndpointContext, ids: RequestIds, bodies: BodyReader
 ) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
     """Return a function that answers `not_found`, or `method_not_allowed` if the path has routes for other methods."""
     known = {"", *(word for route in routes for word in route.path.split("/") if "{" not in word)}
 
-    async def refuse(_context: EndpointContext, call: Call) -> None:
+    async def refuse_path(_context: EndpointContext, call: Call) -> None:
         request = call.request
         if allowed := table.find_methods(request.rel_url.path_safe):
             detail = f"the path takes {', '.join(allowed)}, not {clip_text(request.method)}"
             raise ProblemError("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
         raise ProblemError("not_found", f"nothing is at {clip_text(request.path)}")
 
-    route = Route("GET", "{path}", refuse, None, _UNROUTED_VIEW, foreign_protocol=True)
+    # With `foreign_protocol`, the endpoint ignores the query, for which it would otherwise answer 400.
+    route = Route("GET", "{path}", refuse_path, None, _UNROUTED_VIEW, foreign_protocol=True)
     endpoint = Endpoint(route, context, ids, bodies)
 
     def serve(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:

@@ -35,7 +35,7 @@ GC_THRESHOLDS = (50_000, 20, 100)  # above Python's defaults, so that garbage co
 
 
 def serve_until_stopped(settings: Settings, *, only_jobs: bool = False) -> None:
-    """Serve until SIGTERM or SIGINT, or run only the jobs, for the front ends that share the store.
+    """Serve until SIGTERM or SIGINT. With `only_jobs`, run only the jobs, for front ends that share the store.
 
     Raises:
         StorageError: the store can't be opened.

@@ -205,7 +205,7 @@ class LostRaceError(StorageError):
 
 
 class OutdatedFactsError(LostRaceError):
-    """Something was no longer as a process knew it, see `posting.known_facts`. The process knows it now."""
+    """A group relied on facts that were outdated, see `posting.known_facts`. It can run again at once."""
 
 
 class StoreDamagedError(StorageError):

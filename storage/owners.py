@@ -42,7 +42,7 @@ BOARDS_A_STEP = 20
 HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the current step
 ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
 _Work = Callable[[list[Entries]], Program[object]]
-_ArchiveWork = Callable[[list[Leaf]], Program[int]]  # returns on how many of the boards the owner has an entry
+_ArchiveWork = Callable[[list[Leaf]], Program[int]]  # returns in how many of the leaves the owner has an entry
 _Positions = dict[int, dict[int, int]]  # log positions by partition, and then by board key
 
 

@@ -180,8 +180,8 @@ class Calendar:
 
     def _first_instant_us(self, day: date) -> int:
         """Return the first instant at which the clocks show this date, or a later date if the clocks skip this date."""
-        # Of two midnights, this is the first one. If the clocks skip midnight, this is the instant at which they do so:
-        # since 1970, the clocks of no time zone have jumped from before midnight to after it.
+        # If midnight occurs twice, the result is the first one. If the clocks skip it, the result is the instant of the
+        # jump, because since 1970 every jump over midnight has begun exactly at midnight.
         midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         return (midnight.astimezone(UTC) - _EPOCH) // _US
 

@@ -112,7 +112,7 @@ class BoardSpec:
 
 
 class Place(NamedTuple):
-    """Where the rows of a leaf are."""
+    """The partition and the table that hold the rows of a leaf."""
 
     partition: int  # the partition that holds the leaf's rows, totals, log and curves
     table_key: int | None = None  # the shared table with the rows; None: the leaf has a table of its own
@@ -154,7 +154,7 @@ OPEN = Gate()
 
 @dataclass(frozen=True)
 class Leaf:
-    """What stores entries: rows in a table, with their totals, log, curves and gate.
+    """A table, or a key in a shared table, that holds entries, with their totals, log, curves and gate.
 
     `key`, which is never reused, identifies the leaf in other tables. An archive may have taken the place of the rows.
     """
@@ -193,7 +193,7 @@ class Leaf:
 
     @cached_property
     def is_unreached(self) -> bool:
-        """Return whether this belongs to a board of a family that no post has reached. The store has no row of it."""
+        """Return whether no post has reached this leaf of a family's board. The store has no row of such a leaf."""
         return self.key == self.family_key
 
     @cached_property
@@ -211,7 +211,7 @@ class Board:
     created_at_us: int
     leaves: tuple[Leaf, ...]  # in a fixed order
     family_key: int | None = None  # the family that the board belongs to; None: no family
-    home: int = 0  # the partition of the board's own leaf: of the one that it has, had before a split, or its archive
+    home: int = 0  # the partition of the leaf with the board's key; while owners are spread, an archive will be there
 
     @cached_property
     def is_spread(self) -> bool:

@@ -100,15 +100,15 @@ class PruneJob:
         return self._now_us() - round(retention_s * 1e6)
 
     async def _in_steps(self, event: str, step: Callable[[], Program[int]], rows_full: int) -> int:
-        """Run up to `prune_steps_max` steps, until one deletes fewer than `rows_full` rows. Log how many are gone."""
-        gone = 0
+        """Run up to `prune_steps_max` steps, until one changes fewer than `rows_full` rows. Return their sum."""
+        changed = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()
             rows = await self._store.write(step)
-            gone += rows
+            changed += rows
             if rows < rows_full:
                 break
             await self._sleep(self._monotonic() - started)
-        if gone:
-            log.info(event, partition=self._partition, rows=gone)
-        return gone
+        if changed:
+            log.info(event, partition=self._partition, rows=changed)
+        return changed

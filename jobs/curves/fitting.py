@@ -35,9 +35,9 @@ AGE_S_MIN = 0.001  # the least age of a curve; avoids a division by zero if two 
 
 
 class FitSnapshot(NamedTuple):
-    """The state of a board in the snapshot that a curve was fitted from."""
+    """The state of a leaf in the snapshot that a curve was fitted from."""
 
-    changes: int  # the board's count of changes
+    changes: int  # the leaf's count of changes
     mark: int  # the first position of the change log that the snapshot does not hold
     as_of_us: int  # the time at which the snapshot was the current state
 
@@ -98,7 +98,7 @@ class Fitting:
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
     def _read_snapshot(self, leaf: Leaf, asked_us: int) -> Program[FitSnapshot]:
-        """Return the state of a board in the snapshot that is read after `asked_us`."""
+        """Return the state of a leaf in the snapshot that is read after `asked_us`."""
         totals = yield from find_totals([leaf.key])
         log = yield from change_log.read_counter()
         as_of_us = date_snapshot(log.changed_us, asked_us, self._now_us)

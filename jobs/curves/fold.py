@@ -118,9 +118,9 @@ class Counting:
     def _tracked(self, slot: Slot, found: FoldBacklog, begun: set[Slot]) -> TrackedCurve | None:
         """Return the curve whose moves are counted, from memory or from the backlog, or None."""
         fit = self.known.fits[slot[0]][slot[1]]
-        board = found.boards.get(slot[0])
-        if board is None or board.epoch != fit.epoch or board.partition != self._partition:
-            self._forget(slot)  # the board was deleted, emptied or moved, so its earlier changes do not count
+        leaf = found.leaves.get(slot[0])
+        if leaf is None or leaf.epoch != fit.epoch or leaf.partition != self._partition:
+            self._forget(slot)  # the leaf was deleted, emptied or moved, so its earlier changes do not count
             return None
         held = self._held.get(slot)
         if held is not None:
@@ -147,11 +147,11 @@ class Counting:
     @staticmethod
     def _counted(tracked: TrackedCurve, found: FoldBacklog) -> bool:
         slot = tracked.fit.slot
-        board = found.boards[slot[0]]
+        leaf = found.leaves[slot[0]]
         rows = found.replays.get(slot)
         if rows is None:
             rows = found.changes.get(slot[0], [])
-        return tracked.counts.count_moves(list_moves(rows, RankedCells(board.spec).find_span(slot[1]))) > 0
+        return tracked.counts.count_moves(list_moves(rows, RankedCells(leaf.spec).find_span(slot[1]))) > 0
 
 
 class FoldJob:

@@ -26,7 +26,7 @@ from predictor import Curve
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.refresh_requests import (
     answer_refresh_request,
-    find_requested_board,
+    find_requested_leaf,
     list_open_refresh_requests,
 )
 from storage.curves.shared_curves import Slot
@@ -121,7 +121,7 @@ class RefreshJob:
     async def _answer(self, slot: Slot) -> None:
         """Refresh a requested column, and store the answer. If that fails for now, the request stays open."""
         try:
-            found = await self._store.write(partial(find_requested_board, slot))
+            found = await self._store.write(partial(find_requested_leaf, slot))
             if found is None:
                 return
             request, leaf = found
@@ -150,10 +150,10 @@ class RefreshJob:
         except LeaseTakenError as taken:
             self._schedule.reschedule(due, in_s=taken.free_in_us / 1e6)
         except Exception:
-            return  # `_refresh` has reported the error
+            return  # `_refresh` has reported it, unless nothing is left to refresh
 
     async def _refresh(self, leaf: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
-        """Fit a curve of one column, store it, and use it from then on. Report an error before it is raised.
+        """Fit a curve of one column, store it, and use it from then on. Report a failure before it is raised.
 
         If nobody requested the refresh, and the column is empty and has no curve, store nothing and return None.
         """

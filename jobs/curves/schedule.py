@@ -75,7 +75,7 @@ class Schedule:
         self._now_us, self._monotonic, self._rng = context.now_us, context.monotonic, context.rng
         self._turns: dict[int, _Turn] = {}
         self._position = 0  # the place in the catalog at which the next tick begins
-        self._due: dict[tuple[int, int], DueColumn] = {}  # due columns by board key and column index
+        self._due: dict[tuple[int, int], DueColumn] = {}  # due columns by leaf key and column index
         self._youngest = max((leaf.key for leaf in self._catalog.list_leaves()), default=0)
         self._read_s = self._monotonic()
 
@@ -132,7 +132,7 @@ class Schedule:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
 
     def _pass_boards(self) -> list[_Turn]:
-        """Check the next boards of the catalog; return the turns of those whose turn has come."""
+        """Check the next leaves of the catalog; return the turns of those whose turn has come."""
         leaves = self._catalog.list_leaves()
         start = self._position if self._position < len(leaves) else 0
         passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(leaves) // PASS_TICKS))
@@ -150,7 +150,7 @@ class Schedule:
         return turns
 
     def _plan(self, leaf: Leaf, turn: _Turn | None, now_s: float) -> _Turn:
-        """Give a new or emptied board its first turn, or update the turn of a board that changed."""
+        """Give a new or emptied leaf its first turn, or update the turn of a leaf that changed."""
         refresh_s = leaf.spec.predictor.refresh_seconds
         if turn is None or turn.leaf.epoch != leaf.epoch:
             # The first turn is at a random time, so that boards that were loaded together don't become due together.
@@ -161,7 +161,7 @@ class Schedule:
         return turn
 
     def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
-        """Return the due columns of a board, and set its next turn."""
+        """Return the due columns of a leaf, and set its next turn."""
         if leaf is None or leaf != turn.leaf:
             self._follow(turn.leaf, leaf)
             if leaf is None or leaf.archived_us is not None or leaf.epoch != turn.leaf.epoch:
@@ -221,7 +221,7 @@ class Schedule:
         return now.gap_rows > GROWTH_MAX * max(fit.gap_rows, GAP_ROWS_MIN)
 
     def _follow(self, known: Leaf, found: Leaf | None) -> None:
-        """Update the board `known` in the catalog to `found`, unless the catalog already has another state."""
+        """Update the leaf `known` in the catalog to `found`, unless the catalog already has another state."""
         if self._catalog.is_known(known):
             if found is None:
                 self._catalog.forget_board(known.id)

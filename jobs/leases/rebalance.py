@@ -6,6 +6,8 @@ Loads are stored before any resource moves, so a process that takes over continu
 moves only if its state has not changed since it was found. So an outdated plan moves fewer resources, never wrong ones.
 """
 
+from functools import partial
+
 import msgspec
 import structlog
 
@@ -75,8 +77,7 @@ class BalanceJob:
         while moved < transfer.resources:
             started = self._monotonic()
             step = min(transfer.resources - moved, self._limits.balance_step_rows_max)
-
-            done = await self._store.write(lambda step=step: self.move_resources(pool, transfer, step))  # type: ignore[misc]
+            done = await self._store.write(partial(self.move_resources, pool, transfer, step))
             if not done:
                 break  # keys have meanwhile leased the available resources
             moved += done

@@ -81,7 +81,7 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """How many resources a region of a pool has, and how many of them are leased or available."""
+    """The numbers of resources of a region of a pool: all, leased and available ones."""
 
     total: int
     leased: int
@@ -109,14 +109,14 @@ class PoolList(msgspec.Struct, frozen=True):
 
 
 class AddedResources(msgspec.Struct, frozen=True):
-    """How many resources are new (`added`) and how many the pool already had (`known`)."""
+    """The numbers of resources that are new (`added`) and that the pool already had (`known`)."""
 
     added: int
     known: int
 
 
 class RemovedResources(msgspec.Struct, frozen=True):
-    """How many resources were removed, how many stay because they are leased, and how many were not found.
+    """The numbers of resources that were removed, that stay because they are leased, and that were not found.
 
     A leased resource can be removed after its lease was given back or liberated.
     """

@@ -20,7 +20,7 @@ PROBLEM_TYPE = "application/problem+json"
 
 
 class ProblemCode(NamedTuple):
-    """What a code means. What a caller does about it is in `docs/problem_advice.py`.
+    """The meaning of a code. `docs/problem_advice.py` says what a caller does about it.
 
     If `retried` is set, the answer has the header `Retry-After`. The same request may succeed after that time.
     """

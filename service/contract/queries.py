@@ -266,8 +266,8 @@ def check_rank(rank: int, pointer: str) -> None:
         raise ProblemError("bad_rank", "a rank is a whole number from 1", pointer=pointer)
 
 
-def query_parser(kind: type[Q], settings: Settings) -> tuple[Callable[[str], Q], Callable[[str], Q]]:
-    """Return two functions that parse a raw query string into the type `kind`: for short queries, and for long ones.
+def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str], Q], Callable[[str], Q]]:
+    """Return two functions that parse a raw query string into the type `kind`: for short and for long queries.
 
     The first remembers its results, so the structs must be frozen. Short queries have at most `CACHED_CHARS_MAX`
     characters. For a query with a fault both raise ProblemError: `bad_request`, `unknown_field`, `duplicate_field`,

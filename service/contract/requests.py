@@ -114,7 +114,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How the service estimates ranks. A missing member has the service's default."""
+    """The way in which the service estimates ranks. A missing member has the service's default."""
 
     samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
     exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET

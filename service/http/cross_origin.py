@@ -29,9 +29,10 @@ class CrossOrigin:
         is_any = ANY_ORIGIN in self._origins
         if origin is None or not (is_any or origin.lower() in self._origins):
             return None
-        allowed = ANY_ORIGIN if is_any else origin
-        headers: dict[str, str] = {hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: allowed}
-        headers[hdrs.ACCESS_CONTROL_EXPOSE_HEADERS] = _ANSWER_HEADERS
+        headers: dict[str, str] = {
+            hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY_ORIGIN if is_any else origin,
+            hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: _ANSWER_HEADERS,
+        }
         return headers if is_any else {**headers, hdrs.VARY: hdrs.ORIGIN}
 
 

@@ -32,7 +32,7 @@ from service.contract.keys import ANONYMOUS, ANYONE, KeyRing, Role, make_forbidd
 from service.contract.lease_messages import parse_client_or_pool_id, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
-from service.contract.queries import CACHED_CHARS_MAX, query_parser
+from service.contract.queries import CACHED_CHARS_MAX, make_query_parsers
 from service.contract.routes import Answer, Call, Reply, Route, Tagged
 from service.contract.strict_json import decode_strictly
 from service.contract.values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
@@ -57,6 +57,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 # The log shows only these path parameters. It hides owners, because they are people, and lease keys and post ids, which
 # may name people. It also hides the part of a path after /jolokia, which is a request of another protocol.
+# `path` is the path of a request for no route, in which `service.app` has already hidden unknown words.
 _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id", "path")
 # These two statuses are never sent. They are only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
@@ -130,7 +131,7 @@ class Endpoint:
         self._logged = context.request_log.should_log
         self._meter, self._name, self._batch_name = context.metrics.meter, route.metrics_name, route.shared_metrics_name
         self._path = tuple((name, PATH_PARSERS.get(name, str)) for name in _PARAMETER.findall(route.path))
-        self._query = None if route.query is None else query_parser(route.query, context.settings)
+        self._query = None if route.query is None else make_query_parsers(route.query, context.settings)
         self._decoder: msgspec.json.Decoder[Any] | None = None
         if isinstance(route.body, type) and not route.raw_body:
             self._decoder = msgspec.json.Decoder(route.body)

@@ -1,4 +1,4 @@
-"""Finding ranks on one leaderboard: positions, pages of a ranking, the next better entry, a distribution.
+"""Finding ranks on leaderboards: positions, pages of a ranking, a distribution.
 
     request ──> RankContext (a Locator for each board) ───> count: near the top, without a curve, or if there is room
                                                         └─> curve: everywhere else

@@ -1,7 +1,7 @@
 """The distribution of a column: the number of entries between two values, counted or estimated from its curve.
 
-The range of the column is split into parts of equal width. An estimate takes the rank of each edge from the curve, and
-reads nothing from the store. The number of entries in a part is the difference between the ranks of its two edges.
+The range of the column is split into parts of equal width. An estimate takes the rank of each edge from the curve: the
+number of entries in a part is the difference between the ranks of its two edges. It reads nothing from the store.
 """
 
 from itertools import pairwise

@@ -49,10 +49,10 @@ class WantedRank(NamedTuple):
 
 
 class CountBegin(NamedTuple):
-    """From where a count may start. It is made before the read begins."""
+    """The start of a count, found before its read begins. Without a `start`, it counts from the top."""
 
     start: CountStart | None
-    asked_us: int
+    asked_us: int  # a time before the read
 
 
 class LocatedRank(msgspec.Struct, frozen=True, gc=False):
@@ -135,7 +135,7 @@ class Locator:
     ) -> Position | None:
         """Return the position of an owner's cell that `read` counted, or else the position that the curve gives it.
 
-        Return None if the caller must use `find_positions`. `starts`: those that `read` got.
+        Return None if the caller must use `RankContext.find_positions`. `starts`: those that `read` got.
         """
         index = wanted.column_index
         count = read.counts.get(index)
@@ -224,7 +224,7 @@ class Locator:
         return starts
 
     def begin_count(self, index: int) -> CountBegin:
-        """Return from where counts in a column may start. Call this before the read begins."""
+        """Return the start of counts in a column. Call this before the read begins."""
         return CountBegin(self.find_count_start(index), self.now_us())
 
     def may_read_many_rows(
@@ -232,7 +232,7 @@ class Locator:
     ) -> bool:
         """Return whether counting this rank may read more than `light_read_rows_max` rows.
 
-        `totals`: those of the board, or of one of its parts, if they are known.
+        `totals`: those of the board, or of one of its leaves, if they are known.
         """
         if self._archived:  # a count in an archive reads only a few blocks
             return False
@@ -280,7 +280,7 @@ class Locator:
         return wanted.owner or "" if self._rankings[wanted.column_index].timed else ""
 
     def needs_totals(self, known: Mapping[int, object]) -> bool:
-        """Return whether a position that was not counted needs totals that are not in `known`, by board key."""
+        """Return whether an estimated position needs the board's totals, and `known` (by board key) lacks them."""
         return not self._segmented and self.board.key not in known
 
     async def count_alone(self, wanted: WantedRank, start: CountStart) -> GapCount | None:

@@ -30,7 +30,7 @@ class AskedRank(NamedTuple):
 
 
 class RankContext:
-    """Keeps a `Locator` for each of the most recently used boards."""
+    """Finds positions on any boards. Keeps a `Locator` for each of the boards that were opened last."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class RankContext:
         return Pager(self.find_locator(board), self._cursors, index)
 
     async def find_positions(self, asked: Sequence[AskedRank], mode: RankMode, totals: _Totals) -> list[Position]:
-        """Return the positions in the order of `asked`. Each store is read at most once, in one snapshot.
+        """Return the positions in the order of `asked`. The ranks counted in one store come from one snapshot.
 
         `totals`: those that the caller has read. A board on which a rank is counted shows the totals from the snapshot
         of the count instead.

@@ -246,20 +246,20 @@ class Feed:
             poll.joined.append((one, error, []))
 
     def _first_events(
-        self, poll: _PollResult, topic: Topic, now: Any, last_seen: Numbers | None
+        self, poll: _PollResult, topic: Topic, state: Any, last_seen: Numbers | None
     ) -> Program[list[Event]]:
         ends, until = poll.snapshot.ends, poll.snapshot.until
-        state = now.last._replace(numbers=until)
+        event = state.last._replace(numbers=until)
         if last_seen is None:
-            return [] if now.is_empty else [state]
+            return [] if state.is_empty else [event]
         found: list[tuple[Numbers, JournalRow]] | None = None
         bounds = zip(poll.begins_after, last_seen, ends, strict=True)
         # While the feed is behind the journals, it cannot tell what a client has missed.
         if until == ends and all(begin <= number <= last for begin, number, last in bounds):
             found = yield from self._read_changes(last_seen, [topic.board])
         if found is None or len(found) == self._limits.stream_rows_max:
-            return [Event(until, "reset", RESET), state]
-        missed = topic.find_missed_event(now, [row for _, row in found], until)
+            return [Event(until, "reset", RESET), event]
+        missed = topic.find_missed_event(state, [row for _, row in found], until)
         return [] if missed is None else [missed]
 
     def _deliver(self, poll: _PollResult) -> int:

@@ -137,7 +137,7 @@ class _Standing:
     cell: str | None
     rank: int | None
     total: int
-    counted: Mapping[int, int]  # the last number that the rank includes, by board key
+    counted: Mapping[int, int]  # the last number that the rank includes, by leaf key
 
     @property
     def is_empty(self) -> bool:
@@ -304,7 +304,7 @@ class OwnerTopic(_Topic):
         return _Standing(_UNTOLD, cell, rank, total, counted)
 
     def _told(self, now: _Standing, until: Numbers, before: int | None, overtakers: list[str]) -> _Standing:
-        """Return a state with the event that tells it, as its last event."""
+        """Return the state `now` with a new last event, which describes it."""
         column = self.board.spec.columns[self.index]
         value = None if now.cell is None else to_wire_number(self._ranking.padding.decode_value(now.cell), column.scale)
         event = OwnerEvent(

@@ -181,9 +181,10 @@ def _name_of(leaf: Leaf) -> str:
 
 
 def is_told(leaf: Leaf | None, record: ChangeRecord | None) -> bool:
-    """Return whether callers see a row about this leaf. Of what happens to all leaves, they see the row of the first.
+    """Return whether callers see a row of the journal. `leaf` is the leaf that the row belongs to, if it is known.
 
-    A board that was split is told as a leaf of its own.
+    What happens to a whole board is logged once for each leaf; callers see only the row of the first leaf. The rows
+    from before the board was split belong to its own leaf, so callers see all of them.
     """
     of_whole = record is not None and record.kind in _OF_WHOLE_BOARD
     return leaf is None or not leaf.segment or not of_whole

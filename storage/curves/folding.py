@@ -87,8 +87,8 @@ class FoldBacklog:
     # For each new curve without live counts: the net changes since the mark of its fit.
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
-    boards: dict[int, Leaf] = field(default_factory=dict)  # the boards of the curves to change, by board key
-    totals: dict[int, dict[int, int]] = field(default_factory=dict)  # of these boards, by board key
+    leaves: dict[int, Leaf] = field(default_factory=dict)  # those of the curves to change, by leaf key
+    totals: dict[int, dict[int, int]] = field(default_factory=dict)  # of these leaves, by leaf key
     # By version: the encoded form of those curves to change that the process does not hold decoded.
     curves: dict[int, bytes] = field(default_factory=dict)
     counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
@@ -165,7 +165,7 @@ def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
             versions[fit.slot] = fit.version
     concerned = sorted({slot[0] for slot in versions})
     if concerned:
-        found.boards = yield from find_leaves(concerned)
+        found.leaves = yield from find_leaves(concerned)
         found.totals = yield from find_totals(concerned)
     missing = {slot: version for slot, version in versions.items() if slot in found.replays or slot not in known.held}
     if missing:

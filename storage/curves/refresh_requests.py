@@ -82,8 +82,8 @@ def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
     return RefreshRequest(*rows[0]) if rows else None
 
 
-def find_requested_board(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | None]:
-    """Return the open request of a column and its board. Delete the request if the board has no rows any more."""
+def find_requested_leaf(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | None]:
+    """Return the open request of a column and its leaf. Delete the request if the leaf has no rows any more."""
     request = yield from find_refresh_request(slot)
     if request is None or request.answered >= request.number:
         return None

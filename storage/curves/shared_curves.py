@@ -3,10 +3,10 @@
 A copy may be absent, damaged, forged, or made for another column or version. Then the curve is read from the table,
 which is the only cost.
 
-A value is a seal (16 bytes), the curve's version (8 bytes) and the encoded curve. The seal covers these and the key of
-the value, so an intact curve of another board counts as corrupt. The seal is a hash with a secret key, which comes from
-the store's salt. A checksum would not do: anyone who reaches the network port of memcached could store a forged curve
-with a correct checksum. Sealing 11 KB takes 20 us (docs/decisions.md).
+A value is a seal (16 bytes), the curve's version (8 bytes) and the encoded curve. The seal covers the rest and the key
+of the value, so an intact curve of another board counts as corrupt. The seal is a hash with a secret key, which comes
+from the store's salt. A checksum would not do: anyone who reaches the network port of memcached could store a forged
+curve with a correct checksum. Sealing 11 KB takes 20 us (docs/decisions.md).
 """
 
 from __future__ import annotations

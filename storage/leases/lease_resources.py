@@ -3,7 +3,8 @@
 A row is changed only if it is still as it was found.
 
 On databases with row locks, `find_free` locks the free resources that it finds, and leaves out those that another
-transaction has locked. So transactions at the same time never want the same resource, and none waits for another.
+transaction has locked. So transactions at the same time never want the same free resource, and none waits for another
+to find one.
 """
 
 import random

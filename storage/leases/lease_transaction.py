@@ -176,7 +176,7 @@ class LeaseTransactions:
             rows = yield from lease_resources.find_free(*region, limit=limit)
         if len(self._fronts) >= FRONTS_MAX:
             self._fronts.clear()
-        self._fronts[region] = (rows[0].free_since_us or 0 if rows else 0, read_us)
+        self._fronts[region] = ((rows[0].free_since_us or 0) if rows else 0, read_us)
         return rows
 
 

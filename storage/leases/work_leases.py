@@ -65,8 +65,8 @@ class WorkLeases:
         """Return the leases of a kind of work that no other holder may take yet, by resource."""
         now_us = yield from self.clock()
         rows = yield self._of_kind.bind(kind=kind)
-        taken_until_us = now_us - self._margin_us
-        return {row[0]: WorkLease(kind, *row) for row in rows if row[-1] > taken_until_us}
+        expired_before_us = now_us - self._margin_us
+        return {row[0]: WorkLease(kind, *row) for row in rows if row[-1] > expired_before_us}
 
     def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
         """Keep leases of one kind for `lease_us` from now, even expired ones. Return those that no other holder took.

@@ -5,7 +5,7 @@
                                               ├── the gate: open or shut           `gates`
                                               └── log, curves, archive             other rooms, by the leaf's key
 
-Nothing in this room asks for which board or season a leaf stands. Maps above it choose leaves, and `posting` decides
+Nothing in this room chooses the leaves of a post or of a read. Maps above it choose leaves, and `posting` decides
 what a post writes to them.
 
 The most important rule: a transaction that changes a row also changes the totals of its leaf and the change log.

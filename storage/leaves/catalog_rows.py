@@ -20,8 +20,8 @@ PENDING = -1_000  # minus the number: a segment that a split is filling
 
 SPECS_KEPT_MAX = 4_096  # decoded specs in the cache; boards whose specs have the same text share one object
 
-# The number of advisory locks that boards in shared tables have together. It bounds what a post to many boards takes of
-# the locks for which PostgreSQL has room: 64 for each connection.
+# The number of advisory locks that boards in shared tables have together, and so the most that a post to many boards
+# takes. PostgreSQL has room for 64 locks for each connection.
 BOARD_LOCKS = 64
 _SHARED_KEY = plus(col("board_key"), times(0, col("table_key")))  # null for a board in a table of its own
 BOARD_LOCK = remainder(_SHARED_KEY, BOARD_LOCKS)  # the number of a board's advisory lock; null: it has none
@@ -40,7 +40,7 @@ def _decode_spec(text: str, decoder: Decoder[Spec]) -> Spec:
 
 
 def decode_spec(text: str, decoder: Decoder[Spec], described: str) -> Spec:
-    """Return a spec of the catalog. Raise `StoreDamagedError` if it is damaged: the spec of what is `described`."""
+    """Return a spec of the catalog, or raise `StoreDamagedError`. `described`: whose spec it is, for that error."""
     try:
         spec: Spec = _decode_spec(text, decoder)
     except msgspec.MsgspecError as error:
@@ -98,7 +98,7 @@ def times_of(season: Season | None) -> dict[str, int | None]:
 
 
 def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
-    """Return the leaves that remember the posts to a board: its leaves, or those that it had when archived."""
+    """Return the leaves that remember the posts to a board: its leaves, and those that it had when archived."""
     leaves = board.leaves if isinstance(board, Board) else (board,)
     if leaves[0].archived_us is None or board.family_key is not None:
         return [*leaves]

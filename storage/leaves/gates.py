@@ -1,4 +1,4 @@
-"""The gates of boards: which posts a board takes, and where its rows are, as the catalog has it now.
+"""The gates of leaves: which posts a leaf takes, and where its rows are, as the catalog has it now.
 
     post        locks the row of the gate (FOR SHARE) ──> writes rows ──> commits
     closing     updates that row: waits for those posts, and rejects all later ones ──> freezes the board

@@ -46,9 +46,8 @@ from .gates import hold_rows_key
 
 MARK_KEY = 0  # a row with this key, which belongs to no board, is the mark of an owner
 HIDDEN, SHOWING = "[]", '["showing"]'  # the cells of such a row
-MARKS_MAX = (
-    20_000  # the most marks of a partition that a process remembers; with more, each group of posts reads its own
-)
+# The most marks of a partition that a process remembers. With more, each group of posts reads those of its owners.
+MARKS_MAX = 20_000
 MARKS_A_PAGE = 1_000  # marks that are copied to a new partition at a time
 _KEY = ("board_key", "owner")
 _ALIAS = "v"
@@ -96,7 +95,7 @@ _page = _rows.where(col("board_key").eq(MARK_KEY), col("owner").gt(param("after"
 _PAGE = _page.limit(MARKS_A_PAGE).packed().prepared()
 _here = delete(HIDDEN_ENTRIES).where(_theirs, col("board_key").eq(param("key")))
 _TAKE = _here.returning(col("updated_at"), col("cells")).prepared()
-_HIDE = insert(HIDDEN_ENTRIES).rows(param("rows"), **_row).on_conflict(*_KEY).overwrite().prepared()
+_HIDE = _fresh.overwrite().prepared()
 _mark = _theirs, col("board_key").eq(MARK_KEY)
 _SHOW = update(HIDDEN_ENTRIES).set(cells=SHOWING).where(*_mark, col("cells").eq(HIDDEN)).prepared()
 _UNMARK = delete(HIDDEN_ENTRIES).where(*_mark, col("cells").eq(SHOWING)).prepared()
@@ -171,13 +170,13 @@ def _change_marks(changing: Bound, now_us: int) -> Program[int]:
 
 
 def copy_marks(number: int) -> Program[None]:
-    """Copy the marks of all hidden owners to a new partition, in the transaction that adds the partition."""
+    """Copy the marks of all owners to a new partition, in the transaction that adds the partition."""
     after: str | None = ""
     while after is not None:
-        marks = [HiddenEntry(row[0], _entry(*row[1:])) for row in (yield _PAGE.bind(after=after).at(0))]
+        marks = yield _PAGE.bind(after=after).at(0)
         if marks:
-            yield from in_partition(number, insert_rows(marks))
-        after = marks[-1].entry.owner if len(marks) == MARKS_A_PAGE else None
+            yield _INSERT.bind(rows=[tuple(row) for row in marks]).at(number)
+        after = marks[-1][1] if len(marks) == MARKS_A_PAGE else None
 
 
 def hide_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:

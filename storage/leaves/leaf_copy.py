@@ -5,7 +5,7 @@
 - An erased owner has no name in the log. If the log has such a change, all rows of the copy are compared.
 
 A statement reaches the tables of one partition only. So this process reads the rows in the partition of the leaf, and
-writes them in the partitions of the others.
+writes them in the partitions of the target leaves.
 """
 
 import json

@@ -29,7 +29,7 @@ def state_of(leaf: Leaf) -> int:
 
 
 def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
-    """Check a copy of a leaf against totals that were read later. No post has reached an unreached leaf.
+    """Check a copy of a leaf against totals that were read later. An unreached leaf has no totals to check.
 
     Raises:
         UnknownBoardError: the leaf was deleted.
@@ -83,7 +83,7 @@ def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
     """Return the totals of leaves, by leaf key and then by column index.
 
     The total of a column is the number of entries with a value in that column. `ALL_ENTRIES`, `STATE` and `CHANGES` are
-    indexes of other numbers. Run this program for the partition of the boards, or use `find_totals_of`.
+    indexes of other numbers. Run this program for the partition of the leaves, or use `find_totals_of`.
     """
     rows = yield _COUNT_ENTRIES.bind(keys=board_keys)
     totals: dict[int, dict[int, int]] = {key: {} for key in board_keys}

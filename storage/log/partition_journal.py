@@ -138,7 +138,7 @@ def find_ends() -> Program[tuple[int, int]]:
 
 
 def find_deletion(board_key: int) -> Program[dict[int, Leaf]]:
-    """Return the deleted board with this key, by its key, if its deletion is among its last bundles."""
+    """Return the deleted leaf with this key, by its key, if its deletion is among its last bundles."""
     rows = yield _LAST_OF_BOARD.bind(board_key=board_key, limit=_LAST_BUNDLES)
     return _find_deletions((board_key, row[-1]) for row in rows)
 
@@ -170,7 +170,7 @@ def _bound(after: int, boards: Sequence[int] | None) -> dict[str, object]:
 
 
 def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Leaf]:
-    """Return, by key, the boards that these bundles delete. A bundle is a pair of its `board_key` and `posts`."""
+    """Return, by key, the leaves that these bundles delete. A bundle is a pair of its `board_key` and `posts`."""
     deleted = {}
     for key, posts in bundles:
         for record in decode_records(posts):
@@ -210,11 +210,11 @@ def position_of(number: int) -> int:
 
 
 class RowReader:
-    """Decodes the cells that the entries of one board had after logged changes."""
+    """Decodes the cells that the entries of one leaf had after logged changes."""
 
-    def __init__(self, board: Leaf) -> None:
-        self._ranked = RankedCells(board.spec)
-        self._columns = len(board.spec.columns)
+    def __init__(self, leaf: Leaf) -> None:
+        self._ranked = RankedCells(leaf.spec)
+        self._columns = len(leaf.spec.columns)
 
     def cells_after(self, row: JournalRow, posted: ChangeRecord) -> list[Cell]:
         """Return the entry's cells after a change. Do not call this for a change of a kind in `NO_CHANGE`."""

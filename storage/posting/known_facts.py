@@ -1,4 +1,4 @@
-"""What a process knows from earlier groups of posts, so that most groups of posts ask the store for less.
+"""Facts that a process keeps from earlier groups of posts, so that most groups of posts ask the store for less.
 
     of a partition    which owners are marked as hidden or as being shown, see `hidden_owners`
                       which epochs its boards have; post ids are stored with them, see `post_ids`
@@ -24,7 +24,7 @@ EPOCHS_MAX = 100_000  # the most boards of a partition whose epochs a process re
 
 
 class Facts(NamedTuple):
-    """What is known of a partition."""
+    """The facts about a partition."""
 
     version: int  # see `facts` above
     marks: dict[str, str]  # by owner

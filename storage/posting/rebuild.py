@@ -89,13 +89,13 @@ def rebuild_board(
     totals = yield from find_totals_of([board])
     done = RebuildCounts(entries_before=totals[board.key].get(ALL_ENTRIES, 0))
     board = yield from remove_rows(board)
-    earlier = dict.fromkeys((yield from find_keys_ever(board)), board.spec)
+    specs = dict.fromkeys((yield from find_keys_ever(board)), board.spec)
     if since is not None:
         deleted = yield from find_deleted_leaves(board_id, since)
-        earlier |= {key: leaf.spec for key, leaf in deleted.items()}
+        specs |= {key: leaf.spec for key, leaf in deleted.items()}
         board = yield from begin_epoch(board)
     yield from store_states(board.leaves)
-    rebuild = _Rebuild(board, earlier, post_ids, fingerprint_of, done, is_whole=since is None)
+    rebuild = _Rebuild(board, specs, post_ids, fingerprint_of, done, is_whole=since is None)
     yield from rebuild.merge_journal(since or ())
     if since is None and not rebuild.was_emptied:
         yield from _check_start(board)
@@ -148,20 +148,20 @@ class _Rebuild:
     def __init__(
         self,
         board: Board,
-        earlier: Mapping[int, BoardSpec],
+        specs: Mapping[int, BoardSpec],
         post_ids: PostIds,
         fingerprint_of: FingerprintOf,
         done: RebuildCounts,
         *,
         is_whole: bool,
     ) -> None:
-        """Prepare a rebuild of the posts to boards with the specs `earlier`, by key.
+        """Prepare a rebuild. `specs`: the specs of the leaves whose posts count, by key.
 
         `is_whole`: it begins where the board was last emptied.
         """
         self._board, self._merger, self._is_whole = board, Merger(board.leaf.spec), is_whole
-        self._earlier, self._post_ids, self._fingerprint_of, self._done = earlier, post_ids, fingerprint_of, done
-        self._columns = {key: _column_map(spec, board) for key, spec in earlier.items()}
+        self._specs, self._post_ids, self._fingerprint_of, self._done = specs, post_ids, fingerprint_of, done
+        self._columns = {key: _column_map(spec, board) for key, spec in specs.items()}
         self.rows: dict[int, dict[str, Entry]] = {leaf.key: {} for leaf in board.leaves}  # by owner
         self.was_emptied = False
 
@@ -170,7 +170,7 @@ class _Rebuild:
         after, ended = tuple(max(0, number - 1) for number in since), False
         partitions = range(len((yield from journal.find_begins())))
         while not ended:
-            page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=[*self._earlier])
+            page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=[*self._specs])
             changes = list(page.list_changes())
             self._done.rows += len(changes)
             yield from self._merge_page([row for _, row in changes])
@@ -235,7 +235,7 @@ class _Rebuild:
         for change in posted.changes:
             index = columns[change.index]
             if index is None:
-                name = self._earlier[board_key].columns[change.index].name
+                name = self._specs[board_key].columns[change.index].name
                 detail = (
                     f"an earlier {self._board.id!r} had a column {name!r}, which this one lacks or declares otherwise"
                 )
@@ -272,7 +272,7 @@ def _column_map(earlier: BoardSpec, board: Board) -> list[int | None]:
 
 
 def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:
-    """Insert the rows of an empty board or segment, and add their totals. `changes`: those that it has ever had."""
+    """Insert the rows of an empty leaf, and add their totals. `changes`: how many changes the leaf has ever had."""
     counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.leaf.sorted_indexes, 0)}
     # If rows come in the order of the table's key, the database fills pages one after the other and splits none.
     names = sorted(rows)

@@ -56,7 +56,7 @@ class TransactionResult:
 
 
 def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entries]:
-    # A group may hold posts that were parsed before and after a column was added. The version of the board with more
+    # A group may hold posts that were parsed before and after a column was added. The version of the leaf with more
     # columns fits both.
     leaves: dict[int, Leaf] = {}
     for post in posts:
@@ -232,19 +232,19 @@ class PostTransaction:
             for key, epoch in known.epochs.items():
                 self._facts[partition].keep_epoch(key, self._boards[key].rows_key, epoch)
 
-    def _find_in_segments(self, board: Leaf, asked: Iterable[PostKey]) -> Program[None]:
-        """Look up the posts to an archived board that the segments remember which it had."""
-        hashes = [post_hash for key, post_hash in asked if key == board.key]
-        for part in (yield from find_posted_leaves(board)) if hashes else ():
+    def _find_in_segments(self, leaf: Leaf, asked: Iterable[PostKey]) -> Program[None]:
+        """Look up posts to an archived board that its former segments remember."""
+        hashes = [post_hash for key, post_hash in asked if key == leaf.key]
+        for part in (yield from find_posted_leaves(leaf)) if hashes else ():
             finding = find_known([(part.key, post_hash) for post_hash in hashes], {part.key: part.epoch})
             known = yield from in_partition(part.partition, finding)
-            self._known |= {(board.key, post_hash): post for (_, post_hash), post in known.posts.items()}
+            self._known |= {(leaf.key, post_hash): post for (_, post_hash), post in known.posts.items()}
 
     def _at(self, partition: int, program: Program[T]) -> Program[T]:
         return program if partition == self._home else in_partition(partition, program)
 
     def _list_tables(self) -> list[tuple[int, TableRows, list[BoardState]]]:
-        """Return the boards that may take posts, by partition and table, in an order that all writers share."""
+        """Return (partition, table, its boards that may take posts), in an order that all writers share."""
         tables: dict[tuple[int, int, TableRows], list[BoardState]] = {}
         for state in self._boards.values():
             if state.exists and not state.shut:

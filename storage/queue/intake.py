@@ -176,14 +176,14 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
 
     Another process may have done that after the posts were checked.
     """
-    copies: set[tuple[int, tuple[Place, Gate]]] = set()
+    copies: set[tuple[int, tuple[Place, Gate]]] = set()  # two of a leaf if its copies in the posts differ
     families: set[int] = set()
     for post in chain.from_iterable(group):
         if post.family is not None:
             families.add(post.family.key)
         else:
             copies.update([(part.leaf.key, (part.leaf.place, part.leaf.gate)) for part in post.parts])
-    gates = (yield from read_gates(sorted(dict(copies)))) if copies else {}
+    gates = (yield from read_gates(sorted({key for key, _ in copies}))) if copies else {}
     found = (yield from find_families_by_key(sorted(families))) if families else {}
     if gates.items() == copies and found.keys() == families:
         return []

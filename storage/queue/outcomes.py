@@ -89,7 +89,7 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
 
 
 def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post_id: str, begin: str) -> Program[Fates]:
-    """Return the fates of the posts with an id whose keys begin with `begin`. `part`: the board or a segment of it."""
+    """Return the fates of the posts with an id whose keys begin with `begin`. `part`: the board or a leaf of it."""
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
@@ -113,12 +113,12 @@ def _find_waiting(board_keys: Sequence[int], post_id: str, begin: str) -> Progra
     return found
 
 
-def _find_settled(queues: Sequence[int], board: Board, leaf: Leaf | Board, begin: str) -> Program[Fates]:
+def _find_settled(queues: Sequence[int], board: Board, part: Leaf | Board, begin: str) -> Program[Fates]:
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
         found |= yield from in_partition(partition, find_rejected(keys, begin))
-    for each in (yield from find_posted_leaves(leaf)):
+    for each in (yield from find_posted_leaves(part)):
         for post, at_us in (yield from in_partition(each.partition, list_keys(each, begin, _LISTED_AND_ONE))):
             for outcome in post.parts:
                 if outcome.board_key == each.key:

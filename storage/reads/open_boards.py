@@ -30,6 +30,8 @@ class OpenBoards:
         if found is None or (found.board is not board and found.board != board):
             found = SegmentedEntries(board, [self.open_rows(leaf) for leaf in board.leaves])
             self._keep(self._spread, board.key, found)
+        else:
+            self._spread.move_to_end(board.key)
         return found
 
     def open_leaf(self, leaf: Leaf) -> OpenLeaf:

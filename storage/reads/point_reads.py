@@ -85,7 +85,7 @@ class PointReads:
     def read_entry(
         self, board: Board, owner: str, starts: Mapping[int, CountStart] = NO_STARTS
     ) -> asyncio.Future[EntryRead]:
-        """Return a future for an owner's entry, which may be None, and the totals of the part that has the owner.
+        """Return a future for an owner's entry, which may be None, and the totals of the leaf that has the owner.
 
         In the columns of `starts`, count the entries better than the owner's cell, unless the curve knows its rank
         exactly, or the gap around it holds more than `gap_rows_max` entries. In a crowd, count only in short gaps.
@@ -97,7 +97,7 @@ class PointReads:
         return coalescers.ask(store, (*_shape(leaf), *starts), (store, leaf, owner, starts))
 
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
-        """Return, by board key, an owner's entry with the totals of the part that has it, in a snapshot of each store.
+        """Return, by board key, an owner's entry with the totals of the leaf that has it, in a snapshot of each store.
 
         Raises:
             UnknownBoardError, BoardChangedError: see `read_totals`.
@@ -115,10 +115,10 @@ class PointReads:
     async def find_hidden(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
         """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
         found: dict[str, Entry] = {}
-        for leaf in {leaf.key: leaf for leaf in map(board.leaf_of, owners)}.values():
-            theirs = [owner for owner in owners if board.leaf_of(owner) is leaf]
-            reading = partial(_find_hidden, self._boards.open_leaf(leaf), theirs)
-            found |= await self._store.at(leaf.partition).read(reading)
+        for leaf in board.leaves:
+            if theirs := [owner for owner in owners if board.leaf_of(owner) is leaf]:
+                reading = partial(_find_hidden, self._boards.open_leaf(leaf), theirs)
+                found |= await self._store.at(leaf.partition).read(reading)
         return found
 
     def read_around_owner(self, asked: AroundOwner) -> asyncio.Future[OwnersNeighbours | None]:
@@ -337,10 +337,7 @@ def _read_and_count(
                 count = counts[owner][index] = counted[asked]
                 if count is not None:
                     check_copy(entries.leaf, count.totals)
-    reads = []
-    for owner in owners:
-        reads.append(EntryRead(found.get(owner), totals, counts[owner]))
-    return reads
+    return [EntryRead(found.get(owner), totals, counts[owner]) for owner in owners]
 
 
 def _read_around(

@@ -36,6 +36,6 @@ _TAKE = (
     .returning(col("next"))
     .prepared()
 )
-# A time, so that a store that was restored from a backup does not come to the same numbers with other facts.
 _counter = update(LOG_COUNTER).where(col("counter_key").eq(0))
+# A count alone could repeat in a store that was restored from a backup, with other facts. A time does not.
 _COUNT_FACT = _counter.set(facts=larger_of(plus(col("facts"), 1), param("now_us", INTEGER))).prepared()

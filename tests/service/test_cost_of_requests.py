@@ -37,7 +37,7 @@ class Cost(NamedTuple):
 
 
 class Way(NamedTuple):
-    """What of the project one request passes, on all threads, until its effect is stored."""
+    """The way of one request through the project, on all threads, until its effect is stored."""
 
     functions: float  # distinct functions
     calls: float  # calls of a function by one of another module, or from outside

@@ -116,7 +116,7 @@ def spec(*columns: ColumnSpec, ties: Ties = Ties.SHARED, predictor: PredictorSpe
 
 
 class Part(NamedTuple):
-    """What a post changes on one board, whichever of the board's leaves holds the owner."""
+    """The changes of a post to one board, whichever of the board's leaves holds the owner."""
 
     board: Board
     changes: list[ColumnChange]

@@ -249,7 +249,7 @@ class ValueAt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bucket(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """How many entries have a value from `from_` up to `to`. `low` and `high` are set if the number is an estimate."""
+    """The number of entries with a value from `from_` up to `to`. `low` and `high` are set if it is an estimate."""
 
     from_: Value
     to: Value
@@ -267,7 +267,7 @@ class CurveEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outside(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known about entries beyond the knots; None for an end without entries."""
+    """Bounds for entries beyond the knots; None for an end without entries."""
 
     best: CurveEnd | None = None
     worst: CurveEnd | None = None

@@ -17,7 +17,7 @@ PAUSE_DIGITS_MAX = 9  # further digits of the milliseconds are not read: the pau
 
 @dataclass
 class _Place:
-    """Where a stream stopped, and the bytes of an event that has not ended yet."""
+    """The place where a stream stopped, and the bytes of an event that has not ended yet."""
 
     last_id: str
     pause_s: float = PAUSE_S

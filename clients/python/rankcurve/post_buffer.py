@@ -58,7 +58,7 @@ logger = logging.getLogger("rankcurve")
 
 
 class Receipt:
-    """What `submit` returns: the id of the post, and its result once the service has answered."""
+    """The result of `submit`: the id of the post, and its result once the service has answered."""
 
     __slots__ = ("owner", "post_id", "result")
 

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Retries:
-    """How often a request is sent at most, and the pauses in seconds between two attempts.
+    """The most times that a request is sent, and the pauses in seconds between two attempts.
 
     With `before_first_answer`, the client also waits for a service that has not answered it before. With
     `until_refused`, it repeats a request until the service itself refuses it by a problem document: a full disk passes,

@@ -29,7 +29,7 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurveFacts(msgspec.Struct, kw_only=True):
-    """What all answers about a curve have. `certificate` is its measured error, if its knots were certified."""
+    """The members of every answer about a curve. `certificate` is its measured error, if its knots were certified."""
 
     method: FitMethod
     total: int
@@ -452,7 +452,7 @@ class EndAnswer(msgspec.Struct):
 
 
 class OutsideAnswer(msgspec.Struct):
-    """What is known about entries that came after the fit and lie beyond its knots.
+    """Bounds for entries that came after the fit and lie beyond its knots.
 
     `best` is a bound for the entries that are better than the best knot: no such entry has a better value. `worst` is a
     bound for the entries that are worse than the worst knot. Each is null if there are no such entries. `errors` has,

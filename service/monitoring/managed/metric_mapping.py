@@ -120,7 +120,7 @@ def _split(group: MetricGroup, shown: _Shown) -> list[tuple[ObjectName, list[Lab
 def attribute_name(family: str, prefix: str = _PREFIX) -> str:
     """Return the name of the attribute for a family: `rankcurve_write_batch_posts` becomes `WriteBatchPosts`.
 
-    The name leaves out `prefix` if this ends with `_`, or else only `rankcurve_`.
+    If `prefix` ends with `_`, the name leaves it out. Otherwise it leaves out only `rankcurve_`.
     """
     rest = family.removeprefix(prefix if prefix.endswith("_") else _PREFIX)
     return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)

@@ -169,7 +169,10 @@ async def get_boards(context: Context, call: Call) -> BoardList:
 
 
 def _place(active: dict[int, int], board: Board) -> Any:
-    """Return what a list of boards is ordered by. `active` has when each was changed last, in a list by activity."""
+    """Return the place of a board in a list: by its last change, or by id if `active` is empty.
+
+    `active`: in a list by activity, the time of each board's last change, by board key.
+    """
     return (-active[board.key], board.id) if active else board.id
 
 

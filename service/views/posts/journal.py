@@ -46,7 +46,7 @@ _KINDS: dict[ChangeKind, JournalKind] = {
     ChangeKind.MOVED: "move",
     ChangeKind.DELETED: "delete",
 }
-_Boards = dict[int, Leaf]
+_Leaves = dict[int, Leaf]
 
 
 async def read_journal(context: Context, call: Call) -> Reply:
@@ -54,19 +54,19 @@ async def read_journal(context: Context, call: Call) -> Reply:
     limit = query.limit or context.settings.page_entries_max
     after = context.cursors.decode_numbers(query.after) if query.after else ()
 
-    def program() -> Program[tuple[JournalPage, _Boards]]:
+    def program() -> Program[tuple[JournalPage, _Leaves]]:
         partitions = yield from _count_partitions(after)
         page = yield from journal.read_page(after, limit=limit, partitions=range(partitions))
         changes = ((partition, board_key_of(bundle)) for partition, bundle in page.bundles)
         return page, (yield from journal.find_changed_leaves(changes, partitions))
 
     async with context.long_answers.hold_turn():
-        page, boards = await context.store.read(program, heavy=True)
+        page, leaves = await context.store.read(program, heavy=True)
         if after and (lost := page.find_lost(after)) is not None:
             detail = f"the journal begins after {lost[1]}: some of what follows {lost[0]} is no longer there"
             raise ProblemError("journal_pruned", detail, pointer="after")
         rows = ((context.cursors.encode_numbers(numbers), row) for numbers, row in page.list_changes())
-        return Reply(await encode_in_turns(make_lines(rows, boards)), media_type=NDJSON_TYPE)
+        return Reply(await encode_in_turns(make_lines(rows, leaves)), media_type=NDJSON_TYPE)
 
 
 async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
@@ -75,18 +75,18 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
     before = None if query.before is None else context.cursors.decode_numbers(query.before, "posts")
     blocks_max = context.settings.owner_posts_blocks_max
 
-    def program() -> Program[tuple[list[tuple[Numbers, JournalRow]], _Boards, Numbers | None]]:
+    def program() -> Program[tuple[list[tuple[Numbers, JournalRow]], _Leaves, Numbers | None]]:
         partitions = yield from _count_partitions(before or ())
         rows, more = yield from journal.read_posts_of_owner(
             owner, before=before, limit=limit, blocks_max=blocks_max, partitions=partitions
         )
         changes = ((partition, row.board_key) for partition, row in rows)
-        boards = yield from journal.find_changed_leaves(changes, partitions)
-        return [(padded((0,) * partition + (row.number,), partitions), row) for partition, row in rows], boards, more
+        leaves = yield from journal.find_changed_leaves(changes, partitions)
+        return [(padded((0,) * partition + (row.number,), partitions), row) for partition, row in rows], leaves, more
 
-    found, boards, more = await context.store.read(program, heavy=True)
+    found, leaves, more = await context.store.read(program, heavy=True)
     encode = context.cursors.encode_numbers
-    lines = make_lines(((encode(numbers), row) for numbers, row in found), boards)
+    lines = make_lines(((encode(numbers), row) for numbers, row in found), leaves)
     return OwnerPosts(
         owner, [line for line in lines if line.kind == "post"], None if more is None else encode(more, "posts")
     )
@@ -100,13 +100,13 @@ def _count_partitions(place: Numbers) -> Program[int]:
     return partitions
 
 
-def make_lines(rows: Iterable[tuple[Place, JournalRow]], boards: _Boards) -> Iterator[JournalLine]:
+def make_lines(rows: Iterable[tuple[Place, JournalRow]], leaves: _Leaves) -> Iterator[JournalLine]:
     writers: dict[int, _LineWriter] = {}
     for place, row in rows:
-        writer, board = writers.get(row.board_key), boards.get(row.board_key)
-        if writer is None and board is not None:
-            writer = writers[row.board_key] = _LineWriter(board)
-        if is_told(board, row.record):
+        writer, leaf = writers.get(row.board_key), leaves.get(row.board_key)
+        if writer is None and leaf is not None:
+            writer = writers[row.board_key] = _LineWriter(leaf)
+        if is_told(leaf, row.record):
             yield _line(place, row, writer)
 
 
@@ -126,12 +126,12 @@ def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalL
 
 
 class _LineWriter:
-    """Fills the journal lines of posts to one board."""
+    """Fills the journal lines of posts to one leaf."""
 
-    def __init__(self, board: Leaf) -> None:
-        self.id = board.id
-        self._board = board
-        self._reader, self._merger = RowReader(board), Merger(board.spec)
+    def __init__(self, leaf: Leaf) -> None:
+        self.id = leaf.id
+        self._spec = leaf.spec
+        self._reader, self._merger = RowReader(leaf), Merger(leaf.spec)
 
     def write_post(self, line: JournalLine, row: JournalRow, posted: ChangeRecord) -> None:
         line.stats = self._named(posted.changes, overwrite=False)
@@ -142,13 +142,11 @@ class _LineWriter:
         if posted.at_us is not None:
             line.at = format_us(posted.at_us)
         if posted.kind not in NO_CHANGE:
-            line.stored = format_stats(
-                self._board.spec, self._merger.decode_stats(self._reader.cells_after(row, posted))
-            )
+            line.stored = format_stats(self._spec, self._merger.decode_stats(self._reader.cells_after(row, posted)))
 
     def _named(self, changes: Sequence[ColumnChange], *, overwrite: bool) -> Stats:
         named: Stats = {}
         for index, value in ((each.index, each.value) for each in changes if each.overwrite is overwrite):
-            column = self._board.spec.columns[index]
+            column = self._spec.columns[index]
             named[column.name] = to_wire_number(value, column.scale) if isinstance(value, int) else value
         return named

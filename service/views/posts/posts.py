@@ -234,7 +234,7 @@ def _resolve(
         try:
             changes = parse_changes(board, post.stats, post.overwrite)
         except (PostError, ProblemError):
-            pass  # found again below
+            pass  # the loop below finds the error again, and puts it into the outcome
         else:
             parts = [BoardPost(board.leaf_of(post.owner) if board.is_spread else board.leaf, changes)]
             if post.post_id is None:  # not by `make_post`: a call for every post
@@ -414,11 +414,11 @@ def make_results(
         elif outcome.named:
             result = PostResult(owner=post.owner, status=status)
         else:
-            [(board, part)] = outcome.boards
-            assert isinstance(board, Leaf)
+            [(leaf, part)] = outcome.boards
+            assert isinstance(leaf, Leaf)
             assert isinstance(part, PartOutcome)
             updated_at = _time_text(part.updated_at_us or 0)
-            stats = format_stats(board.spec, part.stats or ())
+            stats = format_stats(leaf.spec, part.stats or ())
             result = PostResult(owner=post.owner, status=status, updated_at=updated_at, stats=stats)
         if outcome.named:
             result.boards = [_board_result(board, part) for board, part in outcome.boards]

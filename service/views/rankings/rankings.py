@@ -262,7 +262,7 @@ async def get_buckets(context: Context, call: Call) -> Tagged:
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
 
     def program() -> Program[tuple[list[Part], dict[int, int]]]:
-        # These totals raise an error if another process has emptied the board, or moved the rows that are counted.
+        # This read raises an error if another process has emptied the board, or moved the rows that are counted.
         totals = yield from read_board_totals(board)
         if curve is not None:
             return estimate_buckets(curve, ranking.padding, query.buckets), totals

@@ -25,7 +25,7 @@ from service.contract.queries import (
     StreamQuery,
     ValuePositionsQuery,
     ValuesQuery,
-    query_parser,
+    make_query_parsers,
 )
 from service.contract.requests import BoardId, ColumnName, FacetName
 from service.contract.strict_json import decode_strictly
@@ -192,7 +192,7 @@ KINDS: list[type[msgspec.Struct]] = [BoardsQuery, PositionsQuery, AroundOwnerQue
 
 
 def parse(kind: type[msgspec.Struct], raw: str) -> Any:
-    return query_parser(kind, toy_settings())[0](raw)
+    return make_query_parsers(kind, toy_settings())[0](raw)
 
 
 def test_an_empty_query_has_every_default() -> None:

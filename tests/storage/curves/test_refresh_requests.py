@@ -6,7 +6,7 @@ from storage.curves.refresh_requests import (
     RefreshRequest,
     answer_refresh_request,
     find_refresh_request,
-    find_requested_board,
+    find_requested_leaf,
     list_open_refresh_requests,
     store_refresh_request,
 )
@@ -22,11 +22,11 @@ async def test_each_request_is_open_until_it_is_answered_oldest_first(deployment
     assert numbers == sorted(numbers)
     assert await deployment.read(list_open_refresh_requests, 10) == slots
     assert await deployment.read(list_open_refresh_requests, 1) == slots[:1]
-    found = await deployment.write(find_requested_board, slots[1])
+    found = await deployment.write(find_requested_leaf, slots[1])
     assert found == (RefreshRequest(numbers[1], "", 0, 0, 0), board.leaf)
     await deployment.write(partial(answer_refresh_request, version=7, took_us=1_500), slots[1], numbers[1])
     assert await deployment.read(list_open_refresh_requests, 10) == [slots[0], slots[2]]
-    assert await deployment.write(find_requested_board, slots[1]) is None
+    assert await deployment.write(find_requested_leaf, slots[1]) is None
 
 
 async def test_an_answer_settles_its_number_and_all_before_it(deployment: Deployment) -> None:
@@ -49,5 +49,5 @@ async def test_refresh_requests_are_deleted_with_their_board(deployment: Deploym
     await deployment.delete()
     assert await deployment.read(find_refresh_request, slot) is None
     await deployment.write(store_refresh_request, slot)  # by a process that does not know of the deletion yet
-    assert await deployment.write(find_requested_board, slot) is None
+    assert await deployment.write(find_requested_leaf, slot) is None
     assert await deployment.read(list_open_refresh_requests, 10) == []
