@@ -54,7 +54,7 @@ BUDGETS: dict[str, Cost | Way] = {
     "way: post": Way(150, 128),
     "way: positions": Way(75, 55),
     "way: post to segments": Way(153, 129),
-    # The way of a queued post has no budget: on an idle machine, turns of other workers fall into every round.
+    "way: queued post": Way(240, 270),
     "way: refresh": Way(200, 410),
 }
 

@@ -18,7 +18,7 @@ from tests.service.real_service import Service
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 NEVER_S = 3_600  # longer than the test
-ROUNDS = 7  # background work may run during some rounds, but not during all
+ROUNDS = 20  # background work may run during some rounds, but not during all
 
 
 class Call(NamedTuple):
@@ -102,7 +102,8 @@ async def trace_ways(folder: Path) -> Ways:
     """Trace each way in a real service with jobs, which is busy, so it reads ranks off the curve."""
     trace, numbers = Trace(), count()
     with trace.installed():
-        async with Service(folder, ingest_lease_s=0.3, ingest_poll_s=NEVER_S).running() as service:
+        settings = {"ingest_workers_max": 1, "ingest_lease_s": 600}  # no other worker runs, and no lease is renewed
+        async with Service(folder, ingest_poll_s=NEVER_S, **settings).running() as service:
             await service.create_first_key()
             for board, spec in ("b", {}), ("parts", {"segments": 4}):
                 await service.board(board, {"name": "xp"}, predictor={"exact_top": 1, "samples": 20}, **spec)
