@@ -1,13 +1,13 @@
-"""The settings of the service, typed and bounded, for every other package.
+"""Loads and checks the settings of the service, which all other packages use.
 
     settings = load(overrides, environ, toml_path)   # raises ConfigError, which lists every problem
     Writer(…, settings)                              # a part of the service receives the settings as they are
 
 Each setting is declared once, in `settings`: its default, bounds, unit and description. The checks in `load` and the
-tables in `describe` are made from those declarations.
+tables in `describe` are made from these declarations.
 
 No other package reads a configuration file, or an environment variable that is a setting (`RANKCURVE_…`). Code that
-shows a value to anybody first passes it through `config.masking.masked`. This package imports no other package of the
+shows the value of a setting first masks it with `config.masking.masked`. This package imports no other package of the
 project. Begin with `settings`.
 """
 

@@ -1,4 +1,4 @@
-"""Makes the rows about settings that `rankcurve config`, docs/settings.md and default.toml show."""
+"""Describes each setting as a row, for the command `rankcurve config`, for docs/settings.md and for default.toml."""
 
 import ast
 import inspect
@@ -12,7 +12,7 @@ from config.settings import Settings
 
 
 class SettingRow(NamedTuple):
-    """One setting as people see it, with a masked value.
+    """A row that describes one setting to people. A secret in the value is masked.
 
     `source` says where the value comes from: the path of a file, the name of a variable, `command line` or `default`.
     """
@@ -26,7 +26,7 @@ class SettingRow(NamedTuple):
 
 
 def describe(settings: Settings) -> list[SettingRow]:
-    """Return the effective settings in the order of their declaration, with secrets masked."""
+    """Return one row for each setting, in the order of the declarations. Secrets in the values are masked."""
     return [
         SettingRow(
             name=name,
@@ -42,8 +42,8 @@ def describe(settings: Settings) -> list[SettingRow]:
 
 @cache
 def _descriptions() -> dict[str, str]:
-    """Return the text under each setting in the source of `config.settings`, on one line."""
-    # pydantic could collect these texts too, but it would read them at each start of a service.
+    """Return each setting's description, which is the text under the setting in the source, as one line."""
+    # pydantic could collect these texts too, but it would read the source at each start of a service.
     found: dict[str, str] = {}
     groups = [each for each in ast.parse(inspect.getsource(declarations)).body if isinstance(each, ast.ClassDef)]
     for declared, text in (pair for group in groups for pair in pairwise(group.body)):

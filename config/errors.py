@@ -1,4 +1,4 @@
-"""The error class of this package. Code that raises it masks all values, so that no message holds a secret."""
+"""The error class of this package. Code that raises it masks all values, so that no message contains a secret."""
 
 
 class ConfigError(ValueError):

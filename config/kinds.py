@@ -1,4 +1,4 @@
-"""The kinds of settings: functions that declare a setting, and types that check its value."""
+"""The kinds of settings: functions that declare a setting, and types that check the value of a setting."""
 
 import re
 from typing import Annotated, Any
@@ -18,14 +18,14 @@ _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 
 def _store_url(url: str) -> str:
-    """Return the address of a store if it is valid; else raise ValueError.
+    """Return the address of a store unchanged, or raise ValueError if the address is not valid.
 
     A path after `sqlite:///` is relative to the working directory, unless the path begins with a slash.
     """
     if url.startswith(_POSTGRES) and "\x00" not in url:
-        found = _ADDRESS.fullmatch(url)  # so a driver cannot misread it
+        found = _ADDRESS.fullmatch(url)  # strict, so that no database driver can misread the address
         if not found or any(int(port) > 65_535 for port in re.findall(r":(\d+)(?=,|$)", found["hosts"])):
-            raise ValueError(  # quotes no part of the address, which may hold a password
+            raise ValueError(  # the message quotes no part of the address, which may contain a password
                 "should be postgresql://USER:PASSWORD@HOST:PORT/DATABASE, where @ / ? # [ and ] of a name or password "
                 "are percent-encoded (@ is %40)"
             )
@@ -39,7 +39,7 @@ def _store_url(url: str) -> str:
 
 
 def _listed(value: object) -> object:
-    """Return the items of a TOML list, or of a text with commas between the items, as a tuple."""
+    """Return a list from TOML, or a text with commas between its items, as a tuple. Return other values unchanged."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value

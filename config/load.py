@@ -21,7 +21,7 @@ PREFIX = "RANKCURVE_"
 FILE_VARIABLE = "RANKCURVE_CONFIG"
 # These variables are allowed, but they are not settings. Commands that send requests to a service read them.
 CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
-# For a Service named `rankcurve` or `rankcurve-…`, Kubernetes sets variables like these in every container beside it.
+# If a Service is named `rankcurve` or `rankcurve-…`, Kubernetes sets these variables in other containers. Ignore them.
 _OF_KUBERNETES = re.compile(
     r"RANKCURVE_([A-Z0-9_]+_)?(SERVICE_HOST=.*|SERVICE_PORT(_[A-Z0-9_]+)?=\d+"
     r"|PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
@@ -68,7 +68,7 @@ def _given(
     for variable, text in sorted(environ.items()):
         if variable.startswith(PREFIX) and variable != FILE_VARIABLE and variable not in CLIENT_VARIABLES:
             name = variable.removeprefix(PREFIX).lower()
-            # Accept only upper case, or RANKCURVE_Port would be a second name for the same setting.
+            # Accept only upper case. Otherwise RANKCURVE_Port would be a second name for the same setting.
             if _known(name if variable.isupper() else variable, "environment", variable, problems):
                 yield name, text, variable, True
     for name, raw in overrides.items():

@@ -1,14 +1,14 @@
 """Masks passwords and tokens in text.
 
-Code that prints, logs or quotes the value of a setting passes it through `masked` first. For example, the address of a
-store may hold a password. In doubtful cases `masked` hides too much rather than too little.
+Code that prints, logs or quotes the value of a setting calls `masked` first. For example, the address of a store may
+contain a password. If `masked` cannot tell whether a text is secret, it masks the text.
 """
 
 import re
 from urllib.parse import unquote
 
 _STARS = "***"
-# A parameter whose name ends in one of these is a secret: sslpassword, PGPASSWORD, access_token, RANKCURVE_KEY.
+# A parameter is secret if its name ends in one of these words, like sslpassword, PGPASSWORD or RANKCURVE_KEY.
 _SECRETS = ("key", "passfile", "passwd", "password", "pwd", "secret", "token")
 _PARAMETER = re.compile(r"([\w%.-]+)\s*=\s*")
 # A parameter's value is either in quotes, or it ends before the next parameter and may contain spaces.
@@ -21,7 +21,7 @@ _TOKEN = re.compile(r"(https?://)[^\s/:@]+@")
 
 
 def masked(text: str) -> str:
-    """Replace every password and token in `text` by three stars: postgresql://user:***@host/name."""
+    """Replace every password and token in `text` by three stars, as in postgresql://user:***@host/name."""
     text = _USER_AND_PASSWORD.sub(rf"\1:{_STARS}@", _without_parameters(text))
     if "@" not in text:
         text = _PASSWORD_WITHOUT_HOST.sub(rf"\1:{_STARS}", text)

@@ -1,4 +1,4 @@
-"""Parses the setting `lease_peers`: names of other stores, with their URLs.
+"""Parses the setting `lease_peers`. A peer is another store in which the same API keys lease resources.
 
 All stores must use the same name for the same peer.
 """
@@ -11,7 +11,7 @@ _PEERS_MAX = 16
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """Return a dict from the name of each peer to its URL. Raises ValueError if the text is not such a list.
+    """Return the URL of each peer by the peer's name. Raises ValueError if the text is not a valid list of peers.
 
     The text is a list of `NAME=URL` with commas between the items. It may be empty.
     """

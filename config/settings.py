@@ -1,7 +1,7 @@
 """The declarations of all settings: every limit, wait and size of the service, each declared once.
 
-Every numeric setting has a lower bound, an upper bound and a unit. Its name ends in the unit unless it is a plain
-count.
+Every numeric setting has a lower and an upper bound, and a unit unless it is a port. The name of a setting contains
+its unit unless the setting is a plain count.
 
 The text under a setting is the setting's description. Operators read it in docs/settings.md, in default.toml and in the
 output of `rankcurve config`.
@@ -24,14 +24,14 @@ _ORDERED_PAIRS = (
 
 
 class _Group(BaseModel):
-    """Settings that belong together."""
+    """The common base of the groups. A group has the settings of one part of the service."""
 
-    # A process validates all settings together, as `Settings`. The validator of a group alone is built on demand.
+    # A process makes only `Settings`, which has all groups. So the validator of a single group is built on demand.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, defer_build=True)
 
 
 class ListeningSettings(_Group):
-    """Addresses, processes and shutdown of the service."""
+    """Settings for the addresses, the processes and the shutdown of the service."""
 
     host: str = _text("127.0.0.1")
     """Address to listen on. Without API keys, the service accepts only a loopback address."""
@@ -50,7 +50,7 @@ class ListeningSettings(_Group):
 
 
 class RequestSettings(_Group):
-    """Limits of one request."""
+    """Settings that limit requests: their size, their duration and what one request may ask for."""
 
     body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes")
     """Largest body of a request. A larger one is refused with 413."""
@@ -83,24 +83,23 @@ class RequestSettings(_Group):
     profile_bytes_max: int = _number(4_096, 2, 1024**2, "bytes")
     """Largest profile of an owner, as JSON. A larger one is refused with 413."""
 
-    # Constants, because no operator needs to turn them:
-    # Longest time that a whole body may take to arrive. After it, the request is refused with 408.
+    # The following values are constants, because no operator needs to change them.
+    # Longest time that a whole body may take to arrive. After this time, the request is refused with 408.
     body_wait_s_max: ClassVar[float] = 300
-    # Maximum number of posts in one request, each counted once for every board that it goes to; more are refused with
-    # 400.
+    # Maximum number of posts in one request; more are refused with 400. A post counts once for each of its boards.
     parts_per_request_max: ClassVar[int] = 10_000
-    # Maximum number of journal blocks, of about 8,000 posts each, that one request for an owner's posts searches. The
-    # next page goes on.
+    # One request for an owner's posts searches at most this many blocks of the journal, of about 8,000 posts each. The
+    # request for the next page continues with the next block.
     owner_posts_blocks_max: ClassVar[int] = 10_000
     # Maximum number of closed periods in one answer of an owner's history; more are refused with 400.
     history_periods_max: ClassVar[int] = 100
     buckets_max: ClassVar[int] = 1_000  # maximum number of buckets in one distribution; more are refused with 400
-    # Longest time by which the `at` of a post may lie ahead of the service's clock. A later post is rejected with 422.
+    # A post is rejected with 422 if its time `at` is further ahead of the service's clock than this.
     at_ahead_s_max: ClassVar[float] = 300
 
 
 class PostingSettings(_Group):
-    """The writer of posts."""
+    """Settings of the writer, which applies posts to boards."""
 
     queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts")
     """Maximum number of posts waiting for a transaction, counted once for every board; more are refused with 429."""
@@ -110,20 +109,20 @@ class PostingSettings(_Group):
     post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s")
     """Time for which a post id is remembered. Within it, a repeated post is not applied again."""
 
-    # Constants, because no operator needs to turn them:
+    # The following values are constants, because no operator needs to change them.
     group_posts_max: ClassVar[int] = 2_000  # maximum number of posts in one transaction, counted once for every board
-    # Maximum number of transactions of posts at the same time, and never more than `writer_connections`. SQLite runs
-    # one. While the store commits one group, the service prepares the other.
+    # Maximum number of simultaneous transactions of posts, and never more than `writer_connections`. SQLite runs one.
+    # With two, the service prepares one group of posts while the store commits the other.
     writes_in_flight_max: ClassVar[int] = 2
-    # Maximum number of attempts to commit a group of posts that keeps losing races; then 503.
+    # A group of posts loses a race if another transaction changes its rows first. After this many attempts: 503.
     write_attempts_max: ClassVar[int] = 8
-    # First pause of a group of posts after a lost race. The pause doubles with each attempt, with jitter.
+    # First pause of a group of posts after a lost race. The pause doubles with each attempt, and a part is random.
     write_backoff_base_s: ClassVar[float] = 0.005
     write_backoff_s_max: ClassVar[float] = 0.5  # longest pause of a group of posts after a lost race
 
 
 class QueueSettings(_Group):
-    """The ingest queue, which holds posts with mode=queued."""
+    """Settings of the ingest queue, which stores posts with mode=queued until a worker applies them."""
 
     ingest_shards: int = _number(10, 1, 256, "shards")
     """Shards of the queue, which several workers can empty at the same time. A store that has shards already keeps
@@ -143,23 +142,23 @@ class QueueSettings(_Group):
     retry_after_s: int = _number(1, 1, 60, "s")
     """Shortest Retry-After sent with 429 and 503."""
 
-    # Constants, because no operator needs to turn them:
-    # Greatest age of a process's figures of the queue when the process accepts or refuses posts.
+    # The following values are constants, because no operator needs to change them.
+    # A process that receives queued posts reads the length of the queue again once its last figures are this old.
     ingest_look_s: ClassVar[float] = 1
     ingest_group_posts_max: ClassVar[int] = 10_000  # maximum number of posts that one transaction appends to the queue
-    # Maximum number of posts of one shard that are stored in the queue as one row.
+    # Maximum number of posts in one row of the queue. All posts of a row belong to the same shard.
     ingest_block_posts_max: ClassVar[int] = 200
     ingest_round_posts_max: ClassVar[int] = 1_000  # maximum number of queued posts that one transaction applies
     # Maximum number of parts of queued posts that one transaction applies. A post has one part for each of its boards.
     ingest_round_parts_max: ClassVar[int] = 2_500
-    # Attempts of a queued post that fails even in a transaction of its own. After the last one, it is rejected.
+    # A queued post that fails even in a transaction of its own is rejected after this many attempts.
     ingest_alone_attempts_max: ClassVar[int] = 10
     # Time between two estimates of how many workers of the queue the store can use.
     ingest_sizing_s: ClassVar[float] = 5
-    # Time between two looks for posts by an idle worker; five times as long after a long pause.
+    # Time after which an idle worker looks for posts again. After 10 s without posts, it is five times as long.
     ingest_poll_s: ClassVar[float] = 0.1
-    # Least time between the starts of two rounds of a worker that empties the queue each time. Meanwhile posts gather
-    # for the next one.
+    # Least time between the starts of two rounds of a worker, if the first round emptied the queue. Meanwhile posts
+    # gather, so the second round applies more posts at once.
     ingest_gather_s: ClassVar[float] = 0.15
     ingest_backoff_s_max: ClassVar[float] = 2  # longest pause of a worker whose round failed
     # Maximum number of rejected posts that are remembered; the oldest are forgotten first.
@@ -168,7 +167,7 @@ class QueueSettings(_Group):
 
 
 class KeySettings(_Group):
-    """Limits of one API key in each process."""
+    """Settings that limit how much one API key may read and post, in each process."""
 
     key_reads_per_s: float = _number(0, 0, 1e6, "reads/s")
     """Reads per second of one API key in each process; more are refused with 429. 0: no limit."""
@@ -181,7 +180,7 @@ class KeySettings(_Group):
 
 
 class OpenReadingSettings(_Group):
-    """Reading without an API key, and from web pages of other sites."""
+    """Settings for reading without an API key, and for reading from web pages of other sites."""
 
     anonymous_role: Literal["none", "reader"] = "none"
     """Role of a caller without an API key, once a key exists. A reader without a key sees no owner's posts."""
@@ -203,7 +202,7 @@ class OpenReadingSettings(_Group):
 
 
 class ReadingSettings(_Group):
-    """Reads of entries and ranks."""
+    """Settings for reading entries and ranks."""
 
     reader_connections: int = _number(2, 1, 64, "connections")
     """Connections for short reads, in each process."""
@@ -216,24 +215,24 @@ class ReadingSettings(_Group):
     statement_cache: int = _number(512, 0, 100_000, "statements")
     """Prepared statements kept for each connection."""
 
-    # Constants, because no operator needs to turn them:
+    # The following values are constants, because no operator needs to change them.
     point_reads_per_batch_max: ClassVar[int] = 512  # maximum number of point reads that one statement answers together
-    # Maximum number of point-read statements at the same time. A further one starts only once as many reads wait as are
-    # under way.
+    # Maximum number of simultaneous statements for point reads. A further statement starts only if at least as many
+    # reads wait as are currently being answered.
     point_read_tasks_max: ClassVar[int] = 2
-    # While this many point reads are answered together on average, only short counts are made for default ranks.
+    # While this many point reads are answered together on average, default ranks are counted only in short gaps.
     crowd_min: ClassVar[int] = 22
-    # A read that passes more rows than this uses the connections for counts, walks and refreshes.
+    # A read that goes over more rows than this uses the connections for counts, walks and refreshes.
     light_read_rows_max: ClassVar[int] = 100_000
-    # Maximum number of changes that an exact rank adds up. With more changes since the curve's mark, all better rows
-    # are counted.
+    # Counting an exact rank starts at a knot of a curve and adds the changes that were logged since the curve's mark.
+    # If there are more changes than this, all better rows are counted instead.
     exact_changes_max: ClassVar[int] = 50_000
-    # Boards whose compiled statements a process keeps; the least recently used are dropped.
+    # Maximum number of boards for which a process keeps compiled statements; the least recently used are dropped.
     open_boards_max: ClassVar[int] = 1_000
 
 
 class StreamSettings(_Group):
-    """The events that clients follow."""
+    """Settings of streams, which send events to clients."""
 
     stream_clients_max: int = _number(5_000, 0, 1_000_000, "streams")
     """Maximum number of streams open in one process; more are refused with 503."""
@@ -242,34 +241,34 @@ class StreamSettings(_Group):
     stream_unread_bytes_max: int = _number(262_144, 1_024, 1024**3, "bytes")
     """Maximum size of the events that a slow client may leave unread. Beyond it, the stream ends."""
 
-    # Constants, because no operator needs to turn them:
-    stream_top_default: ClassVar[int] = 10  # rows of a streamed top if the request gives no number
-    stream_top_max: ClassVar[int] = 100  # maximum number of rows of a streamed top; more are refused with 400
+    # The following values are constants, because no operator needs to change them.
+    stream_top_default: ClassVar[int] = 10  # number of best rows that a stream follows if the request gives none
+    stream_top_max: ClassVar[int] = 100  # maximum number of best rows that a stream follows; more are refused with 400
     stream_poll_s: ClassVar[float] = 0.02  # pause between two reads of the journal on behalf of all streams
-    # Maximum number of journal rows that one read for all streams returns, and that a stream may resume over.
+    # Maximum number of journal rows that one read for all streams returns, and that a resuming stream may have missed.
     stream_rows_max: ClassVar[int] = 10_000
     stream_retry_s: ClassVar[float] = 1  # time that a client waits before it reopens a stream that ended
 
 
 class SqliteSettings(_Group):
-    """The SQLite store."""
+    """Settings of a SQLite store."""
 
     create_store: bool = True
     """Create the SQLite file if there is none. With false, the start fails instead."""
     sqlite_cache_mib: int = _number(256, 1, 65_536, "MiB")
     """Page cache of each SQLite connection. With only 2 MiB, scans run at half the speed."""
 
-    # Constants, because no operator needs to turn them:
-    # Pages in SQLite's write-ahead log at which a post makes a checkpoint and waits for it. It comes to that only if
-    # the checkpoints beside the posts are too slow. A page has 4 KiB, so the log takes up to 400 MB of the disk then.
+    # The following values are constants, because no operator needs to change them.
+    # If SQLite's write-ahead log reaches this many pages of 4 KiB (400 MB), a post makes a checkpoint and waits for it.
+    # This happens only if the checkpoints that run beside the posts are too slow.
     checkpoint_pages: ClassVar[int] = 100_000
-    # The first write after a checkpoint is followed by the next one after this time. Each has its price: it waits for
-    # the disk, and it copies each changed page once, however often the page has changed.
+    # Time from the first write after a checkpoint to the next checkpoint. Rare checkpoints cost less, because each one
+    # waits for the disk, and copies a changed page only once even if the page has changed many times.
     checkpoint_after_s: ClassVar[float] = 3.0
 
 
 class PostgresSettings(_Group):
-    """The PostgreSQL store."""
+    """Settings of a PostgreSQL store."""
 
     writer_connections: int = _number(4, 1, 64, "connections")
     """Connections for transactions that write, in each process."""
@@ -288,14 +287,14 @@ class PostgresSettings(_Group):
     store_attempts_max: int = _number(8, 1, 1_000, "attempts")
     """Maximum number of attempts of a transaction that lost its connection or was in a deadlock; then 503."""
 
-    # Constants, because no operator needs to turn them:
-    # First pause before a further attempt of a transaction. The pause doubles each time, with jitter.
+    # The following values are constants, because no operator needs to change them.
+    # First pause before a transaction is tried again. The pause doubles each time, and a part of it is random.
     store_backoff_base_s: ClassVar[float] = 0.02
-    store_backoff_s_max: ClassVar[float] = 0.5  # longest pause before a further attempt of a transaction
+    store_backoff_s_max: ClassVar[float] = 0.5  # longest pause before a transaction is tried again
 
 
 class MemcachedSettings(_Group):
-    """Curves that processes share through memcached."""
+    """Settings for memcached, through which processes share curves."""
 
     memcached_servers: Servers = ()
     """Servers through which processes share curves, HOST:PORT with commas between; none: curves come from the table."""
@@ -305,16 +304,16 @@ class MemcachedSettings(_Group):
     """Maximum size of a curve that is shared. Larger curves are read from the table. memcached's own limit is 1 MiB by
     default."""
 
-    # Constants, because no operator needs to turn them:
-    # Failures in a row after which a server gets no calls for `memcached_pause_s`.
+    # The following values are constants, because no operator needs to change them.
+    # After this many failures in a row, a server gets no calls for `memcached_pause_s`.
     memcached_failures_max: ClassVar[int] = 3
-    memcached_pause_s: ClassVar[float] = 5  # time without calls to a failing server, before one call tries it again
+    memcached_pause_s: ClassVar[float] = 5  # a failing server gets no calls for this time; then one call tries it again
     memcached_batch_max: ClassVar[int] = 20  # maximum number of curves requested in one call of memcached
     memcached_expiry_s: ClassVar[int] = 86_400  # longest time that memcached keeps a curve
 
 
 class JobSettings(_Group):
-    """The background jobs."""
+    """Settings of the background jobs."""
 
     curve_poll_s: float = _number(2, 0.05, 2, "s")
     """Time between two looks of a job process for refresh requests, and for boards that other processes created."""
@@ -351,46 +350,45 @@ class JobSettings(_Group):
     change_log_retention_s: float = _number(7 * 86_400, 1, 3_660 * 86_400, "s")
     """Time for which the journal is kept."""
 
-    # Constants, because no operator needs to turn them:
-    curve_poll_rows_max: ClassVar[int] = 100  # maximum number of curves that one step of a look for new curves reads
-    live_poll_s: ClassVar[float] = 0.5  # time between two looks for new curves and for live counts that were folded
+    # The following values are constants, because no operator needs to change them.
+    curve_poll_rows_max: ClassVar[int] = 100  # maximum number of new curves that one read of the store returns
+    live_poll_s: ClassVar[float] = 0.5  # time after which a process looks for new curves and live counts again
     fold_rows_max: ClassVar[int] = 5_000  # maximum number of changes that one statement of the folding job reads
     fold_load_ratio: ClassVar[float] = 0.5  # largest part of its time that the folding job may be at work
-    fold_curves_max: ClassVar[int] = 10_000  # curves of a partition that the folding job keeps decoded in memory
-    # Part of the refresh interval that is random. It only shortens the interval.
+    fold_curves_max: ClassVar[int] = 10_000  # maximum number of decoded curves in memory, for each partition
+    # Each refresh interval is shortened by a random time, which is at most this part of the interval.
     refresh_jitter_ratio: ClassVar[float] = 0.1
-    # A due curve that has waited this many refresh intervals goes before curves that changed more.
+    # A due curve that has waited this many refresh intervals is refreshed before curves that changed more.
     refresh_patience_intervals: ClassVar[float] = 10
     refresh_tick_s: ClassVar[float] = 0.25  # time between two looks of the schedule for due refreshes
-    # Maximum number of boards that one look for due refreshes passes. The next look goes on from there.
+    # Maximum number of boards that one look for due refreshes checks. The next look continues with the next board.
     refresh_tick_boards_max: ClassVar[int] = 2_000
-    # Maximum number of due refreshes that wait for a worker. Those that changed least are found due again later.
+    # Maximum number of due refreshes that wait for a worker. The least urgent others are dropped and found again later.
     refresh_queue_max: ClassVar[int] = 1_000
     # Maximum number of refresh requests that wait; more are refused with 503.
     refresh_demands_max: ClassVar[int] = 1_000
     scan_page_values: ClassVar[int] = 5_000  # maximum number of distinct values that one statement of a scan reads
-    # Method auto scans a column once the relative error of its curve may exceed this, if its board is quiet enough.
+    # Method auto scans a column if the relative error of its curve may exceed this and its board is quiet enough.
     scan_bound_ratio: ClassVar[float] = 0.005
     # Method auto: a board is quiet enough if at most this part of its entries changes during a scan.
     scan_changes_ratio: ClassVar[float] = 0.001
-    scan_rows_per_s: ClassVar[int] = 2_000_000  # speed of a scan that method auto assumes
-    lease_renewal_ratio: ClassVar[float] = 0.3  # part of its length after which a lease is renewed
-    # First pause of a job that failed. The pause doubles with each failure in a row, with jitter.
+    scan_rows_per_s: ClassVar[int] = 2_000_000  # entries that a scan reads in a second; method auto assumes this speed
+    lease_renewal_ratio: ClassVar[float] = 0.3  # a lease is renewed after this part of its length
+    # First pause of a job that failed. The pause doubles with each failure in a row, and a part of it is random.
     job_backoff_base_s: ClassVar[float] = 0.5
     job_backoff_s_max: ClassVar[float] = 30  # longest pause of a job that failed
     close_interval_s: ClassVar[float] = 1  # time between two looks of the closing job for boards to close or to archive
     close_load_ratio: ClassVar[float] = 0.5  # largest part of its time that the closing job may be at work
     close_boards_max: ClassVar[int] = 200  # maximum number of boards closed in one transaction
     archive_block_rows: ClassVar[int] = 256  # rows in one block of an archive; reading one row decodes its whole block
-    archive_step_rows: ClassVar[int] = 5_000  # maximum number of rows archived in one transaction, approximately
+    archive_step_rows: ClassVar[int] = 5_000  # approximate maximum number of rows archived in one transaction
     close_retry_s: ClassVar[float] = 30  # pause before a board whose closing failed is tried again
-    # Maximum number of rows that one audit reads. It reads each row twice, so it leaves out ranks past half of this.
+    # Maximum number of rows that one audit reads. It reads each row twice, so it skips ranks beyond half of this.
     audit_rows_max: ClassVar[int] = 50_000_000
-    # Maximum number of changes since the curve's time that an audit subtracts from its counts; with more, the column is
-    # not audited.
+    # An audit subtracts the changes since the curve's time from its counts. A column with more changes is not audited.
     audit_changes_max: ClassVar[int] = 100_000
     audit_s_max: ClassVar[float] = 5  # time after which an audit counts no further owner
-    # Time for which the journal keeps the values of an erased owner, without the name, so that counts stay right.
+    # Least time for which the journal keeps an erased owner's values, without the name, so that counts stay right.
     erased_cells_s: ClassVar[float] = 3_600
     # Time between two runs of the pruning job, which deletes old post ids, changes and leftover rows.
     prune_interval_s: ClassVar[float] = 60
@@ -400,7 +398,7 @@ class JobSettings(_Group):
 
 
 class LeaseSettings(_Group):
-    """Pools of resources and their leases."""
+    """Settings for pools of resources, and for the leases by which callers use the resources."""
 
     lease_pools_max: int = _number(10_000, 1, 1_000_000, "pools")
     """Maximum number of pools in the store; more are refused with 409."""
@@ -426,16 +424,16 @@ class LeaseSettings(_Group):
     lease_exchange_interval_s: float = _number(1, 0.01, 3_600, "s")
     """Time between two reads of the peers' journals of leases."""
 
-    # Constants, because no operator needs to turn them:
+    # The following values are constants, because no operator needs to change them.
     # Maximum number of resources added or removed in one request; more are refused with 400.
     lease_resources_per_request_max: ClassVar[int] = 10_000
     lease_group_max: ClassVar[int] = 200  # maximum number of requests for leases in one transaction
-    # Maximum number of transactions for leases at the same time. SQLite runs one.
+    # Maximum number of simultaneous transactions for leases. SQLite runs one.
     lease_groups_in_flight_max: ClassVar[int] = 2
-    # Maximum number of expired leases of each region that the figures of a pool count as available.
+    # Maximum number of expired leases in each region that count as available resources in the figures of a pool.
     lease_expired_counted_max: ClassVar[int] = 10_000
     liberate_rows_max: ClassVar[int] = 1_000  # maximum number of leases liberated in one transaction
-    balance_horizon_s: ClassVar[float] = 600  # time ahead for which the balancer projects the need of a region
+    balance_horizon_s: ClassVar[float] = 600  # how far ahead the balancer projects the need of a region
     balance_half_life_s: ClassVar[float] = 600  # age at which past requests for leases count half in a region's average
     balance_moves_max: ClassVar[int] = 100_000  # maximum number of resources moved in one run, for each pool
     balance_step_rows_max: ClassVar[int] = 1_000  # maximum number of resources moved in one transaction
@@ -443,7 +441,7 @@ class LeaseSettings(_Group):
 
 
 class BoardSettings(_Group):
-    """Boards, families and API keys: their number, and defaults for what a spec leaves out."""
+    """Settings for boards, families and API keys: how many there may be, and defaults for what a spec leaves out."""
 
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards")
     """Maximum number of boards in the catalog; more are refused with 409."""
@@ -465,19 +463,19 @@ class BoardSettings(_Group):
 
 
 class ManagedSettings(_Group):
-    """Managed objects, which operators see and use through /jolokia."""
+    """Settings of managed objects, which operators see and use through /jolokia."""
 
     rates_tick_s: float = _number(5, 0.1, 60, "s")
     """Time between two records of figures for percentiles and the verdict on the node."""
 
-    # Constants, because no operator needs to turn them:
-    # Longest wait for each process of the node in which an operation of a managed object runs.
+    # The following values are constants, because no operator needs to change them.
+    # Longest wait for the answer of another process of the node, in which an operation of a managed object runs.
     managed_wait_s_max: ClassVar[float] = 5
     jolokia_requests_max: ClassVar[int] = 1_000  # maximum number of Jolokia requests in one body; more are refused
 
 
 class LogSettings(_Group):
-    """Logs and traces."""
+    """Settings for logs and traces."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe level that is logged."""
@@ -509,17 +507,17 @@ class Settings(
     RequestSettings,
     ListeningSettings,
 ):
-    """The effective configuration; it is immutable.
+    """The effective configuration, with the settings of all groups. It is immutable.
 
     `Settings()` holds the defaults: one process with embedded jobs, one SQLite file, and a loopback address.
 
-    A part of the service receives the group that it needs. The bases stand in reverse, so that the fields of all groups
-    keep the order of this module.
+    A part of the service declares only the group that it needs. The base classes are listed in reverse order, because
+    pydantic then keeps the fields in the order of this module.
 
     Raises pydantic's ValidationError on a bad value; `config.load` collects all bad values in one ConfigError.
     """
 
-    # The source of each setting that was given; `config.load` fills it.
+    # The source of each setting that a source gave, by the setting's name. `config.load` fills this field.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")

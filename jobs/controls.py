@@ -3,8 +3,8 @@
     work ──> sleep ──> work …        run: ends the sleep now
                └── paused: the sleep lasts until an operator resumes the job, or runs it once
 
-A pause begins between two rounds of a job, so a paused job leaves nothing half done. A job only has to sleep with the
-function that `JobControls.make_sleep` returns for its name.
+A pause begins between two rounds of a job, so a paused job leaves nothing half done. To be controlled, a job only
+has to sleep with the function that `JobControls.make_sleep` returns.
 """
 
 import asyncio
@@ -18,12 +18,12 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 async def sleep_until_set(event: asyncio.Event, sleeping: Awaitable[None]) -> bool:
-    """Wait until the event is set, but at most until the sleep ends. Return whether the event is set."""
+    """Wait until the event is set or the sleep ends. Return whether the event is set."""
     tasks = asyncio.ensure_future(sleeping), asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if tasks[0].done():
-            tasks[0].result()  # raises the error of the sleep
+            tasks[0].result()  # raises if the sleep failed
     finally:
         for task in tasks:
             task.cancel()
@@ -34,7 +34,7 @@ async def sleep_until_set(event: asyncio.Event, sleeping: Awaitable[None]) -> bo
 @dataclass(slots=True)
 class _Control:
     paused: bool = False
-    sleeps: set[asyncio.Event] = field(default_factory=set)  # one for each sleeping task; setting it ends the sleep
+    sleeps: set[asyncio.Event] = field(default_factory=set)  # one for each sleeping task; a set event ends the sleep
 
 
 class JobControls:
@@ -43,13 +43,13 @@ class JobControls:
         self._controls: dict[str, _Control] = {}
 
     def make_sleep(self, job: str) -> Sleep:
-        """Return the sleep of one task of a job. All tasks of a job are run, paused and resumed together.
+        """Return the function with which one task of a job sleeps. Operators control all tasks of a job together.
 
         The sleep is shorter than the given seconds if an operator runs the job, and longer if the job is paused.
         """
         if job not in self._controls:
             self._controls[job] = _Control()
-            # Each counter is shown as 0 before its first event.
+            # Adding 0 lets each counter appear before its first event.
             self.meter.add("rankcurve_job_rounds", 0, job)
             self.meter.add("rankcurve_job_busy_seconds", 0, job)
             self.meter.add("rankcurve_job_failures", 0, job)
@@ -73,7 +73,7 @@ class JobControls:
         return sleep
 
     def run(self, job: str) -> bool:
-        """End the sleep of a job for one round, even if it is paused. Return whether this process has the job."""
+        """Let a job run its next round now, even if the job is paused. Return whether this process has the job."""
         control = self._controls.get(job)
         for over in () if control is None else control.sleeps:
             over.set()

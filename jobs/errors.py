@@ -1,6 +1,6 @@
 """The errors with which jobs refuse work. The docstring of a class is its default message.
 
-If the store refuses something, its own error passes through the job.
+If the store refuses a job's work, the error of the store passes through the job.
 """
 
 from storage.errors import StorageError
@@ -15,5 +15,5 @@ class TooManyRefreshRequestsError(StorageError):
 
 
 def describe_failure(error: BaseException) -> dict[str, object]:
-    """Return what a log line says of an error: of the store's refusal a sentence, of anything else a traceback."""
+    """Return the fields of a log line about an error: a sentence for a `StorageError`, a traceback for other errors."""
     return {"detail": error.detail} if isinstance(error, StorageError) else {"exc_info": error}

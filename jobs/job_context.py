@@ -1,4 +1,4 @@
-"""The objects that every job receives. Jobs get clocks, sleep functions and random numbers only through them."""
+"""The objects that every job receives. They include the clocks, sleep functions and random numbers of jobs."""
 
 import random
 from collections.abc import Callable
@@ -27,10 +27,10 @@ class JobContext:
     meter: Meter
     now_us: Callable[[], int]
     monotonic: Callable[[], float]
-    sleep: Sleep  # operators can't pause it; leases are renewed even while a job is paused
+    sleep: Sleep  # operators can't pause this sleep, because leases are renewed even while a job is paused
     rng: random.Random
-    controls: JobControls | None = None  # lets operators pause jobs
-    record_span: Callable[[str, float], None] | None = None  # traces work of so many seconds; None: tracing is off
+    controls: JobControls | None = None  # lets operators pause jobs; None: operators can't
+    record_span: Callable[[str, float], None] | None = None  # adds a span (name, seconds) to traces; None: no tracing
 
     def make_sleep(self, job: str) -> Sleep:
         """Return the function with which one task of a job sleeps. Operators can end or extend each sleep."""

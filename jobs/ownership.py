@@ -1,14 +1,14 @@
 """Lets exactly one job process at a time do a piece of work, although any number of job processes run.
 
-    claim ──> work, while a task renews the lease ──> released in the last transaction of the work, or at the end of it
-                 └── lost: the work is cancelled
+    claim ──> work, while a task renews the lease ──> the lease is released in the last transaction, or after the work
+                 └── the lease is lost: the work is cancelled
 
-A process that was suspended for longer than its lease may work on for a moment. So a transaction that must not overlap
-a transaction of another owner calls `HeldLease.renew` or `HeldLease.release`. If the lease was lost, they raise
-`LeaseLostError`, and the transaction stores nothing. Steps that are harmless to repeat need no such call.
+A process that was suspended for longer than its lease may continue its work for a moment. So a transaction that must
+not overlap a transaction of another owner calls `HeldLease.renew` or `HeldLease.release`. If the lease was lost, both
+raise `LeaseLostError`, and the transaction stores nothing. Steps that are harmless to repeat need no such call.
 
-Every partition has leases of its own. Work on one partition has its lease there, so that the transaction that stores
-the result is local. Work for the whole store has its lease in the control partition.
+The lease on work for one partition is stored in that partition. So the transaction that stores the result needs no
+other partition. The lease on work for the whole store is in the control partition.
 """
 
 import asyncio
@@ -27,9 +27,9 @@ from .controls import Sleep
 from .job_context import JobContext
 
 T = TypeVar("T")
-JOB_WORK = "job"  # the kind of leases on work that one process at a time does for the store or a partition
-# The part of an interval in which no other process gets the lease. It is below 1 because clocks differ: the last owner
-# must find the lease free when its own next interval begins.
+JOB_WORK = "job"  # the kind of the leases on jobs that one process at a time runs, for the store or for one partition
+# After a claim, no process gets the lease again for this part of the interval. The part is below 1 because clocks
+# differ: the last owner must find the lease free when its own next interval begins.
 REST_RATIO = 0.9
 LOOK_S_MAX = 60.0
 log = structlog.get_logger(__name__)
@@ -37,24 +37,24 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True)
 class HeldLease:
-    """A lease that this process holds while the work runs.
+    """A lease that this process holds while it does the work.
 
-    If another process took over, `release` and `renew` raise `LeaseLostError`, which undoes the transaction. They may
-    be part of a program that runs for another partition.
+    If another process took over, `release` and `renew` raise `LeaseLostError`, which undoes the transaction. A program
+    that runs for another partition may contain them.
     """
 
     lease: WorkLease
     leases: WorkLeases
-    lease_us: int  # time that the lease lasts from each renewal on, in microseconds
+    lease_us: int  # how long the lease lasts after each renewal, in microseconds
     partition: int = CONTROL  # the partition whose table holds the lease
     is_released: bool = False  # the work sets this to True when the transaction that ran `release` is committed
 
     def release(self) -> Program[None]:
-        """Release the lease, as part of the work's last transaction."""
+        """Release the lease, in the last transaction of the work."""
         return in_partition(self.partition, self.leases.release(self.lease))
 
     def renew(self) -> Program[None]:
-        """Renew the lease, as part of an earlier transaction."""
+        """Renew the lease, in an earlier transaction of the work."""
         yield from in_partition(self.partition, self.leases.renew(self.lease, lease_us=self.lease_us))
 
     def renew_and(self, program: Program[T]) -> Program[T]:
@@ -64,7 +64,7 @@ class HeldLease:
 
 
 class Ownership:
-    """The leases of one job process."""
+    """Runs work under leases, for one job process."""
 
     def __init__(self, context: JobContext) -> None:
         self._store, self._leases, self._limits = context.store, context.leases, context.limits
@@ -81,7 +81,7 @@ class Ownership:
         still_wanted: Callable[[], Program[None]] | None = None,
         rests_s: float = 0,
     ) -> T:
-        """Do the work while nobody else does it, and return its result. The lease is in the given partition.
+        """Do the work under a lease, so that nobody else does it, and return its result. The lease is in `partition`.
 
         `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. No
         process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner.
@@ -118,10 +118,10 @@ class Ownership:
         sleep: Sleep,
         partition: int = CONTROL,
     ) -> None:
-        """Do the work at every interval, for ever, unless another process has the lease on it.
+        """Do the work at every interval, for ever. Skip a round if another process has the lease.
 
-        After a round, no process gets the lease until the next round is nearly due. Every process tries to claim it at
-        least every `LOOK_S_MAX` seconds, so that the next round takes place even if the process of the last one died.
+        After a round, no process gets the lease until the next round is nearly due. Every process tries to claim the
+        lease at least every `LOOK_S_MAX` seconds, so the next round takes place even if the last owner died.
         """
         while True:
             await sleep(min(interval_s, LOOK_S_MAX))
@@ -150,6 +150,6 @@ class Ownership:
         try:
             await store.write(lambda: self._leases.release(lease, rests_until_us=rests_until_us))
         except (LeaseLostError, StoreDamagedError):
-            return  # no process claims leases of a damaged store; its damage is reported elsewhere
+            return  # a damaged store grants no leases, and other code reports the damage
         except StorageError as error:  # the lease expires by itself
             log.warning("lease_not_released", kind=lease.kind, resource=lease.resource, detail=error.detail)

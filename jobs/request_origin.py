@@ -2,7 +2,7 @@
 
     request ──> REQUEST_ID, TRACEPARENT ──> describe_origin ──row in the store──> working_for ──> log lines and spans
 
-Work within `working_for` logs and traces as part of the request.
+Log lines and spans of the work within `working_for` carry the id and the trace of the request.
 """
 
 import re
@@ -19,7 +19,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 def trace_id_of(traceparent: str) -> str:
-    """Return the trace id of a `traceparent` header, or "". Source: https://www.w3.org/TR/trace-context/."""
+    """Return the trace id of a `traceparent` header (https://www.w3.org/TR/trace-context/), or "" if it is invalid."""
     found = _TRACEPARENT.fullmatch(traceparent)
     return found[1] if found else ""
 
@@ -32,7 +32,7 @@ def describe_origin() -> str:
 
 @contextmanager
 def working_for(origin: str) -> Iterator[None]:
-    """Set the request id and the trace from `describe_origin` for a `with` block. A part that is not valid is empty."""
+    """Set the request id and the trace from `describe_origin` for a `with` block. If one is not valid, set it to ""."""
     request_id, _, traceparent = origin.partition(" ")
     before = (
         REQUEST_ID.set(request_id if _REQUEST_ID.fullmatch(request_id) else ""),

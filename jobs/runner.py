@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 Job = Callable[[], Awaitable[None]]
 
-_DOUBLINGS_MAX = 30  # a pause that was doubled this often is longer than any bound
+_DOUBLINGS_MAX = 30  # after that many doublings, a pause exceeds every `job_backoff_s_max`, so no more are counted
 
 
 class Runner:
@@ -29,7 +29,7 @@ class Runner:
         monotonic: Callable[[], float],
         sleep: Sleep,
         rng: random.Random,
-        controls: JobControls | None = None,  # reports failures to operators
+        controls: JobControls | None = None,  # counts failures for operators; None: failures are only logged
     ) -> None:
         self._limits, self._controls = limits, controls
         self._monotonic, self._sleep, self._rng = monotonic, sleep, rng
@@ -39,7 +39,7 @@ class Runner:
     def start(self, name: str, work: Job, *, job: str | None = None) -> None:
         """Run `work` in a task until it returns or `stop` is called. Whenever it raises, call it again.
 
-        `job` is the name by which operators know the job of the task, unless it is `name`.
+        Operators know the job by the name `job`, or by `name` if `job` is None. Several tasks may belong to one job.
         """
         if self._stopping:
             raise RuntimeError(f"job {name!r} was started after the stop")
@@ -48,7 +48,7 @@ class Runner:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def stop(self) -> list[str]:
-        """Cancel every job and wait up to `job_stop_s_max`. Return the names of those that did not end."""
+        """Cancel every job and wait up to `job_stop_s_max`. Return the names of jobs that did not end."""
         self._stopping = True
         if not self._tasks:
             return []
@@ -68,7 +68,7 @@ class Runner:
             try:
                 await work()
             except (Exception, asyncio.CancelledError) as error:
-                # If nobody cancelled the job itself, but only something that it awaits, the job has failed.
+                # If the job itself was not cancelled, but something that it awaits was, the job has failed.
                 if isinstance(error, asyncio.CancelledError) and (self._stopping or _cancelled()):
                     raise
                 if self._monotonic() - started > self._limits.job_backoff_s_max:

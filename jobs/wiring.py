@@ -1,8 +1,8 @@
 """Puts the jobs of one process together and starts them.
 
 A process without jobs calls only `start_watch`, which loads the curves that other processes store. Jobs on the tables
-of boards run once for each partition, so a partition that does not answer delays no job of another one. Clocks, sleep
-functions and random numbers come in as arguments. Jobs get them only from here.
+of boards run once for each partition, so a partition that does not answer delays only its own jobs. The caller passes
+the clocks, sleep functions and random numbers. Jobs use no others.
 """
 
 from collections.abc import Awaitable, Callable
@@ -36,16 +36,16 @@ from .job_context import JobContext
 from .runner import Runner
 
 log = structlog.get_logger(__name__)
-PARTITIONS_LOOK_S = 10  # time between two looks for partitions that were added
+PARTITIONS_LOOK_S = 10  # seconds between two checks whether partitions were added
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobParts(JobContext):
     refresher: Refresher
     runs_pools: bool = False
-    read_peer: ReadPeer | None = None  # None: keys lease only in this store
+    read_peer: ReadPeer | None = None  # reads lease journals of other stores; None: no store is set
     auditor: Auditor | None = None  # None: curves are not audited
-    queue: QueueParts | None = None  # None: other processes apply queued posts
+    queue: QueueParts | None = None  # None: this process applies no queued posts
 
 
 class Jobs:
@@ -103,7 +103,7 @@ def _start_pool_jobs(runner: Runner, parts: JobParts) -> None:
 
 
 def _start_queue(runner: Runner, parts: QueueParts, context: JobContext) -> None:
-    """Start the workers of this process, and the job that limits how many workers may work."""
+    """Start the queue workers of this process, and the job that limits how many workers of the store may work."""
     workers = context.limits.ingest_workers
     for number in range(1, workers + 1):
         worker = _make_drain_worker(parts, context, holder=f"{context.holder}/{number}")
@@ -170,7 +170,7 @@ def start_by_partition(runner: Runner, context: JobContext, start: Callable[[int
 
 
 async def watch_curves(poll: Callable[[], Awaitable[int]], interval_s: float, sleep: Sleep) -> None:
-    """Poll for ever. If the store fails, this process keeps its present curves until the next poll."""
+    """Poll for new curves at each interval, for ever. After an error, keep the present curves until the next poll."""
     while True:
         await sleep(interval_s)
         try:

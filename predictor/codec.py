@@ -1,7 +1,7 @@
-"""Encodes a curve as bytes for a table or a cache: MessagePack, and a CRC32 of it.
+"""Encodes a curve as bytes for a table or a cache, as MessagePack with a CRC32 checksum.
 
 Decoding gives exactly the curve that was encoded, or raises `CurveCorruptError`. Keys may have any size, so they are
-stored as bytes: the first key, and the differences between neighbours, all of one width. 1,000 knots take 6 to 19 KB.
+stored as bytes: the first key, then the differences of neighbours, all in one width. 1,000 knots take 6 to 19 KB.
 """
 
 from itertools import accumulate
@@ -25,14 +25,14 @@ class _StoredCurve(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     certificate: float | None
     step: bytes
     first_key: bytes
-    differences: bytes  # for each knot but the first, its key minus the key of the knot before it
+    differences: bytes  # for each knot except the first, its key minus the key of the knot before it
     gaps: list[int]  # for each knot, the number of entries between the knot before it and this knot
     ties: list[int]
     errors: list[int] | None
     shapes: list[tuple[int, int]] | None
 
 
-# msgspec analyses a type when its decoder is made. Threads may then use the decoder.
+# msgspec analyses a type when the decoder is made. So threads can share a decoder that is made at the import.
 _DECODER = msgspec.msgpack.Decoder(_StoredCurve)
 
 
@@ -93,7 +93,7 @@ def _list_knots(stored: _StoredCurve) -> list[Knot]:
 
 
 def encode_checked(stored: msgspec.Struct) -> bytes:
-    """Return a structure as bytes with a checksum. Raise `KnotsInvalidError` if a number does not fit into 64 bits."""
+    """Return a struct as bytes with a checksum. Raise `KnotsInvalidError` if a number does not fit into 64 bits."""
     try:
         body = msgspec.msgpack.encode(stored)
     except OverflowError as error:
@@ -102,7 +102,7 @@ def encode_checked(stored: msgspec.Struct) -> bytes:
 
 
 def decode_checked(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    """Return the structure that `encode_checked` encoded; raise `CurveCorruptError` if the bytes are damaged."""
+    """Return the struct that `encode_checked` encoded, or raise `CurveCorruptError` if the bytes are damaged."""
     body = data[:-_CRC_BYTES]
     if data[-_CRC_BYTES:] != crc32(body).to_bytes(_CRC_BYTES, "big"):
         raise CurveCorruptError("the checksum does not match")

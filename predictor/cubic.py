@@ -1,9 +1,9 @@
-"""Fits a cubic to each gap of a curve. The cubics are monotone and pass through the same knots as the lines.
+"""Fits a cubic to each gap of a curve. The cubics are monotone and pass through the same knots as lines do.
 
-Cubics replace the lines only if the measured errors of the cubics are smaller. Often they are not, because the values
-of a board may rise in irregular steps, which a smooth curve misses.
+Cubics replace the lines only if the measured errors of the cubics are smaller. Often the errors are not
+smaller, because the values of a board rise in irregular steps, which a smooth curve misses.
 
-The method is PCHIP: Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
+The method is PCHIP, from Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
 """
 
 from dataclasses import replace
@@ -15,12 +15,12 @@ from .curve import Curve
 from .locate import SHAPE_UNIT
 
 KNOTS_MIN = 4
-# A sampled curve uses cubics only if their mean held-out error is at most this fraction of the error of lines.
+# A sampled curve uses cubics only if their mean error at held-out knots is at most this fraction of that of lines.
 GAIN = 0.8
 
 
 def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
-    """Return the inner control values of each gap's cubic, or None if knots are too few or too close together."""
+    """Return the two inner control values of each gap's cubic, or None if the knots are too few or too close."""
     from scipy.interpolate import PchipInterpolator  # imported here because loading it takes half a second
 
     knots, step = curve.knots, curve.step
@@ -38,7 +38,7 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
     first = np.clip(np.rint(slopes[:-1] * thirds), 0, SHAPE_UNIT)
     second = np.clip(np.rint(SHAPE_UNIT - slopes[1:] * thirds), 0, SHAPE_UNIT)
     middle = np.rint((first + second) / 2)
-    crossed = first > second  # the cubic is too steep at both ends; two equal values, the middle, keep it monotone
+    crossed = first > second  # the cubic is too steep at both ends; the middle as both values keeps it monotone
     return list(
         zip(
             np.where(crossed, middle, first).astype(int).tolist(),
@@ -49,10 +49,10 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
 
 
 def add_cubics(curve: Curve) -> Curve:
-    """Return a sampled curve with cubics if they are clearly closer to the true ranks than lines, else the same curve.
+    """Return a sampled curve with cubics if they are clearly more accurate than lines. Otherwise return the same curve.
 
-    No rank was measured between the knots of a sampled curve. So every second knot is held out. Lines and cubics
-    through the other knots estimate the ranks of the held-out knots.
+    Between the knots of a sampled curve, no true rank is known. So every second knot is held out: lines and cubics
+    through the other knots estimate the known ranks of the held-out knots.
     """
     shapes = fit_cubics(curve)
     if shapes is None:
@@ -69,7 +69,7 @@ def add_cubics(curve: Curve) -> Curve:
 
 
 def _held_out(tried: Curve, curve: Curve) -> tuple[float, float]:
-    """Return the (worst, mean) relative error of the curve `tried` at the knots of `curve` that were held out."""
+    """Return the (worst, mean) relative error of the curve `tried` at every second knot of `curve`."""
     errors = []
     for knot in curve.knots[1::2]:
         rank = 1 + knot.better_count

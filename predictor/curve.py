@@ -1,4 +1,4 @@
-"""The curve from value to rank as it was fitted: knots counted at one snapshot, and the errors measured between them.
+"""A fitted curve, from which ranks are read. It has knots that were counted in one snapshot, and errors between them.
 
 The constructor checks every number, even when a curve is decoded. So `locate` need not check the numbers again.
 """
@@ -12,18 +12,18 @@ from typing import ClassVar, Literal, NamedTuple
 from .errors import KnotsInvalidError
 from .locate import SHAPE_UNIT, KnotRanks
 
-GAP_KNOTS_MAX = 10_000  # most knots that a curve has only because of the limit on the rows of a gap
+GAP_KNOTS_MAX = 10_000  # maximum number of knots that a curve has only because of the limit on the rows of a gap
 
 FitMethod = Literal["skip", "scan"]
 
 
 def limit_gap_rows(total: int, gap_rows_max: int) -> int:
-    """Return how many of `total` entries a gap may hold: `gap_rows_max`, or more if that took too many knots."""
+    """Return the limit on the entries of a gap: `gap_rows_max`, or more if that needed over GAP_KNOTS_MAX knots."""
     return max(gap_rows_max, -(-total // GAP_KNOTS_MAX))
 
 
 class Knot(NamedTuple):
-    """A value that some entry has, with exact counts at the snapshot; a named tuple, because it is cheap to make."""
+    """A value that at least one entry has, with exact counts from the snapshot. A named tuple is cheap to make."""
 
     key: int  # smaller is better
     better_count: int  # number of entries with a strictly smaller key; the rank of `key` is one more
@@ -41,7 +41,7 @@ class Curve(KnotRanks):
         KnotsInvalidError: the numbers contradict each other.
     """
 
-    knots: Sequence[Knot]  # the constructor makes a tuple of it
+    knots: Sequence[Knot]  # the constructor turns it into a tuple
     _: KW_ONLY
     total: int  # number of entries at the snapshot
     as_of_us: int  # the snapshot's time, microseconds since 1970
@@ -54,12 +54,12 @@ class Curve(KnotRanks):
     errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
     shapes: Sequence[tuple[int, int]] | None = None  # inner control values of the cubics in SHAPE_UNIT; None: lines
 
-    is_live: ClassVar[bool] = False  # whether the curve follows the board's changes
-    moved: ClassVar[int] = 0  # number of moves since the fit that are counted
+    is_live: ClassVar[bool] = False  # whether the curve counts changes of the board since the fit
+    moved: ClassVar[int] = 0  # number of moves that were counted since the fit; only a live curve counts moves
 
     @property
     def tag(self) -> str:
-        """Return a text that differs from those of all curves of the column that may give other ranks."""
+        """Return a text that identifies the curve. A curve of the column that may give other ranks has another tag."""
         return str(self.as_of_us)
 
     def __post_init__(self) -> None:
@@ -90,10 +90,10 @@ class Curve(KnotRanks):
 
 
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
-    """Raise `KnotsInvalidError` unless these numbers can be those of the curve's knots.
+    """Raise `KnotsInvalidError` if these numbers of the curve's knots contradict each other.
 
-    `counted` holds, for each knot, the number of entries with its key or a better one. Every decode runs this check, so
-    it checks each list as a whole, which is faster than checking knot by knot.
+    `counted` holds, for each knot, the number of entries with its key or a better one. Every decoding runs this
+    check, so it checks each list as a whole, which is faster than checking knot by knot.
     """
     if (better_counts[0] if keys else 0) != 0 or (counted[-1] if keys else 0) != curve.total:
         raise KnotsInvalidError(

@@ -6,12 +6,12 @@ class PredictorError(Exception):
 
 
 class KnotsInvalidError(PredictorError, ValueError):
-    """The numbers cannot be those of knots that were counted in one snapshot."""
+    """Some numbers of a curve are out of range or contradict each other."""
 
 
 class WalkInconsistentError(PredictorError):
-    """A row contradicts a row that was read before it, because the two reads did not use the same snapshot."""
+    """An answer to a walk contradicts an earlier answer, for example because the two reads used different snapshots."""
 
 
 class CurveCorruptError(PredictorError):
-    """The bytes are not a curve of this format and version."""
+    """The bytes are not a curve, or not live counts of the curve, in the current format."""

@@ -2,12 +2,12 @@
 
 Import this module only where a curve is fitted, so that other processes do not load numpy and scipy.
 
-The errors of a curve are how far its ranks are from the true ranks. A key may be any multiple of the lattice step. The
-errors are measured at every value and at the next worse key of the lattice. From that key to the next value, the true
-rank stays the same and the estimate does not fall. So the measured errors bound the error at every other key.
+The error at a key is the difference between the curve's rank and the true rank. A key is the first key plus a multiple
+of the lattice step. Errors are measured at every value and at the next worse key of the lattice. From that key to the
+next value, the true rank stays the same and the estimate does not fall. So these errors bound the error at every key.
 
-Most ranks are computed with floats, which is fast. If a float lies so close to a rounding boundary that its own error
-could change the rounded rank, `locate` computes that rank. So the errors are exactly those of `locate`.
+Most ranks are computed with floats, which is fast. If a float is so close to a rounding boundary that its own error
+could change the rounded rank, `locate` computes the rank instead. So the errors are exactly the errors of `locate`.
 """
 
 from collections.abc import Sequence
@@ -26,8 +26,8 @@ from .tally import Tally
 # Cubics are not tried if the worst relative error of the lines is at most this, because loading scipy takes 52 MiB and
 # a third of a second.
 CUBICS_FROM = 0.005
-STEP_VALUES = 1 << 16  # values whose differences are computed at a time
-VALUES = 1 << 16  # values measured at a time
+STEP_VALUES = 1 << 16  # number of values whose differences are computed at a time
+VALUES = 1 << 16  # number of values at which errors are measured at a time
 EXACT = 2.0**53  # below this, floats represent every whole number exactly
 # If a float is closer than this to a point where the rounded rank changes, `locate` computes the rank. The unit is
 # ranks. The errors of the floats are far smaller.
@@ -56,7 +56,7 @@ def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int)
 
 
 def _measured(distinct: DistinctKeys, lines: Curve, knots: Sequence[int]) -> Curve:
-    """Return the curve with its measured errors, and with cubics if their errors are smaller."""
+    """Return the curve with its measured errors. It has cubics instead of lines if their errors are smaller."""
     best, found = lines, _Measuring(distinct, lines, knots).measure_curve()
     if found.worst > CUBICS_FROM:
         shapes = fit_cubics(lines)
@@ -83,7 +83,7 @@ def _step(distinct: DistinctKeys) -> int:
 
 
 def _wide_step(distinct: DistinctKeys, first: int, end: int, step: int) -> int:
-    """Return the greatest common divisor of `step` and the differences between keys `first` to `end`, of any size."""
+    """Return the greatest common divisor of `step` and all differences between the keys from `first` to `end`."""
     offset = distinct.offset(first)
     for index in range(first + 1, end + 1):
         next_offset = distinct.offset(index)
@@ -118,7 +118,7 @@ class _Measuring:
         errors = np.zeros(len(self._lows), dtype=np.int64)
         worst = total = 0.0
         for first in range(0, len(distinct) - 1, VALUES):
-            end = min(first + VALUES, len(distinct) - 1)  # leaves out the last value, a knot whose rank is exact
+            end = min(first + VALUES, len(distinct) - 1)  # without the last value, which is a knot with an exact rank
             counts = distinct.better_counts[first : end + 1]
             ranks, next_ranks = counts[:-1] + 1, counts[1:] + 1
             gaps = np.searchsorted(self._knots, np.arange(first, end), side="right") - 1
@@ -135,7 +135,7 @@ class _Measuring:
         return _FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
-        """Return the estimated ranks of keys. Each key is a value, from index `first` on, plus `past`.
+        """Return the estimated rank of the key value + `past` for each value, beginning with the value at `first`.
 
         `gaps` holds the index of each key's gap, and `at` the distance of the key from the start of the gap's line.
         """

@@ -27,23 +27,23 @@ GUARD = 0.05  # gap guard: largest width of a bracket, relative to its better en
 # Ranks better than CALM_FROM are counted, not estimated. If the gap guard had to be raised because the knots are too
 # few, this limit does not apply.
 CALM, CALM_FROM = 0.0036, 900
-SHARE_OF_TOTAL = 0.0005  # largest allowed error in ranks, divided by the number of entries; matters at deep ranks
+SHARE_OF_TOTAL = 0.0005  # largest allowed error in ranks, as a fraction of all entries; matters at deep ranks
 SHARE_TOTAL_MIN = 20_000  # boards with fewer entries do not have the limit of SHARE_OF_TOTAL
-SHARE_COST = 1.1  # the limit of SHARE_OF_TOTAL is dropped if it multiplies the worst relative error by more than this
+SHARE_COST = 1.1  # SHARE_OF_TOTAL is ignored if it multiplies the worst relative error by more than this
 HALF = 0.5 - 1e-6  # for a whole n: if an error is at most n + HALF before rounding, it is at most n after rounding
 EPSILON_MIN = 1e-6
-GUESS = 1000.0  # the search first tries the tolerance GUESS / knots^2, which was measured on lognormal boards
+GUESS = 1000.0  # the search first tries epsilon = GUESS / knots^2; the factor was measured on lognormal boards
 STEPS_MAX = 18  # largest number of tolerances that a search tries
 CLOSE = 0.008  # the search keeps an upper and a lower bound, and ends if upper <= (1 + CLOSE) * lower
 SPARED = 0.003  # the search also ends if a tolerance fits and leaves at most this fraction of the knots unused
-STRIDE = 16.0  # largest factor between two tolerances tried, until one that fits and one that does not are known
+STRIDE = 16.0  # largest factor between two tries, until one tolerance that fits and one that does not are known
 WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values processed at a time
 
 
 class DistinctKeys:
-    """The distinct keys in ascending order, as offsets from the first key, with each key's number of better entries.
+    """The distinct keys of a scan, ascending, as offsets from the first key, and the number of better entries of each.
 
-    An offset is `high` * 2**LIMB_BITS + `low`; both are at least 0. `high` is None if it would be 0 for every key.
+    An offset is `high` * 2**LIMB_BITS + `low`. Both numbers are at least 0. `high` is None if it is 0 for every key.
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -58,8 +58,8 @@ class DistinctKeys:
     def distances(self, index: int | Integers, first: int, end: int) -> Floats:
         """Return the distances from the key at `index` to each key i with first <= i < end.
 
-        `index` is a single index, or one index for each key i. Between near keys, only the conversion to a float
-        rounds.
+        `index` is a single index, or one index for each key i. Distances between near keys are exact, except that the
+        result is rounded to a float.
         """
         low = self.low[first:end] - self.low[index]
         if self.high is None:
@@ -85,7 +85,7 @@ class Tolerance(NamedTuple):
 
 
 def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
-    """Return the indexes of the knots for the least tolerance for which `knots_max` knots are enough.
+    """Return the indexes of the knots. They belong to the least tolerance for which `knots_max` knots are enough.
 
     The limit on the rows of a gap may require up to total / gap_rows_max further knots.
     """
@@ -106,7 +106,7 @@ def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_
 class _Found:
     knots: list[int]
     fits: bool  # whether the last value is a knot and `spent` is within the allowed number
-    spent: int  # number of knots without those that only the row limit required; if far too high, a pass ends early
+    spent: int  # number of knots, except those that only the row limit required; a pass ends early if it is too high
 
 
 class _Pass:
@@ -116,7 +116,7 @@ class _Pass:
         self._guard, self._gap_rows_max, self.knots_max = guard, gap_rows_max, knots_max
 
     def run_pass(self, tolerance: Tolerance) -> _Found:
-        """Choose the knots for a tolerance. Stop early if there are more than twice as many as allowed."""
+        """Choose the knots for a tolerance. Stop early if there are more than twice as many knots as allowed."""
         distinct = self._distinct
         last = len(distinct) - 1
         knots, spent, at, window = [0], 1, 0, WINDOW_MIN
@@ -136,7 +136,7 @@ class _Pass:
         return _Found(knots, at == last and spent <= self.knots_max, spent)
 
     def _reach(self, at: int, limit: int, tolerance: Tolerance, window: int) -> int:
-        """Return the index of the last value, `limit` at most, at which a line from the knot `at` may end."""
+        """Return the largest index, at most `limit`, of a value at which a line from the knot `at` may end."""
         distinct, step = self._distinct, float(self._step)
         start = distinct.counted(at)
         reached, first = at + 1, at + 1
@@ -146,11 +146,11 @@ class _Pass:
             distances = distinct.distances(at, first - 1, end)
             before, here = distances[:-1], distances[1:] - step
             rise = (distinct.better_counts[first:end] - start).astype(np.float64)
-            # The largest errors before rounding that are allowed after rounding.
+            # The largest errors of unrounded estimates. After the rounding, such errors are still within the tolerance.
             allowed = np.floor(np.minimum((rise + (start + 1)) * tolerance.epsilon, tolerance.ranks_max)) + HALF
-            # Between two values the rank stays the same while a line rises. So the largest errors of a line are just
-            # past the better value, if it rises too slowly, and at the worse value, if it rises too fast. Checking
-            # these two points is enough.
+            # Between two values the rank stays the same while a line rises. So a line that rises too slowly has its
+            # largest error just past the better value, and a line that rises too fast has it at the worse value.
+            # Checking these two points is enough.
             floors = np.maximum.accumulate((rise - allowed) / before)
             ceilings = np.minimum.accumulate((rise + allowed) / here)
             np.maximum(floors, floor, out=floors)
@@ -174,7 +174,7 @@ def _index_of(distinct: DistinctKeys, better_count: int) -> int:
 
 
 def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
-    """Return the index of the last value, after the knot `at`, at which a gap that begins at the knot may end.
+    """Return the largest index of a value at which a gap may end, if the gap begins at the knot `at`.
 
     The gap guard limits the width of the gap's bracket, relative to the first rank past the knot.
     """
@@ -200,7 +200,7 @@ def _guard(distinct: DistinctKeys, knots_max: int) -> float:
 
 
 def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
-    """Return whether `knots_max` knots reach the last value if they are as far apart as the gap guard allows."""
+    """Return whether `knots_max` knots reach the last value if the knots are as far apart as the gap guard allows."""
     at, last = 0, len(distinct) - 1
     for _ in range(knots_max - 1):
         if at == last:
@@ -212,9 +212,9 @@ def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
 def _find_least_tolerance(
     pass_over: _Pass, epsilon: float, ranks_max: float, known: tuple[float, _Found] | None = None
 ) -> tuple[float, _Found]:
-    """Return the least epsilon for which the allowed number of knots is enough, and the knots of its pass.
+    """Return the least epsilon for which the allowed number of knots is enough, and the result of its pass.
 
-    `epsilon` is the first one to try. `known` is a greater epsilon that is known to fit, with the result of its pass.
+    `epsilon` is the first epsilon to try. `known` is a greater epsilon that surely fits, with the result of its pass.
     """
     least = max(EPSILON_MIN, 1 / pass_over.total)  # a smaller epsilon would not allow an error of even one rank
     low, low_spent = least / 2, inf
@@ -241,7 +241,7 @@ def _find_least_tolerance(
 
 
 def _stride(before: tuple[float, int] | None, now: tuple[float, int], knots_max: int) -> float:
-    """Return a factor for epsilon. With the new epsilon, the number of knots should just cross the allowed number.
+    """Return a factor for epsilon, with which the number of knots should just cross the allowed number.
 
     `before` and `now` are pairs of an epsilon and its number of knots. Without `before`, the number of knots is assumed
     to be inversely proportional to the square root of epsilon.

@@ -1,6 +1,6 @@
 """A curve that stays correct while its board changes.
 
-`LiveCounts` counts, for each knot and each gap of a fit, the entries that came or left since the fit.
+`LiveCounts` counts the entries that came or left since the fit, for each knot and each gap of the curve.
 
     Curve (the fit) + LiveCounts (moves since the fit) ──> LiveCurve, which returns ranks as of the last move counted
 
@@ -9,8 +9,8 @@ one with every move into, out of or within its gap, because all entries of a gap
 
     |rank - true rank| <= min(distance to the ends of the bracket, error of the fit + moves + 1)
 
-Several moves of an owner may be counted as one move, from the first key to the last. The bound still holds, because
-only the state before the moves and the state after them matter.
+Several moves of an owner may be counted as one move, from the first key to the last. The error bound stays valid,
+because only the state before the moves and the state after the moves matter.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DECODER = msgspec.msgpack.Decoder(_StoredCounts)
 
 
 class LiveCounts:
-    """The changes since a fit, by knot and by gap. `count_moves` adds to this object."""
+    """Counts the changes since a fit, for each knot and each gap. `count_moves` adds changes to this object."""
 
     __slots__ = ("_keys", "_step", "best", "gaps", "moves", "off_lattice", "runs", "worst")
 
@@ -105,7 +105,7 @@ class LiveCounts:
         return sum(self.moves)
 
     def encode(self) -> bytes:
-        """Return the counts as bytes. The caller has to store which curve they belong to."""
+        """Return the counts as bytes. The caller has to store which curve the counts belong to."""
         best, worst = (None if end is None else pack_int(end) for end in (self.best, self.worst))
         return encode_checked(_StoredCounts(self.off_lattice, best, worst, self.runs, self.gaps, self.moves))
 
@@ -125,7 +125,7 @@ class LiveCounts:
 
 
 class AsOf:
-    """The time of the last move counted. Many curves share one object, so one assignment updates the time of all."""
+    """The time of the last move counted. Many curves share one object, so that one assignment updates all of them."""
 
     __slots__ = ("us",)
 
@@ -134,7 +134,7 @@ class AsOf:
 
 
 class LiveCurve(KnotRanks):
-    """A fitted curve with all moves counted since the fit. It is used like a `Curve`.
+    """A fitted curve, corrected by all moves that were counted since the fit. It is used like a `Curve`.
 
     Raises:
         KnotsInvalidError: the counts cannot belong to this curve.
@@ -144,7 +144,7 @@ class LiveCurve(KnotRanks):
     is_live: ClassVar[bool] = True
 
     def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf, version: int = 0) -> None:
-        """Make a curve. `version` differs from those of all other counts of this fit."""
+        """Make a curve from a fit and its counts. If the counts of this fit change, `version` has to change, too."""
         self.fit, self._version = fit, version
         self._as_of = as_of
         runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
@@ -158,8 +158,8 @@ class LiveCurve(KnotRanks):
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]
         self.moved = counts.moved
-        # True if every rank is still the same as at the fit: no entry moved within a gap, and the number of entries of
-        # every knot and gap is unchanged.
+        # Whether every rank is still the same as at the fit: no entry moved into, out of or within a gap, and every
+        # knot and gap has as many entries as at the fit.
         self.is_as_fitted = not (self.moved or any(counts.runs) or any(counts.gaps))
         reaches = None
         if fit.errors is not None:
@@ -185,7 +185,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def tag(self) -> str:
-        """Return a text that differs from those of all curves of the column that may give other ranks."""
+        """Return a text that identifies the curve. A curve of the column that may give other ranks has another tag."""
         return self.fit.tag if self.is_as_fitted else f"{self.fit.tag}-{self._version}"
 
     @property
@@ -194,12 +194,12 @@ class LiveCurve(KnotRanks):
 
     @property
     def step(self) -> int:
-        """Return the distance between neighbouring keys that entries may have."""
+        """Return the lattice step: the smallest distance between two keys that entries may have."""
         return self._snap
 
     @property
     def knots(self) -> list[Knot]:
-        """Return the knots with their current counts. Unlike a knot of a fit, a knot here may have no ties left."""
+        """Return the knots with their current counts. A knot has 0 ties if all its entries have left since the fit."""
         places = zip(self._keys, self._highs, self._lows[1:], strict=False)
         return [Knot(key, high - 1, low - high) for key, high, low in places]
 

@@ -1,12 +1,12 @@
 """Reads ranks off knots, in the same way for a fitted curve and for a live curve.
 
 Ranks are whole numbers and monotone in the key. All arithmetic is on integers of any size: a key that combines a value
-with the time when it was reached may have 40 digits. Rounding is floor(x + 1/2) of the exact quotient, not of a float
-close to the quotient.
+with the time when it was reached may have 40 digits. An estimate is rounded as floor(x + 1/2), where x is an exact
+quotient and not a float.
 
 K knots make K + 1 gaps. Gap j lies before knot j, and the last gap lies after the last knot. The first and the last gap
-are open. The `low` of a gap is the rank of the first key past the knot before the gap. The `high` of a gap is the rank
-of the knot after the gap. If both are equal, the gap has no entry.
+are open, because each has a knot on one side only. The `low` of a gap is the rank of the first key past the knot before
+the gap. The `high` of a gap is the rank of the knot after the gap. If both are equal, the gap has no entry.
 """
 
 from bisect import bisect_left, bisect_right
@@ -18,7 +18,7 @@ SHAPE_UNIT = 65_536
 
 
 class Bracket(NamedTuple):
-    """A rank, 1-based. The true rank as of the curve lies between `low` and `high`, both included."""
+    """A 1-based rank from a curve. The true rank at the curve's time lies between `low` and `high`, both included."""
 
     rank: int
     low: int
@@ -31,7 +31,7 @@ class Bracket(NamedTuple):
 
 
 class BoundedRank(NamedTuple):
-    """A rank, 1-based. The true rank lies between `low` and `high`, both included."""
+    """A 1-based rank with bounds. The true rank lies between `low` and `high`, both included."""
 
     rank: int
     low: int
@@ -39,7 +39,7 @@ class BoundedRank(NamedTuple):
 
 
 def add_up_ranks(parts: Iterable[BoundedRank | Bracket]) -> BoundedRank:
-    """Return the rank of a key among all entries of disjoint sets, given its rank in each set; 1 if there is no set.
+    """Return the rank of a key in the union of disjoint sets, from its rank in each set. Return 1 if there is no set.
 
     Ranks cannot be added up, but numbers of better entries can, and so can their bounds. The result is exact if the
     rank in every set is exact.
@@ -73,12 +73,12 @@ class Gap(NamedTuple):
 
     better_key: int | None  # the last knot that is strictly better than the key; None: the gap begins at the top
     worse_key: int | None  # the first knot with the key or a worse one; None: the gap ends with the last entry
-    better_count: int  # the entries better than the gap; those tied with the better knot are included
+    better_count: int  # number of entries better than the gap, including all entries with the better knot's key
     rows: int  # the number of entries in the gap
 
 
 class Drift(NamedTuple):
-    """The worst figures over a range of ranks. `bound` and `bracket` are relative to the rank: 0.01 is 1 %."""
+    """The worst errors of a curve in a range of ranks. `bound` and `bracket` are relative to the rank: 0.01 is 1 %."""
 
     bound: float  # largest possible error of an estimated rank
     bracket: float  # largest width of the bracket of a gap
@@ -86,7 +86,7 @@ class Drift(NamedTuple):
 
 
 class KnotRanks:
-    """Reads ranks off knots. A subclass calls `_set_knots` once to set the fields that the methods read."""
+    """Reads ranks off knots. The subclasses `Curve` and `LiveCurve` call `_set_knots` once to set the fields."""
 
     __slots__ = (
         "_highs",
@@ -107,7 +107,7 @@ class KnotRanks:
     error_bounds: Sequence[int] | None  # for each gap, the largest error of an estimate; None: not known
     cubics: Sequence[tuple[int, int]] | None  # for each closed gap, the inner control values of its cubic; None: lines
     ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty
-    _straight: bool  # whether gaps have lines, and keys are rounded to the lattice of these
+    _straight: bool  # whether gaps have lines, not cubics, and keys are rounded to the lattice of the fit
 
     def _set_knots(
         self,
@@ -160,7 +160,7 @@ class KnotRanks:
         low = self._lows[j]
         if low == high or (j < len(keys) and keys[j] == key):
             return Bracket(high, high, high, "knot")
-        if self._straight and 0 < j < len(keys):  # nearly every key; this is `_estimate`, without calls
+        if self._straight and 0 < j < len(keys):  # the usual case; computes `_estimate` without calls
             start = keys[j - 1] + self.grid
             run = keys[j] - start
             rank = low + (2 * (high - low) * (key - start) + run) // (2 * run)
@@ -182,7 +182,7 @@ class KnotRanks:
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
     def ties_at(self, key: int) -> int:
-        """Return how many entries have this key, if it is the key of a knot; otherwise 0."""
+        """Return how many entries have this key if it is the key of a knot. Otherwise return 0."""
         j = bisect_left(self._keys, key)
         return self._lows[j + 1] - self._highs[j] if j < len(self._keys) and self._keys[j] == key else 0
 
@@ -192,7 +192,7 @@ class KnotRanks:
         return Gap(keys[j - 1] if j else None, keys[j] if j < len(keys) else None, low[j] - 1, self._highs[j] - low[j])
 
     def estimate_drift(self, from_rank: int) -> Drift:
-        """Return the largest errors that estimated ranks may currently have, from rank `from_rank` (at least 1) on."""
+        """Return the largest errors that estimated ranks may currently have, from `from_rank` (1 or more) onwards."""
         bound, bracket, gap_rows = 0.0, 0.0, 0
         reaches = self.error_bounds
         for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
@@ -203,7 +203,7 @@ class KnotRanks:
         return Drift(bound, bracket, gap_rows)
 
     def _span(self, j: int) -> tuple[int, int]:
-        """Return (the first key of a gap, the first key past it), where the line of the gap starts and ends."""
+        """Return (first key of a gap, first key past the gap). The line of the gap starts and ends at these keys."""
         keys, grid = self._keys, self.grid
         best, worst = self.ends or (0, 0)
         start = keys[j - 1] + grid if j else best
@@ -233,7 +233,7 @@ class KnotRanks:
     def key_at(self, rank: int) -> KeyBracket | None:
         """Return the worst key that still has this rank (1-based) or better, or None if the column is empty.
 
-        If the rank is past the last one, the result is the worst key. Between knots this method is the inverse of
+        If the rank is beyond the last rank, the result is the worst key. Between knots this method is the inverse of
         `locate`: it returns the worst key to which `locate` gives this rank or a better one. If the largest error of
         the gap is known, the bracket contains only keys that this error allows.
 
@@ -266,7 +266,7 @@ class KnotRanks:
         if self._snap == self.grid:
             start, end = self._span(i)
             return start, end - self.grid
-        best, worst = self.ends or (0, 0)  # values lie off the lattice
+        best, worst = self.ends or (0, 0)  # entries may lie off the lattice
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
 
     def _worst_given(self, j: int, rank: int) -> int:

@@ -1,17 +1,17 @@
 """Chooses which rows to read, so that a small number of knots leaves no wide bracket. The caller reads the rows.
 
-A walk is a generator that yields questions and is sent the answers, so the same walk works for every store. The number
-of knots is bounded, whatever the caller sends back.
+A walk is a generator that yields questions and receives the answers, so the same walk works for every store. The number
+of knots is bounded, even if the answers are wrong.
 
 - Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
   previous knot. (With uniform spacing, estimates of ranks near the top are wrong by 1,000 % and more.)
-- If a board has no ties, the number of entries determines d. Ties save knots, so at every knot the walk computes d
-  anew from the knots and entries that remain. Knots that remain at the end split the widest brackets.
+- If a board has no ties, the number of entries determines d. Ties save knots, because equal values share a knot. So at
+  every knot, the walk computes d anew from the remaining knots and entries. Knots left at the end split wide brackets.
 - The number of rows between two knots is also limited, so that counting them takes a short time at any rank. The knots
   that this limit needs are added to `knots_max`.
 
 The best constant d can be found only by reading every row. On seven ordinary boards, the widest bracket of this walk
-was 1.0 to 1.2 times as wide as with the best d. On two boards made of long runs of ties it was up to 2.7 times as wide.
+was 1.0 to 1.2 times as wide as with the best d. On two boards with long runs of ties it was up to 2.7 times as wide.
 """
 
 from collections.abc import Generator
@@ -44,9 +44,9 @@ class WorstEntry(NamedTuple):
 class Stride(NamedTuple):
     """A question: skip and read `steps` times with one spacing.
 
-    It is for stores where a round trip costs more than the skipped rows. Begin with the entries strictly worse than
-    `after_key`; the first of them has rank `next_rank`. In each step, skip next_rank * ratio_ppm // RATIO_UNIT entries,
-    but at most `rows_max`. Then read one entry. The next step begins with the entries strictly worse than that one. End
+    This suits stores where a round trip costs more than the skipped rows. Begin after `after_key`: the first strictly
+    worse entry has rank `next_rank`. In each step, skip next_rank * ratio_ppm // RATIO_UNIT entries, but at most
+    `rows_max`. Then read one entry. The next step begins with the first entry strictly worse than this entry. End
     before the `total`-th entry. The caller sends a list of `Landing`.
     """
 
@@ -62,23 +62,22 @@ class Landing(NamedTuple):
     """The entry that was read after a skip."""
 
     key: int
-    ties_before: int  # number of entries with this key that stand before this entry; ties may stand in any order
+    ties_before: int  # number of entries with this key before this entry; ties may be in any order
     ties: int  # number of all entries with this key
 
 
 def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max: int = 1) -> Reads:
     """Choose the knots of a column. Yield `Skip` and `WorstEntry`, and expect a `Landing` or None for each.
 
-    Return the knots, from the best value to the worst. There are at most `knots_max` + total // gap_rows_max of them.
-    The second term is for the knots that keep gaps from holding more than `gap_rows_max` entries. If the column has no
-    more distinct values than this number of knots, every value is a knot. Without strides, each knot costs one
-    question.
+    Return at most `knots_max` + total // gap_rows_max knots, from the best value to the worst. The second term is for
+    knots that limit the entries of a gap to `gap_rows_max`. If the column has no more distinct values than this sum,
+    every value is a knot. Without strides, each knot costs one question.
 
     If `stride_max` is greater than 1, the walk also yields `Stride`, each with at most `stride_max` steps. The walk
     then corrects the spacing for ties only once for each stride.
 
-    If `total`, the number of entries in the snapshot, is wrong, the walk still ends after at most two further
-    questions. But the `better_count` of the worst knot is wrong by the same amount.
+    `total` is the number of entries in the snapshot. If it is wrong, the walk needs at most two questions more, but the
+    `better_count` of the worst knot is wrong by the same amount.
 
     Raises:
         WalkInconsistentError: an answer contradicts an earlier one.
@@ -102,7 +101,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
     ratio = _solve_spacing(total, knots_max, gap_rows_max)
     while len(knots) + 1 < knots_max:
         rows = int(next_rank * ratio) if knots else 0  # the best value is always a knot
-        # `spare`: how many of the knots that are left the row limit does not need if the next skip has `rows` rows
+        # `spare` is the number of remaining knots that the row limit will not need after a skip of `rows` rows.
         spare = knots_max - len(knots) - 2 - (total - next_rank - rows) // (gap_rows_max + 1)
         if knots and spare < 0:
             ratio = 2 * (gap_rows_max + 1) / next_rank  # all remaining knots are needed for the row limit
@@ -126,7 +125,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
         key, next_rank = knots[-1].key, knots[-1].better_count + knots[-1].ties + 1
         left = knots_max - len(knots)
         # One step of the fixed-point iteration d = d * knots(d) / left, where knots(d) is the estimated number of
-        # knots. Ties only save knots, so the previous d is already close to the solution.
+        # further knots. Ties only save knots, so the previous d is already close to the solution.
         ratio = (
             ratio * _estimate_knots(next_rank, total, ratio, gap_rows_max) / left if total - next_rank >= left else 0.0
         )
@@ -149,7 +148,7 @@ def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int, 
 
 
 def _worst(total: int, before: Knot) -> Reads:
-    """Return the knot of the worst entry, or no knot if `before` is that knot already."""
+    """Return a list with the knot of the worst entry, or an empty list if `before` is already this knot."""
     landing = yield WorstEntry()
     if not isinstance(landing, Landing) or landing.key < before.key:
         raise WalkInconsistentError("the worst entry is better than one read before")
@@ -161,7 +160,7 @@ def _worst(total: int, before: Knot) -> Reads:
 
 
 def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
-    """Split the relatively widest brackets with the knots that ties saved. This is the second pass of a walk."""
+    """Use the knots that ties saved to split the relatively widest brackets. This is the second pass of a walk."""
     gaps = [gap for i in range(1, len(knots)) if (gap := _gap(knots[i - 1], knots[i]))]
     heapify(gaps)
     while gaps and len(knots) < knots_max:
@@ -211,7 +210,7 @@ def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> f
 
 
 def _solve_spacing(total: int, knots_max: int, gap_rows_max: int) -> float:
-    """Return the d with which a board without ties takes `knots_max` knots, or 0 if every row is a knot."""
+    """Return the d with which a board without ties gets `knots_max` knots, or 0 if every row is a knot."""
     if total <= knots_max:
         return 0.0
     low, high = 1 / total, float(total)

@@ -1,12 +1,12 @@
-"""The curve of a board whose entries are spread over disjoint parts, each with a curve of its own.
+"""The curve of a board whose entries are spread over disjoint parts. Each part has its own curve.
 
-Ranks cannot be added up, but numbers of better entries can, and so can their bounds (`add_up_ranks`). So the bracket of
-the sum holds if the bracket of every part holds, and the largest possible error is the sum of those of the parts.
+Ranks cannot be added up, but numbers of better entries can, and so can their bounds (`add_up_ranks`). If the bracket of
+every part contains the true rank, the sum's bracket does, too. The largest possible errors of all parts are added up.
 
     |rank - true rank| <= sum over the parts of min(width of the gap, largest error of the gap)
 
-The parts are curves of about the same moment, and the sum is as of the earliest of them. What the others count since
-that time, at most `later` changes, widens every bracket.
+The parts' curves are from about the same time, and the sum is as of the earliest of these times. The other curves count
+some changes after that time, at most `later` in all. So every bracket is widened by `later` at both ends.
 """
 
 from bisect import bisect_left
@@ -20,7 +20,7 @@ from .locate import Bracket, Drift, Gap, KeyBracket
 
 
 class SummedCurve:
-    """The sum of the curves of all parts of a board. It has no methods that need knots common to all of them."""
+    """The sum of the curves of all parts of a board. Unlike a `Curve`, it has no knots of its own."""
 
     def __init__(self, parts: Sequence[RankCurve], later: int = 0) -> None:
         self.parts, self._later = tuple(parts), later
@@ -35,7 +35,7 @@ class SummedCurve:
 
     @property
     def tag(self) -> str:
-        """Return a text that differs from those of all curves of the column that may give other ranks."""
+        """Return a text that identifies the curve. A curve of the column that may give other ranks has another tag."""
         return blake2b(" ".join([part.tag for part in self.parts]).encode(), digest_size=16).hexdigest()
 
     @property
@@ -45,7 +45,7 @@ class SummedCurve:
 
     @property
     def moved(self) -> int:
-        """Return the number of moves since the fits."""
+        """Return the number of moves that all parts counted since their fits."""
         return sum([part.moved for part in self.parts])
 
     @property
@@ -59,7 +59,7 @@ class SummedCurve:
     def locate(self, key: int) -> Bracket:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries."""
         rank = low = high = 1 - len(self.parts)
-        for part in self.parts:  # like `add_up_ranks`, in half of its time
+        for part in self.parts:  # the sum of `add_up_ranks`, but in half the time
             its_rank, its_low, its_high, _ = part.locate(key)
             rank += its_rank
             low += its_low
@@ -69,19 +69,19 @@ class SummedCurve:
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
     def ties_at(self, key: int) -> int:
-        """Return 0, because no key is a knot of all parts."""
+        """Return 0, because the ties of a key are known only if the key is a knot of every part. That is rare."""
         return 0
 
     def find_gap(self, key: int) -> Gap:
-        """Return how many entries the gaps of the key have together, and how many entries are better than these."""
+        """Return the sums over all parts: the entries in the gap of the key, and the entries better than the gap."""
         gaps = [part.find_gap(key) for part in self.parts]
         return Gap(None, None, sum([gap.better_count for gap in gaps]), sum([gap.rows for gap in gaps]))
 
     def key_at(self, rank: int) -> KeyBracket | None:
         """Return the worst key that still has this rank (1-based) or better, or None if the column is empty.
 
-        The true key is not worse than the worst key whose rank may be this one. And a key next to it would surely have
-        a worse rank.
+        The bracket begins at the best key whose next key may have a worse rank than this one. It ends at the best key
+        whose next key surely has a worse rank.
 
         Raises:
             ValueError: the rank is below 1.
@@ -103,10 +103,10 @@ class SummedCurve:
         return sorted({key for part in self.parts for key in part._keys})
 
     def estimate_drift(self, from_rank: int) -> Drift:
-        """Return the largest errors that estimated ranks may currently have, from rank `from_rank` (at least 1) on.
+        """Return the largest errors that estimated ranks may currently have, from `from_rank` (1 or more) onwards.
 
-        Between two neighbouring knots of any parts, no part changes its gap. So the errors are the largest just past
-        such a knot, where the rank is the smallest.
+        Between two neighbouring knots of the parts, the gap of each part stays the same. So the relative error is
+        largest just past a knot, where the rank is smallest. Only these keys are checked.
         """
         bound, bracket, gap_rows = 0.0, 0.0, 0
         keys = self._keys
@@ -138,13 +138,13 @@ class SummedCurve:
 
 
 def _ends(part: RankCurve) -> tuple[int, int] | None:
-    """Return the best and the worst key that an entry of a part may have, or None if it has no entry."""
+    """Return the best and the worst key that an entry of a part may have, or None if the part has no entry."""
     first, last = part.key_at(1), part.key_at(max(1, part.total))
     return None if first is None or last is None else (first.low, last.high)
 
 
 def _first_key(best: int, worst: int, holds: Callable[[int], bool]) -> int:
-    """Return, by bisection, the best key from `best` to `worst` for which `holds`, else `worst`."""
+    """Return, by bisection, the best key from `best` to `worst` for which `holds` is true; `worst` if there is none."""
     while best < worst:
         middle = (best + worst) // 2
         if holds(middle):

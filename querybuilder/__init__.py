@@ -3,11 +3,11 @@
     after = seek(("c1", DESC, param("value")), ("owner", ASC, param("owner")))
     best_first = select(col("owner"), col("c1")).from_("b7").where(after).order_by(desc(col("c1")), asc(col("owner")))
     page = best_first.limit(param("rows")).packed().prepared()
-    bound = page.bind(value="0000000600", owner="42", rows=100)  # in no dialect yet
+    bound = page.bind(value="0000000600", owner="42", rows=100)  # still in no dialect
     built = bound.build(SQLITE)  # Built(sql, arguments, …)
 
 Prepare a query once and bind it often. The first `build` for a dialect, SQLITE or POSTGRES, compiles the query to SQL
-text. Later ones only pick the arguments. The package executes nothing, and it imports nothing of the project.
+text. Later builds only pick the arguments. The package executes nothing. It imports no other package of the project.
 
 No argument of a builder can change the structure of the SQL. Values are bound, one function quotes all identifiers, and
 every keyword of SQL comes from this package.

@@ -1,16 +1,16 @@
 """Turns values into arguments of statements: constants, lists and rows.
 
-A value arrives in the database unchanged, or BadValueError is raised. For example, SQLite would read a 65-bit integer
-in JSON as a float. Before version 3.45, SQLite would also end a text in JSON at its first NUL.
+A value arrives in the database unchanged, otherwise BadValueError is raised. For example, SQLite would read a 65-bit
+integer in JSON as a float. Before version 3.45, SQLite would also end a text in JSON at its first NUL.
 
 SQLite takes a whole batch as one JSON text. SQLite runs in another thread, where every step of a statement may wait for
 the interpreter lock. One text for all rows saves such steps (docs/decisions.md, "Packed statements").
 
 PostgreSQL takes rows as one array for each column, written as text. The driver encodes one text faster than the items
-of an array (docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
+of an array. Only columns of bytes stay arrays (docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
 
 When PostgreSQL plans a statement, it does not know the length of a bound array, so it assumes that the array has a few
-items. Therefore it looks up each row in the index, however large it estimates the table to be.
+items. Therefore PostgreSQL looks up each row of the batch in an index, whatever size it estimates for the table.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def constant_kind(value: object) -> SqlType | None:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Turns the value of one parameter into arguments for the driver. The value is a plain list, or a list of rows."""
+    """Turns the value of one parameter, a plain list or a list of rows, into arguments for the database driver."""
 
     kinds: tuple[SqlType, ...] | None  # the kind of each column of the rows; None: the parameter is a plain list
     arrays: bool  # from `Dialect.arrays`
@@ -83,7 +83,7 @@ def array_type(dialect: Dialect, kind: SqlType) -> str:
 
 @cache
 def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
-    """Return a struct type whose only field is the list. Converting a list to this type checks its cells.
+    """Return a struct type whose only field is a list. The conversion of a list to this type checks the list's cells.
 
     msgspec analyses a struct type only once. It would analyse a bare list type again on every call.
     """
@@ -113,9 +113,9 @@ def _columns_shape(kinds: tuple[SqlType, ...]) -> Any:
 
 
 def _analysed(shape: Any, example: object) -> Any:
-    """Return a struct type with one field, after its first use. `example` is a value of the field.
+    """Use a struct type once, and return it. `example` is a value of the type's only field.
 
-    msgspec analyses a struct type at its first use. The process crashes if another thread uses the type meanwhile.
+    msgspec analyses a struct type at its first use. If another thread uses the type at that time, the process crashes.
     """
     msgspec.convert((example,), shape)
     return shape

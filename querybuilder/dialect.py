@@ -1,6 +1,6 @@
-"""The differences between SQLite and PostgreSQL, as data, and the one function that quotes an identifier.
+"""Describes the differences between SQLite and PostgreSQL as data, and quotes identifiers.
 
-A name enters SQL text only through `quote`, which makes it exactly one token.
+The name of a table or column enters SQL text only through `quote`, which makes the name exactly one token.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,23 +35,23 @@ class Dialect:
     name: str
     quote_mark: str
     numbered: bool  # placeholders are $1, $2 …, and each may occur several times; otherwise each `?` takes one argument
-    arrays: bool  # a list is bound as an array, and rows as an array for each column; otherwise as one JSON text
+    arrays: bool  # a list is bound as one array, rows as one array for each column; otherwise both are JSON texts
     packs: bool  # a whole result can be returned as one JSON row
-    merges_arms: bool  # an ordered union reads its arms row by row; otherwise it reads and sorts whole arms
-    row_locks: bool  # writers lock rows, and a select may lock them; otherwise one writer has the whole store
+    merges_arms: bool  # an ordered union reads its selects row by row; otherwise it reads and sorts all rows of each
+    row_locks: bool  # writers lock rows, and a select may lock them; otherwise a writer locks the whole store
     type_names: Mapping[SqlType, str]
     table_options: tuple[str, ...]  # options that every table is created with
     clustered_options: tuple[str, ...]  # further options of a table that is stored in the order of its primary key
     collation: str  # SQL after the type of a text column, so that its text is ordered by code point
     lateral: bool  # a joined select may use columns of the sources before it, which saves round trips
     chains: bool  # one statement can change several tables; its inserts may use the rows that its update returned
-    empty_table: str  # the words before the table name in a statement that deletes all rows
+    empty_table: str  # the words before the table's name in a statement that deletes all rows
     parses_schema: bool  # after each change of a definition, every connection parses the definitions of all tables anew
     clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the name of the SQL function that returns the smaller of two values
-    larger: str  # and of the one that returns the larger
-    counts_skipped: bool = True  # an insert of several rows that skips conflicts reports how many it inserted
-    schema_of: Callable[[str], str | None] = lambda table: None  # the schema of a table; None: that of the connection
+    larger: str  # the name of the SQL function that returns the larger of two values
+    counts_skipped: bool = True  # an insert that skips conflicts reports only the rows that it inserted, not all rows
+    schema_of: Callable[[str], str | None] = lambda table: None  # a table's schema; None: the connection's schema
 
 
 # SQLite silently takes an unknown name in double quotes for a string. An unknown name in backticks is an error.

@@ -10,7 +10,7 @@ class BadIdentifierError(QueryError, ValueError):
 
 
 class BadValueError(QueryError, ValueError):
-    """A value has such a type or size that it would not arrive in the database unchanged."""
+    """A value would not arrive in the database unchanged, because of its type, its size or its characters."""
 
 
 class IncompleteQueryError(QueryError):
@@ -22,4 +22,4 @@ class InexpressibleError(QueryError):
 
 
 class UnboundParameterError(QueryError, TypeError):
-    """`bind` was called without a parameter that the statement needs, or with one that the statement does not have."""
+    """`bind` did not get a parameter that the statement needs, or got a parameter that the statement does not have."""

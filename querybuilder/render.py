@@ -23,21 +23,21 @@ from querybuilder.errors import IncompleteQueryError, InexpressibleError, Unboun
 
 STATEMENT_KINDS = ("select", "insert", "update", "delete", "with", "other")
 
-# The source of an argument: the name of a parameter, the index of a constant, or the name of a parameter with the
-# index of an argument that the parameter's encoder returns.
+# A slot says where an argument comes from. It is the name of a parameter or the index of a constant. If an encoder
+# turns a parameter into several arguments, the slot is the pair of the parameter's name and the argument's index.
 Slot = str | int | tuple[str, int]
 
 
 class Built(msgspec.Struct, frozen=True, gc=False):
-    """A query ready to execute.
+    """A query that is ready to execute: its SQL text and its arguments.
 
-    Every statement that runs makes one. So this class is a msgspec struct: a dataclass takes several times as long.
+    Each run of a query makes such an object. A msgspec struct is made several times faster than a dataclass.
     """
 
     sql: str
-    arguments: tuple[object, ...]  # in placeholder order
-    packed: bool  # whether the result is a single JSON text: an array that holds one array for each row
-    kind: str  # the first word of the text, if it is one of STATEMENT_KINDS
+    arguments: tuple[object, ...]  # in the order of the placeholders
+    packed: bool  # whether the result is a single JSON text: an array with one array for each row
+    kind: str  # one of STATEMENT_KINDS: the first word of the text in lower case, or `other`
     returns_rows: bool
 
 
@@ -61,7 +61,7 @@ class Statement:
         """Return the query with these arguments, ready to execute.
 
         Raises UnboundParameterError for missing or unknown names, and BadValueError for a list or rows that would not
-        arrive unchanged.
+        arrive in the database unchanged.
         """
         if len(params) != len(self.parameters):
             raise self._mismatch(params)
@@ -100,7 +100,7 @@ def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[
 
 
 class Rendering:
-    """The state of one compilation.
+    """The state of one compilation of a query: the names, constants and placeholders so far.
 
     The placeholder `?` is positional. So callers must render the parts of a statement in their order in the SQL.
     """
@@ -111,8 +111,8 @@ class Rendering:
         self.slots: list[Slot] = []
         self.constants: list[object] = []
         self.encoders: dict[str, Encoder] = {}
-        self._numbers: dict[tuple[object, ...], str] = {}  # PostgreSQL only: the placeholder $n of each value so far
-        self._names: set[str] = set()  # the names so far, in lower case, because SQLite ignores case
+        self._numbers: dict[tuple[object, ...], str] = {}  # PostgreSQL only: the placeholder $n of each value
+        self._names: set[str] = set()  # the names in lower case, because SQLite ignores case
 
     def name(self, identifier: str) -> str:
         """Return the quoted identifier, and remember it for `fresh_name`."""
@@ -121,7 +121,7 @@ class Rendering:
         return quoted
 
     def table(self, identifier: str) -> str:
-        """Return the quoted name of a table, with its schema, where a statement uses the table. Columns need `name`."""
+        """Return the quoted name of a table, with its schema, as FROM needs it. Before a column, use `name` instead."""
         schema, quoted = self.dialect.schema_of(identifier), self.name(identifier)
         return quoted if schema is None else f"{quote(self.dialect, schema)}.{quoted}"
 
@@ -132,7 +132,7 @@ class Rendering:
         return self.name(stem)
 
     def constant(self, value: object) -> str:
-        """Return a placeholder for a constant. On PostgreSQL it has a cast, or the server would infer the type text."""
+        """Return a placeholder for a constant. It has a cast on PostgreSQL, which would infer text without a cast."""
         kind = constant_kind(value)
         return self._placeholder(("constant", kind, value), len(self.constants), cast=kind, constant=value)
 
@@ -145,7 +145,7 @@ class Rendering:
         return self._encoded(name, Encoder(None, self.dialect.arrays), [None])[0]
 
     def rows_parameter(self, name: str, kinds: tuple[SqlType, ...]) -> list[str]:
-        """Return one placeholder for the rows as JSON text, or one for each column as an array."""
+        """Return the placeholders of a batch of rows: one for a JSON text of all rows, or one array for each column."""
         casts: list[str | None] = [None]
         if self.dialect.arrays:
             casts = [array_type(self.dialect, kind) for kind in kinds]
@@ -188,7 +188,7 @@ class Rendering:
 
 
 class Node(ABC):
-    """A piece of SQL."""
+    """A piece of SQL, such as a term, a clause or a whole statement."""
 
     __slots__ = ()
 
@@ -199,7 +199,7 @@ class Node(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Written(Node):
-    """A piece whose SQL a function writes, by the rule of `Node.render`."""
+    """A piece whose SQL the function `write` returns. The function follows the rule of `Node.render`."""
 
     write: Callable[[Rendering], str]
 
@@ -208,7 +208,7 @@ class Written(Node):
 
 
 class Query(Node):
-    """A whole statement. Builders are immutable: every method returns a new one."""
+    """A builder of a whole statement. Builders are immutable: every method returns a new builder."""
 
     __slots__ = ()
     is_definition: ClassVar[bool] = False  # whether the statement defines or drops something, and so binds no values
@@ -222,7 +222,7 @@ class Query(Node):
         return Prepared(self)
 
     def bind(self, /, **params: object) -> Bound:
-        """Bind a query that runs rarely, and so is compiled each time. See `Prepared.bind`."""
+        """Bind a query without keeping its compiled text, which suits a query that runs rarely. See `Prepared.bind`."""
         return Bound(Prepared(self), params)
 
 
@@ -245,7 +245,7 @@ class Prepared:
     def bind(self, /, **params: object) -> Bound:
         """Return the query with these arguments: scalars, sequences for `in_`, and iterables of rows for bulk writes.
 
-        `Bound.build` checks them.
+        This method does not check the arguments. `Bound.build` does.
         """
         return Bound(self, params)
 
@@ -257,10 +257,10 @@ class Prepared:
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """A query with its arguments, in no dialect yet. Programs yield it, and a store builds it in its own dialect.
+    """A query with its arguments, still in no dialect. A program yields it, and the store builds it in its own dialect.
 
-    A store of several partitions has a dialect for each, and builds the query in that of the query's partition. If the
-    query has none, it takes the partition for which the program runs.
+    A store of several partitions has one dialect for each partition. It builds the query in the dialect of `partition`.
+    If `partition` is None, the store uses the partition for which the program runs.
     """
 
     query: Prepared
@@ -268,14 +268,14 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     partition: int | None = None
 
     def at(self, partition: int) -> Bound:
-        """Return the query for a partition, unless the query already has one."""
+        """Return the query with this partition. A query that already has a partition keeps it."""
         return Bound(self.query, self.params, partition) if self.partition is None else self
 
     def build(self, dialect: Dialect) -> Built:
-        """Return the query as text and arguments of a dialect.
+        """Return the SQL text and the arguments of the query in a dialect.
 
         Raises the errors of `Query.compile` and `Statement.build`.
         """
         query = self.query
-        statement = query.statements.get(dialect) or query.compile(dialect)  # mostly saves the second call
+        statement = query.statements.get(dialect) or query.compile(dialect)  # the dict lookup mostly saves a call
         return statement.build(self.params)

@@ -1,4 +1,4 @@
-"""Definitions of tables, columns and indexes.
+"""Builds statements that define tables, columns, indexes and database schemas.
 
 Each call makes a single statement, because Citus requires separate statements. A definition cannot bind values.
 """
@@ -52,11 +52,11 @@ class CreateTable(Query):
         return {column.name: column.kind for column in self.columns}
 
     def column(self, name: str, kind: SqlType, *, null: bool = False, sortable: bool = True) -> CreateTable:
-        """Add a column. If it is a `sortable` column of text, both databases order its text by code point."""
+        """Add a column. If the column is `sortable` and of text, both databases order its text by code point."""
         return replace(self, columns=(*self.columns, ColumnDefinition(name, kind, null, sortable)))
 
     def with_columns(self, /, **kinds: SqlType) -> CreateTable:
-        """Add columns that are not null."""
+        """Add columns that do not accept null."""
         added = (ColumnDefinition(name, kind) for name, kind in kinds.items())
         return replace(self, columns=(*self.columns, *added))
 
@@ -91,7 +91,7 @@ def create_table(name: str) -> CreateTable:
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> Query:
-    """Return a new index. Plain columns ascend; desc(col) makes one descend. `where` must not bind values."""
+    """Return a statement that creates an index. Plain columns ascend; desc(col) descends. `where` binds no values."""
     ordered = [one if isinstance(one, Ordering) else asc(one) for one in orders]
 
     def write(out: Rendering) -> str:
@@ -113,7 +113,7 @@ def add_column(table: str, name: str, kind: SqlType, *, sortable: bool = True) -
 
 
 def rename_table(name: str, new_name: str) -> Query:
-    """Return a statement that renames a table, in its schema. Its indexes keep their names."""
+    """Return a statement that renames a table within its schema. The indexes of the table keep their names."""
     return Definition(lambda out: f"ALTER TABLE {out.table(name)} RENAME TO {quote(out.dialect, new_name)}")
 
 
@@ -122,15 +122,15 @@ def drop_table(name: str, *, if_exists: bool = False) -> Query:
 
 
 def create_schema_named(name: str) -> Query:
-    """Return a statement that creates a database schema, in which PostgreSQL keeps tables apart from others."""
+    """Return a statement that creates a database schema. PostgreSQL keeps the tables of different schemas apart."""
     return Definition(lambda out: f"CREATE SCHEMA {out.name(name)}")
 
 
 def measure_schemas(schemas: Condition, *, distributed: bool) -> Query:
-    """Return a query for database schemas of PostgreSQL: the name of each, the server that holds it, and its bytes.
+    """Return a query that lists database schemas of PostgreSQL: the name, the server and the size in bytes of each.
 
-    `schemas` is a condition on the column `nspname`, the name of a schema. `distributed`: Citus holds the schemas, and
-    the size is null if their server does not answer. Otherwise the server is null.
+    `schemas` is a condition on the column `nspname`, the name of a schema. If `distributed`, Citus stores the schemas
+    on several servers, and a size is null if its server does not answer. If not, all schemas have null as their server.
     """
     figures, sources = "NULL::text, sum(pg_total_relation_size(c.oid))", "pg_class AS c"
     if distributed:
@@ -139,7 +139,7 @@ def measure_schemas(schemas: Condition, *, distributed: bool) -> Query:
     sources += " JOIN pg_namespace AS n ON n.oid = c.relnamespace"
 
     def write(out: Rendering) -> str:
-        # A table of this kind has rows, and its size includes its indexes.
+        # Kind 'r' is an ordinary table. The size of a table includes its indexes, so indexes are not added again.
         where = f"{schemas.render(out)} AND c.relkind = 'r'"
         return f"SELECT n.nspname::text, {figures}::bigint FROM {sources} WHERE {where} GROUP BY n.nspname"
 

@@ -1,6 +1,6 @@
-"""Select and union, the sources that they read, and the packing of a whole result into one row.
+"""Builds selects and unions, and the sources that they read. Also packs a whole result into one row.
 
-Packing exists because SQLite fetches rows in another thread, and each row may wait for the interpreter lock
+Packing is faster because SQLite fetches rows in another thread, where each row may wait for the interpreter lock
 (docs/decisions.md, "Packed statements").
 """
 
@@ -19,13 +19,13 @@ from querybuilder.render import Command, Node, Query, Rendering, Statement, Writ
 from querybuilder.terms import Aliased, Condition, Expression, Operand, Ordering, Param, RowSource, Term, asc, lit, term
 
 SUBQUERY_ALIAS = "s"
-PIECE = "value"  # the name that json_each gives the column of pieces
+PIECE = "value"  # SQLite's json_each gives this name to the column of the pieces
 
 
 class Lock(Enum):
     """A lock on the rows that a select finds; it lasts until the transaction ends."""
 
-    SHARE = "FOR SHARE"  # others cannot change the rows
+    SHARE = "FOR SHARE"  # other transactions cannot change the rows
     NO_KEY_UPDATE = "FOR NO KEY UPDATE"  # others cannot change the rows or read them with a lock
     NEXT = "FOR NO KEY UPDATE SKIP LOCKED"  # like NO_KEY_UPDATE, but rows that others have locked are left out
     UPDATE = "FOR UPDATE"  # others cannot change the rows, read them with a lock or refer to their keys
@@ -78,7 +78,7 @@ class Rows(Node):
 
 
 def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
-    """Return a source of rows. `bind` takes them as tuples or lists, with one cell for each column named here."""
+    """Return a source whose rows come from `bind`, as tuples or lists with one cell for each column named here."""
     return Rows(alias, parameter, tuple(kinds.items()))
 
 
@@ -113,14 +113,14 @@ class RowQuery(RowSource, Query):
     def order_by(self, *orders: Term | Ordering) -> Self:
         """Add terms to the sort order. The databases sort nulls differently, so exclude nulls with `not_null`.
 
-        In a union, each term is the name of an output that every arm has.
+        In a union, each term is the name of an output that every select of the union has.
         """
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: RowBound) -> Self:
-        """Limit the number of rows. A union needs an order for this, and its limit counts the rows of all arms.
+        """Limit the number of rows. A union with a limit needs an order. Its limit counts the rows of all its selects.
 
-        If an index has the order of a union, the database reads at most this many rows of each arm.
+        If an index has the order of a union, the database reads at most this many rows of each select.
         """
         return replace(self, limit_rows=_bound(limit_rows))
 
@@ -132,13 +132,13 @@ class RowQuery(RowSource, Query):
         return replace(self, is_packed=True)
 
     def scalar(self) -> Term:
-        """Return this query of one column as a term, which is null if the query has no row."""
+        """Return this query as a term. The query must have one column. Without a row, the term is null."""
         return Expression(lambda out: f"({self.render(out)})")
 
     def nested(self) -> Term:
-        """Return all rows of this query as one term, a JSON array of arrays. It may use columns of the outer select.
+        """Return all rows of this query as one term, a JSON array of arrays. The query may use the outer columns.
 
-        The value of the term is the text of the array. Within a packed row it may be the array itself, depending on
+        The value of the term is the text of the array. Within a packed row, it may be the array itself, depending on
         the version of SQLite.
         """
 
@@ -162,7 +162,7 @@ class RowQuery(RowSource, Query):
         return out.statement(f"{head} SELECT json_group_array(json_array({cells})) FROM {rows}", packed=True)
 
     def _named(self, out: Rendering) -> tuple[str, str, str]:
-        """Return this query, names for its outputs, and a name for the query.
+        """Return the SQL of this query, a list of names for its outputs, and a name for the query.
 
         The outputs get their names outside the query. Inside, an alias could hide a column that the ORDER BY names.
         """
@@ -235,7 +235,7 @@ class Select(RowQuery):
         return replace(self, offset_rows=_bound(offset_rows))
 
     def locked(self, lock: Lock | None, *in_order: Term | Ordering) -> Select:
-        """Lock the rows that are found, one after the other, in the order of `in_order`. None: lock nothing.
+        """Lock the rows that the select finds, one by one, in the order of `in_order`. If `lock` is None, lock nothing.
 
         Transactions that all lock in the same order never deadlock. A dialect without row locks ignores this call.
         """
@@ -285,7 +285,7 @@ class Union(RowQuery):
         if self.limit_rows is None or out.dialect.merges_arms:
             sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
         else:
-            # Each arm gets the limit, too: the first rows of the union are among the first rows of its arms.
+            # Each arm gets the limit, too, because the first rows of the union are among the first rows of its arms.
             sql = self._render_wrapped(
                 out, [replace(arm, orders=self.orders, limit_rows=self.limit_rows) for arm in self.arms]
             )
@@ -294,7 +294,7 @@ class Union(RowQuery):
 
     @staticmethod
     def _render_wrapped(out: Rendering, arms: Sequence[Select]) -> str:
-        """Put each arm into a subquery, because SQL allows an arm its own order or limit only there."""
+        """Put each arm into a subquery, because SQL allows an arm to have its own order or limit only in a subquery."""
         return " UNION ALL ".join(
             f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(arms)
         )
@@ -317,9 +317,9 @@ def select(*outputs: Operand | Aliased) -> Select:
 
 
 def union_all(*arms: Select) -> Union:
-    """Return a union of all rows of all arms.
+    """Return a union, which has all rows of all `arms`.
 
-    Give an order and a limit either to the union or to its arms. If the arms have them, any arm may come first.
+    Give an order and a limit either to the union or to its arms. If only the arms are ordered, any arm may come first.
     """
     return Union(arms)
 
@@ -327,8 +327,8 @@ def union_all(*arms: Select) -> Union:
 def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Query:
     """Return a recursive query: `final` selects from the rows of `seed` and of every step.
 
-    Each step starts from the rows of the step before. `step` and `final` read the rows from a table called `name`,
-    which has these columns.
+    Each step starts from the rows that the step before it added. `step` and `final` read the rows from a table called
+    `name`, which has these columns.
     """
 
     def write(out: Rendering) -> str:

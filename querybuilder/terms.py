@@ -1,10 +1,10 @@
-"""The parts of a statement: columns, parameters, constants, functions, and the conditions over them.
+"""Builds the parts of a statement: columns, parameters, constants, functions, and conditions over these terms.
 
 Compound parts have their own parentheses, so nesting never depends on precedence. A plain Python value always becomes a
 bound constant.
 
-Some terms tell a database what it cannot infer: the kind of a null, the order of a text. `clock_us` stands for the time
-of the server's clock. Use it in selects only. If a write needs a time, read the time first and bind it, because Citus
+Some terms tell a database what it cannot infer: the kind of a null, the order of a text. `clock_us` is the time of the
+server's clock. Use `clock_us` in selects only. If a write needs a time, read the time first and bind it, because Citus
 accepts no volatile function in `do_update`.
 """
 
@@ -70,7 +70,7 @@ class Term(Node):
         return Condition(lambda out: f"{self.render(out)} IS NOT NULL")
 
     def in_(self, values: Param | RowSource) -> Condition:
-        """Return whether the value is in a select of one column, or in a list of texts or integers that `bind` gets."""
+        """Return whether the value is in `values`: a select of one column, or a parameter whose value is a list."""
         if isinstance(values, RowSource):
             return Condition(lambda out: f"{self.render(out)} IN ({values.render(out)})")
 
@@ -103,7 +103,7 @@ def _compare(left: Term, operator: str, operand: Operand) -> Condition:
 
 
 class Expression(Written, Term):
-    """A term without parts that other code looks at."""
+    """A term whose SQL a function writes. Other code cannot look at the parts of the term."""
 
     __slots__ = ()
 
@@ -148,7 +148,7 @@ def col(name: str, table: str | None = None) -> Column:
 
 
 def excluded(name: str) -> Term:
-    """Return the value that the insert would have written. Use it in `do_update`."""
+    """Return the value that the insert would have written into a column. Use this term in `do_update`."""
     return Expression(lambda out: f"excluded.{out.name(name)}")
 
 
@@ -164,8 +164,8 @@ def lit(value: Value) -> Term:
 
 
 def null(kind: SqlType) -> Term:
-    """Return a null for an arm of a union where another arm has a column of this kind."""
-    # Without the cast, PostgreSQL would infer the type text for a null in an arm of a union.
+    """Return a null of a kind. Use it in one select of a union if another select has a column of this kind there."""
+    # Without the cast, PostgreSQL would infer the type text for a null in a select of a union.
     return Expression(lambda out: f"CAST(NULL AS {out.dialect.type_names[kind]})")
 
 
@@ -196,7 +196,7 @@ def coalesce(first: Operand, second: Operand, *more: Operand) -> Term:
 
 
 def lower_case(text: Operand) -> Term:
-    """Return a text with its ASCII letters in lower case. What becomes of other letters depends on the database."""
+    """Return a text with its ASCII letters in lower case. Whether other letters change depends on the database."""
     return _call("lower", text)
 
 
@@ -217,21 +217,21 @@ def times(left: Operand, right: Operand) -> Term:
 
 
 def whole_part(left: Operand, right: Operand) -> Term:
-    """Return `left` divided by `right` as a whole number. Both databases cut the fraction off."""
+    """Return `left` divided by `right` as a whole number. Both databases cut off the fraction."""
     return _calculate(left, "/", right)
 
 
 def remainder(left: Operand, right: Operand) -> Term:
-    """Return what is left of `left`, a number of at least 0, after its division by `right`."""
+    """Return the remainder of the division of `left` by `right`. `left` must be at least 0."""
     return _calculate(left, "%", right)
 
 
 def advisory_lock(number: Operand, *, shared: bool) -> Term:
-    """Take a numbered lock of the table of a select of one table. It lasts until the transaction ends.
+    """Return a term that takes an advisory lock: a lock with a number, which lasts until the transaction ends.
 
-    The value of the term is always null or empty. If the select also locks its rows, each row's advisory lock comes
-    first. PostgreSQL lets those who share a row's lock overtake a transaction that waits for it, but here they queue.
-    If the number is null, or in a dialect without row locks, the term does nothing.
+    The lock belongs to the only table that the select reads. If the select also locks rows, it takes the advisory lock
+    of each row first. A shared row lock can overtake a transaction that waits for the row, but advisory locks queue.
+    If the number is null or the dialect has no row locks, nothing is locked. The term's value is null or empty.
     """
     given, mode = term(number), "_shared" if shared else ""
 
@@ -256,7 +256,7 @@ def larger_of(left: Operand, right: Operand) -> Term:
 
 
 def collated(text: Term) -> Term:
-    """Return a text that is compared by code points, as in a sortable column. `recursive` needs this for its texts."""
+    """Return a text that is compared by code points, like a sortable column. The texts in `recursive` need this."""
     return Expression(lambda out: f"({text.render(out)}{out.dialect.collation})")
 
 
@@ -287,7 +287,7 @@ def contains_text(text: Operand, piece: Operand) -> Condition:
 def clock_us() -> Term:
     """Return the time in microseconds since 1970, by the clock of the store's machine. SQLite gives whole milliseconds.
 
-    It is the time at which the statement runs, not the time at which the transaction began.
+    This is the time at which the statement runs, not the time at which the transaction began.
     """
     return Expression(lambda out: out.dialect.clock_us)
 

@@ -1,4 +1,4 @@
-"""Insert, conditional upsert, update and delete. Inserts and updates take one row or a batch of rows.
+"""Builds inserts, conditional upserts, updates and deletes. Inserts and updates take one row or a batch of rows.
 
 An update or delete needs a condition, so no statement changes every row by mistake.
 """
@@ -31,12 +31,12 @@ class Change(Query):
     def where(self, *conditions: Condition) -> Self:
         """Change only the rows that meet all conditions.
 
-        An insert takes conditions for a batch of rows only. In them, col(name, BULK_ALIAS) is a cell of the batch.
+        An insert accepts conditions only for a batch of rows. In these, col(name, BULK_ALIAS) is a cell of the batch.
         """
         return replace(self, conditions=self.conditions + conditions)
 
     def returning(self, *outputs: Operand | Aliased) -> Self:
-        """Make the statement return columns of the changed rows. With `from_rows`, write col("owner", table)."""
+        """Make the statement return columns of the changed rows. With `from_rows`, name the table: col("n", table)."""
         return replace(self, outputs=as_outputs(outputs))
 
     def _where(self, out: Rendering) -> str:
@@ -58,11 +58,11 @@ class Conflict:
         return replace(self.insert, conflict=skip, skips=True)
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
-        """Change the existing row if the condition holds. Name its columns with their table: col("n", table)."""
+        """Change the existing row if the condition is true. Write col("n", table) for a column of the existing row."""
         return self._update(_terms(assignments), where)
 
     def overwrite(self) -> Insert:
-        """If a row has the same keys, give its other inserted columns the values of the insert."""
+        """If a row with the same keys exists, overwrite the other columns that the insert names."""
         named = self.insert.single if self.insert.bulk is None else self.insert.bulk.columns
         return self._update(tuple((name, excluded(name)) for name, _ in named if name not in self.keys), None)
 
@@ -97,14 +97,14 @@ class Insert(Change):
     def rows(self, parameter: Param, /, **kinds: SqlType) -> Insert:
         """Insert many rows. `bind` takes an iterable of tuples or lists, with one cell for each column in `kinds`.
 
-        With `do_update`, two rows of a batch with the same key are an error on PostgreSQL, so merge them first.
+        With `do_update`, PostgreSQL refuses a batch that has two rows with the same key, so merge such rows first.
         """
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
     def compute_from(self, part: str, /, **computed: Term) -> Insert:
-        """Compute some columns of a batch from the row that a part of the chain returned. Without one, insert nothing.
+        """Compute some columns of a batch from the row that `part` of the chain returned. With no row, insert nothing.
 
-        In a computed column, col(name, part) is a column of that row, and col(name, BULK_ALIAS) a cell of the batch.
+        In a computed column, col(name, part) is a column of that row, and col(name, BULK_ALIAS) is a cell of the batch.
         """
         return replace(self, part=part, computed=_terms(dict(computed)))
 
@@ -156,7 +156,7 @@ class Update(Change):
         return replace(self, assignments=self.assignments + _terms(assignments))
 
     def from_rows(self, alias: str, parameter: Param, /, **kinds: SqlType) -> Update:
-        """Join the table with rows that `bind` gets. In `set` and `where`, a cell of these rows is col(name, alias)."""
+        """Join the table with rows that `bind` gets. In `set` and `where`, col(name, alias) is a cell of these rows."""
         return replace(self, bulk=Rows(alias, parameter, tuple(kinds.items())))
 
     def render(self, out: Rendering) -> str:
@@ -217,7 +217,7 @@ def delete(table: str) -> Delete:
 def truncate(table: str) -> Query:
     """Return a statement that deletes all rows of a table.
 
-    Other writers of the table wait until the transaction ends. The statement does not return the number of rows.
+    On PostgreSQL, readers and writers of the table wait until the transaction ends. No number of rows is returned.
     """
     return Command(lambda out: f"{out.dialect.empty_table} {out.table(table)}")
 
@@ -225,7 +225,7 @@ def truncate(table: str) -> Query:
 def hold_table(table: str) -> Query:
     """Return a statement that makes all writers of a table wait until the transaction ends.
 
-    The statement itself waits for transactions that have written to the table or locked its rows. With a dialect
+    The statement itself waits for transactions that have written to the table or locked its rows. In a dialect
     without row locks it does nothing.
     """
     return Command(
@@ -234,9 +234,9 @@ def hold_table(table: str) -> Query:
 
 
 def chained(name: str, first: Update, *inserts: Insert) -> Chained:
-    """Return one statement that runs an update and some inserts. It returns the rows of the update.
+    """Return one statement that runs an update and some inserts. The statement returns the rows of the update.
 
-    The parts see the tables as they were before the statement, and may run in any order. An insert that selects from
-    the update by its name `name` runs after the update, and sees the rows that it returned.
+    The update and the inserts see the tables as they were before the statement, and may run in any order. But an insert
+    that selects from `name`, the name of the update, runs after it and sees the rows that the update returned.
     """
     return Chained(name, first, inserts)

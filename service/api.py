@@ -1,4 +1,4 @@
-"""The route table: every request of the wire contract, with its handler, types, role and problems."""
+"""The route table: all routes under `/v1`, each with its handler, the lowest role that may use it, and its types."""
 
 from service.contract import queries, requests
 from service.contract.keys import Role

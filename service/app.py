@@ -1,7 +1,7 @@
 """Builds the server of a process from a list of routes and a context.
 
-It is aiohttp's server without aiohttp's application, whose choice of a route and hooks would cost a tenth of the time
-of a small request. A request that matches no route gets a problem document.
+It is aiohttp's server with our `RouteTable` instead of aiohttp's application. Finding a route and calling hooks there
+would take a tenth of the time of a small request. A request that matches no route gets a problem document.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,21 +21,21 @@ from service.http.route_table import RouteTable
 from .health_routes import add_health_routes
 
 _UNROUTED_VIEW = "none"
-# The longest line of a request. It can hold a query with a thousand escaped values. aiohttp's default, 8 KiB, can't.
+# The longest line of a request. A query with a thousand escaped values fits, but not into aiohttp's default of 8 KiB.
 LINE_BYTES_MAX = 64 * 1024
 LINGERING_S = 1.0  # the service reads a refused body for at most this long before it closes the connection
 # aiohttp reads a body before the handler asks for it. When twice this number of bytes wait for the handler, aiohttp
 # stops reading from the connection until the handler has read some of them.
 READ_AHEAD_BYTES = 64 * 1024
-# Answers a request, given the values of the parameters in its path.
+# A function that answers a request. It also gets the values of the parameters in the path.
 Serve = Callable[[web.BaseRequest, Sequence[str]], Awaitable[web.StreamResponse]]
 
 
 def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemServer:
-    """Build the server of `routes` and the health routes. The caller starts and stops the store and the jobs."""
+    """Build a server for `routes` and the health routes. The caller starts and stops the store and the jobs."""
     ids = RequestIds()
     bodies = BodyReader(context.settings)
-    # In a process that only runs jobs, `routes` is empty. Its dashboard could not request any data.
+    # In a process that only runs jobs, `routes` is empty. A dashboard of this process could not request any data.
     table = RouteTable[Serve]()
     listed = add_health_routes(routes, dashboard=bool(routes) and context.settings.dashboard)
     for route in listed:
@@ -61,7 +61,7 @@ def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemSer
         stop_bodies,
         head_wait_s_max=context.settings.head_wait_s_max,
         access_log=None,
-        auto_decompress=False,  # the body limit then counts bytes as sent; a decompression bomb does no harm
+        auto_decompress=False,  # the body limit then counts bytes as sent, so a decompression bomb does no harm
         max_line_size=LINE_BYTES_MAX,
         lingering_time=LINGERING_S,
         read_bufsize=READ_AHEAD_BYTES,
@@ -108,7 +108,7 @@ def _make_unrouted_handler(
     endpoint = Endpoint(route, context, ids, bodies)
 
     def serve(request: web.BaseRequest) -> Awaitable[web.StreamResponse]:
-        # The log shows `…` for a word that is in no route, because it may be an owner or a key.
+        # The log shows `…` for a word that is in no route, because the word may be an owner or a key.
         words = [word if word in known else "…" for word in request.rel_url.raw_path.split("/")]
         return endpoint.serve(request, ["/".join(words)])
 

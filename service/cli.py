@@ -89,7 +89,7 @@ def common(
 
 
 def main() -> None:
-    """Run the command line; entry point of the console script."""
+    """Run the command line. `entry_point/rankcurve_command.py` calls this, and so does `python -m service.cli`."""
     app(prog_name="rankcurve")
 
 

@@ -1,7 +1,7 @@
-"""The parts that one process of the service holds. Every handler receives them, as a `Context`.
+"""The `Context`: the parts of one process of the service, such as store, catalog and writer. Every handler receives it.
 
-`wiring.open_context` builds a `Context`, starts its parts and stops them. Parts that are used together form a group:
-`context.posting`, `context.curves`, `context.ranks`.
+`wiring.open_context` builds a `Context`, starts its parts, and stops them at the end. Parts that are used together form
+a group: `context.posting`, `context.curves`, `context.ranks`.
 """
 
 from collections.abc import Callable
@@ -66,18 +66,18 @@ class Context(EndpointContext):
 
     @property
     def own_tables_max(self) -> int | None:
-        """Return how many boards may have tables of their own. None: as many as the store may hold."""
+        """Return how many boards may have tables of their own. None: this store needs no such limit."""
         return self.settings.own_tables_max if self.store.dialect.parses_schema else None
 
     def end_endless_answers(self) -> None:
         self.feeds.close()
 
     async def ready(self) -> list[int]:
-        """Check that the store answers, and that posts can be written and queued. Return the partitions that are away.
+        """Check that the store answers and that the writer runs. Return the partitions that do not answer.
 
         Raises:
             StoreDamagedError: the store is known to be damaged.
-            StoreBusyError: the writer has stopped, or the control partition or all others do not answer.
+            StoreBusyError: the writer has stopped; or the control partition, or every other partition, does not answer.
         """
         if self.store.damaged.is_set():
             raise StoreDamagedError

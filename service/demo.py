@@ -53,7 +53,7 @@ def owner_name(player_index: int) -> str:
 
 
 def season_posts(players: int, rng: random.Random) -> Iterator[dict[str, object]]:
-    """Yield one post per player: skewed xp, many ties in kills and wins. One player in ten has no lap time."""
+    """Yield one post for each player: few have much xp, many have equal kills or wins, one in ten has no lap time."""
     for player_index in range(players):
         stats: dict[str, object] = {
             "xp": round(rng.lognormvariate(8.0, 1.5)),
@@ -103,7 +103,7 @@ async def wait_ready(client: AsyncClient, server: subprocess.Popen[bytes], log: 
 
 
 def fail_with_log(server: subprocess.Popen[bytes], log: Path) -> NoReturn:
-    """Say with which code the service exited, and the last line of its log."""
+    """End the demo with a message that has the service's exit code and the last line of its log."""
     lines = log.read_text(encoding="utf-8", errors="replace").split("\n") if log.exists() else []
     last = next((line.strip()[:300] for line in reversed(lines) if line.strip()), "-")
     fail(f"the service exited with code {server.returncode}: {last} (all of it: {log})")

@@ -40,8 +40,8 @@ async def healthz(context: Any, call: Call) -> Health:
 async def readyz(context: Any, call: Call) -> Readiness:
     """Answer `ok` if the service can serve requests. Otherwise raise a problem, such as `store_busy`.
 
-    If only some partitions are away, the service is ready. Otherwise a load balancer would take every front end out
-    because one server is down.
+    If only some partitions do not answer, the service is still ready. If it were not, a load balancer would stop using
+    every front end because one database server is down.
     """
     try:
         away = await context.ready()
@@ -58,7 +58,7 @@ async def metrics(context: Any, call: Call) -> Reply:
 
 
 def _document_handler(routes: Sequence[Route]) -> Handler:
-    made: list[bytes] = []  # the document; empty until the first request for it, so that the service starts quickly
+    made: list[bytes] = []  # the document; made at the first request, so that the service starts quickly
 
     async def openapi(context: Any, call: Call) -> bytes:
         if not made:
@@ -69,7 +69,7 @@ def _document_handler(routes: Sequence[Route]) -> Handler:
 
 
 def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> list[Route]:
-    """Return `routes`, followed by those of this module, of Jolokia and, if `dashboard` is true, of the pages."""
+    """Return `routes`, then the routes of this module, of Jolokia and, if `dashboard` is true, of the dashboard."""
     everything = list(routes)
     everything += [
         Route("GET", "/healthz", healthz, None, "healthz", _TAG),

@@ -1,6 +1,6 @@
-"""Reads the lease journals of other stores over HTTP.
+"""Reads the lease journals of other stores (peers) over HTTP, for the job `jobs.leases.peers`.
 
-If the answer is not a page of the journal, a `PeerUnavailableError` is raised. Its text never contains the API key.
+If a peer does not answer with a page of its journal, `PeerUnavailableError` is raised. Its text never has the API key.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -25,9 +25,9 @@ _decode = msgspec.json.Decoder(LeaseEventLine).decode
 
 @asynccontextmanager
 async def open_peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
-    """Provide a function that reads a page of a peer's journal.
+    """Provide, within the block, a function that reads a page of a peer's journal.
 
-    `peers` maps the name of each peer to its URL. The password in a URL is the API key.
+    `peers` maps the name of each peer to its URL. The password in a URL is the API key for that peer.
     """
     async with ClientSession(timeout=ClientTimeout(TIMEOUT_S)) as session:
 

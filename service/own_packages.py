@@ -1,11 +1,11 @@
-"""Makes sure that a process imports the packages of this service, and no others of the same names.
+"""Makes sure that a process imports the packages of this service, and no other packages with the same names.
 
-Their names are common: `config`, `jobs`, `storage`. A folder of PYTHONPATH, and the working directory with `python -m`,
-come before the installed packages. So a foreign `config` there would be imported instead of ours. `install_finder`
-prevents this. The order of all other imports stays as it is.
+The names are common: `config`, `jobs`, `storage`. Python looks for packages in the folders of PYTHONPATH, and with
+`python -m` in the working directory, before it looks among the installed packages. So it would import a foreign
+`config` there instead of ours. `install_finder` prevents this, and changes nothing for packages with other names.
 
-This file is also a program: `python -P own_packages.py MODULE …` runs a module as `python -m MODULE …` does, after it
-has installed the finder. `python_command` returns such a command for child processes.
+This file is also a program: `python -P own_packages.py MODULE …` installs the finder, then runs the module as
+`python -m MODULE …` does. `python_command` returns such a command for child processes.
 """
 
 import runpy
@@ -20,7 +20,7 @@ _FOLDER = str(Path(__file__).parents[1])
 
 
 class _OwnPackages:
-    """Finds our packages in their own folder. For every other module, the next finder is asked."""
+    """An import finder that finds our packages in our folder. For other modules, Python asks the next finder."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -28,14 +28,14 @@ class _OwnPackages:
 
 
 def install_finder() -> None:
-    """From now on, import our packages from the folder that this file belongs to."""
+    """Make this process import our packages only from the folder that contains the package of this file."""
     sys.meta_path.insert(0, _OwnPackages)
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
     """Return a command that runs a module of our packages in a process of its own, with the finder."""
-    # With -P, the folder of this file is not on the import path. Its modules, such as `http`, have names of the
-    # standard library.
+    # With -P, Python does not add the folder of this file to the import path. Packages there, such as `http`, would
+    # hide those of the standard library.
     return [sys.executable, "-P", __file__, module, *arguments]
 
 

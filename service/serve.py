@@ -1,9 +1,9 @@
-"""Runs a serving process, or one that only runs jobs, from its first log line to its last.
+"""Runs a process that serves requests, or one that only runs jobs, from its first log line to its last.
 
     serve_until_stopped ──> run_process (log, interpreter, event loop) ──> run_until_stopped
                                                                            └──> open_service (context, then the port)
 
-At SIGTERM or SIGINT the process takes no more requests, finishes what it accepted, and ends with exit code 0.
+At SIGTERM or SIGINT the process accepts no more requests, finishes the accepted ones, and ends with exit code 0.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ GC_THRESHOLDS = (50_000, 20, 100)  # above Python's defaults, so that garbage co
 
 
 def serve_until_stopped(settings: Settings, *, only_jobs: bool = False) -> None:
-    """Serve until SIGTERM or SIGINT. With `only_jobs`, run only the jobs, for front ends that share the store.
+    """Serve until SIGTERM or SIGINT. With `only_jobs`, run only the jobs: other processes of the store serve requests.
 
     Raises:
         StorageError: the store can't be opened.
-        ServiceError: other machines could reach the service without an API key.
+        ServiceError: the service has no API keys, but other machines could reach it.
         OSError: the address can't be bound.
     """
     open_process, event = (open_jobs, "working") if only_jobs else (open_service, "serving")
@@ -65,10 +65,10 @@ def run_process(
         on_drop=lambda lines: metrics.meter.add_from_any_thread("rankcurve_log_lines_dropped", lines),
         process=name,
     )
-    # Reference counting frees most objects at the end of their request, and the parts of the process are never freed.
-    # So rare garbage collections waste little memory.
+    # Python frees most objects by reference counting when their request ends, and the parts of the process stay until
+    # its end. So garbage collections free little, and may be rare.
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.freeze()  # a collection need not look at what the imports have made
+    gc.freeze()  # so that collections skip all objects that the imports have made
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -88,7 +88,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def run_until_stopped(
     running: AbstractAsyncContextManager[list[str]], stop: asyncio.Event, started: Callable[[list[str]], object]
 ) -> None:
-    """Run until `stop` is set. After the start, pass the addresses to `started`."""
+    """Start `running` and stop it when `stop` is set. After the start, call `started` with its addresses."""
     async with running as addresses:
         started(addresses)
         await stop.wait()
@@ -106,7 +106,7 @@ def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
 
 @asynccontextmanager
 async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool = False) -> AsyncIterator[list[str]]:
-    """Run the service within the block and provide its addresses. `reuse_port` lets other processes use its port."""
+    """Run the service within the block. Provide its addresses. `reuse_port`: other processes may share the port."""
     async with open_context(settings, metrics) as context:
         context.keyring.check_binding(settings.host)
         if context.keyring.open:
@@ -121,7 +121,7 @@ async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool
 async def open_jobs(settings: Settings, metrics: Metrics) -> AsyncIterator[list[str]]:
     """Run the jobs within the block. Provide the addresses for monitoring; the list is empty if no port is set.
 
-    Monitoring systems can read health and metrics on `jobs_port`. No leaderboard is served.
+    Monitoring systems can read health and metrics on `jobs_port`. The API of leaderboards is not served there.
     """
     async with open_context(settings.model_copy(update={"jobs": "embedded"}), metrics) as context:
         if not settings.jobs_port:
@@ -136,7 +136,7 @@ async def open_jobs(settings: Settings, metrics: Metrics) -> AsyncIterator[list[
 async def _open_port(
     server: ProblemServer, settings: Settings, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Run a server within the block, and provide its addresses. At the end, finish the open requests."""
+    """Run a server within the block, and provide its addresses. At the end of the block, finish the open requests."""
     # At shutdown aiohttp closes idle connections immediately, and waits up to `shutdown_timeout` for open requests.
     runner = web.ServerRunner(server, shutdown_timeout=settings.shutdown_s)
     await runner.setup()

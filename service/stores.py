@@ -1,6 +1,6 @@
 """Opens the store that a URL names. Only this module decides which kind of store a URL means.
 
-A process imports the driver of its own store only.
+A process imports only the database driver that its own store needs.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ def is_shared(url: str) -> bool:
 
 
 async def open_store(settings: Settings, meter: Meter = NO_METER) -> Store:
-    """Open the store of the settings.
+    """Open the store that the setting `store` names.
 
     Raises:
         StoreLockedError: another process has opened the database file.

@@ -6,8 +6,7 @@
 Storage and jobs receive clocks and random generators as arguments from here. There are two exceptions:
 `storage.schema.creation` draws the salt of a new store, and `storage.engines.postgres` draws its retry delays.
 In the package `service`, random numbers are also drawn in `contract.keys`, `http.endpoint` (request ids),
-`http.key_watch`, `views.leases.pools`, `views.owners.owners` and the request log (for its
-sample).
+`http.key_watch`, `views.leases.pools`, `views.owners.owners` and the request log (for its sample).
 """
 
 import asyncio
@@ -85,7 +84,7 @@ async def open_context(
     *,
     clock: Callable[[], int] = now_us,
 ) -> AsyncIterator[Context]:
-    """Build and start all parts that handlers and jobs use. At the end, finish the accepted work and stop the parts.
+    """Build and start the parts that handlers and jobs use. After the block, finish accepted work and stop the parts.
 
     `clock` returns microseconds since 1970. Leases use the store's own clock instead.
 
@@ -106,7 +105,7 @@ async def open_context(
 
 
 class _Basics(NamedTuple):
-    """The parts that nearly every other part of a process is built with."""
+    """The parts that most functions of this module need, because they build the other parts from them."""
 
     settings: Settings
     metrics: Metrics
@@ -194,7 +193,7 @@ async def _open_curves(basics: _Basics) -> CurveContext:
     for partition in range(store.partitions):
         try:
             await book.poll(partition)
-        except StoreBusyError as error:  # the first poll after the partition is back loads its curves
+        except StoreBusyError as error:  # a later poll loads the curves, when the partition answers again
             log.warning("curves_not_loaded", partition=partition, detail=error.detail)
     metrics.watch(lambda: curve_metrics(book.list_served(), time.time()))
     auditor = Auditor(store, boards, book, settings, meter, monotonic=time.monotonic, rng=random.Random())
@@ -220,8 +219,8 @@ async def _open_posting(basics: _Basics) -> PostingContext:
     backlog = QueueBacklog(store, settings, now_us=clock, monotonic=monotonic)
     enqueuer = Enqueuer(store, backlog, shards, settings, meter, now_us=clock, appended=wake.set)
     stack.push_async_callback(enqueuer.close)
-    # The leases of queue workers need no margin. A transaction that applies queued posts checks the fencing numbers of
-    # its shards, so two overlapping leases do no harm.
+    # The leases of queue workers need no safety margin. A transaction that applies queued posts checks the fencing
+    # numbers of its shards, so it does no harm if two workers believe that they have the lease of a shard.
     leases = WorkLeases(store_clock, margin_us=0)
     semaphore = Semaphore(leases, "ingest", size=settings.ingest_workers_max)
     queue = QueueParts(shards, leases, wake, semaphore)
@@ -273,7 +272,7 @@ async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitS
         controls=controls,
         record_span=None if context.tracer is None else context.tracer.record_span,
     )
-    # A process without jobs has to poll, too, because it must load the curves that other processes store.
+    # A process without jobs has to poll the store, too, because it serves curves that job processes store.
     jobs = start_jobs(parts) if embedded else start_watch(parts)
     stack.push_async_callback(jobs.stop)
     ending = asyncio.create_task(_end_when_damaged(store, jobs.stop), name="end jobs")
@@ -281,11 +280,11 @@ async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitS
 
 
 async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:
-    """Stop the jobs once the store is damaged: further writes could do more damage, and all rounds would fail."""
+    """Stop all jobs when the store is damaged, because they would fail, and their writes could do more damage."""
     await store.damaged.wait()
     await stop()
 
 
 def make_holder() -> str:
-    """Return a new name for a holder of leases: host, process id and a random part."""
+    """Return a new name under which a process holds leases: host, process id and a random part."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"

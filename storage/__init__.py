@@ -1,7 +1,7 @@
 """Durable boards, posts, curves and leases behind one interface (`store.Store`), on SQLite or PostgreSQL.
 
-Only the room `engines` talks to a database. All logic is written as programs: generators that yield queries and are
-sent their rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
+Only the room `engines` talks to a database. All logic is written as programs: generators that yield queries and receive
+the rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
 
     _COUNT = select(count()).from_(PROFILES).prepared()
     _DELETE = delete(PROFILES).where(col("owner").eq(param("owner"))).prepared()
@@ -12,7 +12,7 @@ sent their rows. A store runs a program against one snapshot (`read`) or in one 
 
     def delete_profile(owner: str) -> Program[int]:
         yield _DELETE.bind(owner=owner)
-        return (yield from count_profiles())  # a program: its queries pass through this one
+        return (yield from count_profiles())  # a program, which runs as a part of this program
 
     profiles_left = await store.write(lambda: delete_profile("42"))
 
@@ -20,8 +20,8 @@ A query names no dialect. The store turns it into SQL of its own dialect when th
 prepared query only once. So the errors of a query, such as a missing parameter, are raised by `read` and `write`.
 
 Use `yield` for a query and `yield from` for a program. If a program is called with neither, it never runs, and no error
-is raised. A test finds such calls in the source. `read_single` runs a program of one query without a transaction, which
-is cheaper.
+is raised. A test searches the source for such calls. `read_single` runs a program of one query without a transaction,
+which is cheaper.
 
 A module offers other modules only programs and plain functions, no queries. If several modules contribute to one
 statement, they pass its parts (`Select`, `Insert`, `Condition`) to one module, which joins and prepares them.
@@ -32,8 +32,8 @@ ways:
 
 - The database reports a serialization failure, a deadlock or a duplicate key. The PostgreSQL store rolls back, pauses
   for a random time and runs the program again, at most `store_attempts_max` times in all. It does the same after a lost
-  connection. It never repeats a COMMIT whose answer was lost: the caller gets `OutcomeUnknownError`. On SQLite, writes
-  run one at a time, so the database never reports a lost race.
+  connection. But it never repeats a COMMIT whose answer was lost: the caller gets `OutcomeUnknownError`. On SQLite,
+  writes run one at a time, so the database never reports a lost race.
 - A conditional write of the program changes fewer rows than it should, and the program raises `LostRaceError`. The
   store rolls back, and the exception reaches the caller, which reads again and tries again (see `posting.writer`).
 

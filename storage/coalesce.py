@@ -18,17 +18,16 @@ from .store import Store
 Q = TypeVar("Q")
 A = TypeVar("A")
 GATHER_TURNS = 2  # number of turns of the event loop that a batch waits for more questions
-CROWD_QUESTIONS = 200  # after so many questions, an earlier average counts little
-CROWD_MEMORY_S = 0.25  # after this time without a question, a crowd is over
+CROWD_QUESTIONS = 200  # after this many new questions, the earlier average counts little
+CROWD_MEMORY_S = 0.25  # a crowd is over after this time without a question
 CROWD_ENDS = 0.2
 
 
 class Crowd:
-    """Knows whether many questions are usually answered at the same time. Several coalescers can share one.
+    """Tells whether many questions are being answered at the same time. Several coalescers can share a `Crowd`.
 
-    Each question that comes adds the number of questions present to a moving average, and so does the time without new
-    ones. A crowd begins when the average reaches `crowd_min`. It ends when the average has fallen by the part
-    CROWD_ENDS.
+    New questions and the passing of time update a moving average of how many questions are being answered. A crowd
+    begins when the average reaches `crowd_min`, and ends when the average is lower by more than the part `CROWD_ENDS`.
     """
 
     def __init__(self, crowd_min: int, *, clock: Callable[[], float] = monotonic) -> None:
@@ -57,10 +56,10 @@ class Crowd:
 class Coalescer(Generic[Q, A]):
     """Groups questions of the same kind and answers the questions of a group together.
 
-    `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. If the
-    questions have sizes, `size_of` returns them, and `batch_max` bounds their sum; a larger question is alone. At most
-    `tasks_max` tasks answer at the same time. A further task starts only if at least as many questions wait as are
-    currently being answered. This keeps the groups large, and a few large groups cost less than many small ones.
+    `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. With
+    `size_of`, which returns the size of a question, `batch_max` bounds the sum of sizes. A larger question is answered
+    alone. At most `tasks_max` tasks answer at the same time. A further task starts only if at least as many questions
+    wait as are currently being answered. So groups are large, and a few large groups cost less than many small ones.
     """
 
     def __init__(
@@ -76,8 +75,8 @@ class Coalescer(Generic[Q, A]):
     ) -> None:
         self._answer, self._crowd, self._gather_turns, self._size_of = answer, crowd, gather_turns, size_of
         self._batch_max, self._waiting_max, self._idle_tasks = batch_max, waiting_max, tasks_max
-        self._under_way = 0  # how many questions are currently being answered
-        self._gathering = False  # whether a task waits for more questions of its next batch
+        self._under_way = 0  # number of questions that are currently being answered
+        self._gathering = False  # whether a task is waiting for more questions before it answers a batch
         self._asked: deque[tuple[Hashable, Q, asyncio.Future[A]]] = deque()
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -98,7 +97,7 @@ class Coalescer(Generic[Q, A]):
         return future
 
     async def finish_questions(self) -> None:
-        """Return when all questions that were asked are answered."""
+        """Wait until all questions that were asked are answered."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
@@ -106,7 +105,7 @@ class Coalescer(Generic[Q, A]):
         try:
             while True:
                 # In each turn, the event loop reads all sockets, so requests that have already arrived join this batch.
-                # This wait pays off, because a hop to a store's thread costs as much as ten point reads.
+                # Waiting pays off, because handing a batch to a store's thread costs as much as ten point reads.
                 for _ in range(self._gather_turns):
                     await asyncio.sleep(0)
                 self._gathering = False
@@ -122,7 +121,7 @@ class Coalescer(Generic[Q, A]):
         taken = min(len(self._asked), self._batch_max) if self._size_of is None else self._count_fitting(self._size_of)
         for _ in range(taken):
             kind, question, future = self._asked.popleft()
-            if not future.done():  # otherwise the caller gave up
+            if not future.done():  # if it is done, the caller has given up
                 batch.setdefault(kind, []).append((question, future))
         self._under_way += taken
         if self._crowd is not None:
@@ -146,7 +145,7 @@ class Coalescer(Generic[Q, A]):
                 self._crowd.leave(taken)
 
     def _count_fitting(self, size_of: Callable[[Q], int]) -> int:
-        """Return how many of the waiting questions fit into a batch; at least one."""
+        """Return how many of the waiting questions fit into a batch, but at least one."""
         size = 0
         for count, (_, question, _) in enumerate(self._asked):
             size += size_of(question)
@@ -156,7 +155,7 @@ class Coalescer(Generic[Q, A]):
 
 
 class StoreCoalescers(Generic[Q, A]):
-    """One `Coalescer` for each view of a store. If a partition is away, only the reads of its boards wait."""
+    """Keeps one `Coalescer` for each partition. If a partition does not answer, only reads of its boards wait."""
 
     def __init__(self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], **options: Any) -> None:
         self._make_coalescer = partial(Coalescer, answer, **options)

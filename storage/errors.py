@@ -5,7 +5,7 @@ StorageError
 │   └── PeriodClosedError (NotOpenYetError)   (one board refused the post; other boards may have taken it)
 ├── StoreBusyError with its subclasses · QueueFullError            (trying again later may help)
 ├── WaitTooLongError (OutcomeUnknownError)    (send the same post_id again)
-├── LostRaceError                             (internal: the writer reads the rows again)
+├── LostRaceError                             (internal: the caller reads the rows again)
 ├── StoreDamagedError · StoreFullError        (trying again does not help until an operator acts)
 ├── StoreLockedError · StoreUnsupportedError · SchemaUnknownError   (at start)
 ├── StoreExistsError · TooManyPartitionsError                      (nothing was created)
@@ -53,11 +53,11 @@ class PostIdConflictError(PostError):
 
 
 class AtInFutureError(PostError):
-    """The time of the post is too far ahead."""
+    """The time of the post is too far in the future."""
 
 
 class PostRejectedError(PostError):
-    """Another board of this post refused it, and a post is all or nothing."""
+    """Another board refused this post, and a post changes either all of its boards or none."""
 
 
 class PeriodClosedError(PostError):
@@ -77,7 +77,7 @@ class UnknownFamilyError(StorageError):
 
 
 class FamilyBoardError(PostError):
-    """The leaderboard belongs to a family, and changes with the family only."""
+    """The leaderboard belongs to a family and can be changed only with the whole family."""
 
 
 class TooManyFamiliesError(StorageError):
@@ -105,7 +105,7 @@ class UnknownOwnerError(StorageError):
 
 
 class UnknownPostError(StorageError):
-    """The store knows nothing of such a post, or no longer remembers it."""
+    """The store has no such post, or no longer remembers it."""
 
 
 class NotRankedError(StorageError):
@@ -153,7 +153,7 @@ class RacesLostError(StoreBusyError):
 
 
 class OverloadedError(StoreBusyError):
-    """The posts would wait longer than they may; none was taken."""
+    """The posts would have to wait too long, so the store took none of them."""
 
 
 class LeaseTakenError(StoreBusyError):
@@ -161,7 +161,7 @@ class LeaseTakenError(StoreBusyError):
 
     def __init__(self, detail: str | None = None, *, free_in_us: int) -> None:
         super().__init__(detail)
-        self.free_in_us = free_in_us  # the lease ends after this time at the latest, unless its holder renews it
+        self.free_in_us = free_in_us  # the lease ends within this time, unless its holder renews it
 
 
 class LeaseLostError(StoreBusyError):
@@ -205,7 +205,7 @@ class LostRaceError(StorageError):
 
 
 class OutdatedFactsError(LostRaceError):
-    """A group relied on facts that were outdated, see `posting.known_facts`. It can run again at once."""
+    """A group of posts relied on outdated facts (see `posting.known_facts`). The group can run again at once."""
 
 
 class StoreDamagedError(StorageError):
@@ -213,7 +213,7 @@ class StoreDamagedError(StorageError):
 
 
 class StoreFullError(StorageError):
-    """The disk of the store is full; nothing was written, reads go on."""
+    """The disk of the store is full; nothing was written, but reads still work."""
 
 
 class StoreLockedError(StorageError):
@@ -249,4 +249,4 @@ class UnknownKeyError(StorageError):
 
 
 class OpsKeyNeededError(StorageError):
-    """No valid API key with the role ops would be left."""
+    """The change would leave no valid API key with the role ops."""

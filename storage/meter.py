@@ -1,8 +1,8 @@
-"""The port to which storage and jobs report what operators watch.
+"""The interface through which storage and jobs report metrics to operators.
 
 A call names a family of metrics, such as "rankcurve_refresh_failures", and gives the values of its labels in the
-family's order. The service declares the families and says what each one means. Every label has few values, which come
-from the code or the settings.
+family's order. The service declares the families and describes them. Every label has few values, which come from the
+code or the settings.
 """
 
 from collections import Counter
@@ -12,16 +12,16 @@ COMMON_CONNECTION_POOL = "common"  # the label of all connections to the store, 
 
 
 class Meter:
-    """Receives reports, often in the middle of work, so a call may take at most a microsecond. This class ignores all.
+    """Receives reports and ignores them; subclasses keep them. Calls interrupt other work, so they must be fast.
 
-    Only the event loop calls these methods, except `add_from_any_thread`.
+    A call may take at most a microsecond. Only the event loop calls these methods, except `add_from_any_thread`.
     """
 
     def add(self, name: str, amount: float = 1, *labels: str) -> None:
         """Add to a counter. An amount of 0 makes the counter appear before its first event."""
 
     def add_from_any_thread(self, name: str, amount: float = 1, *labels: str) -> None:
-        """Add to a counter that other threads add to. All must use this method, which takes a lock."""
+        """Add to a counter that several threads change. All of them must use this method, which takes a lock."""
 
     def set(self, name: str, value: float, *labels: str) -> None:
         """Set a gauge."""
@@ -38,7 +38,7 @@ Counted = tuple[str, int]  # the kind of a statement, and how many rows it retur
 
 
 def report_statements(meter: Meter, counted: Iterable[Counted]) -> None:
-    """Report statements to a meter, those of a program together. Any thread may call this."""
+    """Report the statements of a program to a meter, added up by kind. Any thread may call this function."""
     statements, rows = Counter[str](), Counter[str]()
     for kind, count in counted:
         statements[kind] += 1

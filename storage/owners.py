@@ -1,13 +1,15 @@
-"""Changes of one owner on every board: the owner is erased, hidden, or shown again.
+"""Erases one owner from every board, or hides or shows the owner on every board.
+
+An erasure has these steps:
 
     queued posts ──> boards with rows ──> archives ──> profile ──> the name in the journals of all partitions
 
 Each transaction works on a bounded number of boards of one partition. If the work is interrupted, the caller finishes
-it by doing the same again.
+it by calling the same method again.
 
-A board may move to another partition meanwhile. The transaction that misses it there leaves it out, and the next round
-finds it. The log of the partition that it left keeps its earlier changes, so an erasure takes the owner's name out of
-the logs of all partitions.
+A board may move to another partition meanwhile. A transaction leaves such a board out, and the next round finds it. The
+earlier changes of the board stay in the log of its old partition. So an erasure removes the owner's name from the logs
+of all partitions.
 
 An owner is erased first from the boards that have rows, then from archives. A board that is archived in between is
 therefore still found. Archives are looked up in the store, because the catalog of a process does not hold them.
@@ -48,7 +50,7 @@ _Positions = dict[int, dict[int, int]]  # log positions by partition, and then b
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerChanges:
-    """The changes of one owner."""
+    """Erases, hides or shows one owner. The handlers of requests make one such object for each request."""
 
     owner: str
     store: Store
@@ -56,11 +58,11 @@ class OwnerChanges:
     open_boards: OpenBoards
     now_us: Callable[[], int]
     boards_max: int  # the most boards that the catalog holds
-    rows_max: int  # the most rows of a journal that one transaction changes
+    rows_max: int  # one transaction rewrites at most about this many changes of a journal
     token: str  # random; it stands for the owner's name in the journal after an erasure
 
     async def erase_entry(self, board: Board) -> bool:
-        """Erase the owner's entry on one board. Return False if there was none."""
+        """Erase the owner's entry on one board. Return False if there was neither an entry nor a queued post."""
         leaf, keys, until = board.leaf_of(self.owner), [board.key], _Positions()
         if board.is_spread or leaf.archived_us is not None:  # the logs of earlier segments may have posts of the owner
             keys = await self.store.read(lambda: find_keys_ever(board))
@@ -73,7 +75,7 @@ class OwnerChanges:
         return bool(until or waited)
 
     async def erase(self) -> int:
-        """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries there were."""
+        """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries were found."""
         until = _Positions()
         await self.store.write(lambda: self._mark(hide=False))  # from now on, no post makes a hidden row
         # Drop queued posts first. When `drop_queued` returns, the posts that a worker had already taken from the queue
@@ -101,8 +103,8 @@ class OwnerChanges:
     def _erase(self, boards: Sequence[OpenLeaf], until: _Positions) -> Program[None]:
         """Erase the owner's entries on boards of one partition. Run this program for that partition.
 
-        Add to `until` the last log position that the boards have in each partition. The caller must remove the owner's
-        name and posts from the change logs up to these positions.
+        For each board with an erased entry, add the last log position of every partition to `until`. The caller must
+        remove the owner's name and posts from the change logs up to these positions.
         """
         erased: list[int] = []
         changes: list[RankingChange] = []
@@ -137,7 +139,8 @@ class OwnerChanges:
     async def _rename(self, until: _Positions, otherwise: Mapping[int, int]) -> None:
         """Remove the owner's name and posts from the journal, in transactions that change a bounded number of rows.
 
-        `until`: the last positions to change. `otherwise`: those of all other boards, by partition; 0 if left out.
+        `until` gives the last position to change, by partition and board key. `otherwise` gives the last position for
+        all other boards, by partition; it is 0 for a partition that is left out.
         """
         for number in sorted(until.keys() | otherwise.keys()):
             rename = partial(
@@ -190,7 +193,7 @@ class OwnerChanges:
     async def _on_every_archive(self, work: _ArchiveWork) -> int:
         """Run `work` on each archive that may have the owner, in transactions that change a bounded number of archives.
 
-        Return how many have an entry of the owner.
+        Return how many of them have an entry of the owner.
         """
         after_key, entries = -1, 0
         while True:
@@ -220,8 +223,8 @@ class OwnerChanges:
 
 
 def list_steps(leaves: list[Leaf]) -> Iterator[list[Leaf]]:
-    """Yield the leaves of each transaction. They are in one partition, and in the order in which posts lock rows."""
-    # Posts lock rows by table and then by board, so no deadlock occurs.
+    """Yield the leaves of each transaction: leaves of one partition, in the order in which posts lock rows."""
+    # Posts lock rows by table and then by board. The same order here prevents deadlocks.
     leaves.sort(key=lambda leaf: (leaf.key if leaf.table_key is None else leaf.table_key, leaf.key))
     for _, theirs in by_partition(leaves):
         in_families = [leaf for leaf in theirs if _in_family_table(leaf)]
@@ -238,7 +241,7 @@ def _in_family_table(leaf: Leaf) -> bool:
 def _in_archives(keys: list[int], work: _ArchiveWork) -> Program[int]:
     entries = 0
     rows = yield from find_rows_by_key(keys, held=True)
-    # Skip an archive that is still being written. Its writer begins again, because the owner's row was removed.
+    # Skip an archive that is still being written. Its writer starts again, because the owner's row was removed.
     archived = (row.leaf for row in rows.values() if row.leaf.archived_us is not None)
     for partition, theirs in by_partition(archived):
         entries += yield from in_partition(partition, work(theirs))

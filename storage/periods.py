@@ -34,8 +34,7 @@ class PeriodKind(StrEnum):
     DAY = "day"
 
 
-# Names of periods that lie at the present time or just before it: the kind of the period, and whether it is the period
-# before the present one.
+# For each alias: the kind of the period, and whether the alias means the period before the present one.
 ALIASES = {
     "today": (PeriodKind.DAY, False),
     "yesterday": (PeriodKind.DAY, True),
@@ -102,7 +101,7 @@ def period_of(kind: PeriodKind, day: date) -> Period:
     return Period(kind, f"{day.year:04}", first, first.replace(year=day.year + 1))
 
 
-# By the length of the ids: the kind of period, and what completes an id to the first day as ISO 8601 writes it.
+# By the length of an id: the kind of the period, and the text that is appended for its first day in ISO 8601.
 _FORMS = {
     4: (PeriodKind.YEAR, "-01-01"),
     7: (PeriodKind.MONTH, "-01"),
@@ -113,7 +112,7 @@ _FORMS = {
 
 @lru_cache(maxsize=_DAYS_KEPT)
 def parse_period(text: str) -> Period | None:
-    """Return the period with this id, or None."""
+    """Return the period with this id, or None if there is none."""
     if text == ALL_TIME.id:
         return ALL_TIME
     if not _ID.fullmatch(text):
@@ -126,7 +125,7 @@ def parse_period(text: str) -> Period | None:
 
 
 def find_zone(name: str) -> ZoneInfo | None:
-    """Return the time zone with this IANA name, or None."""
+    """Return the time zone with this IANA name, or None if there is none."""
     try:
         return ZoneInfo(name)
     # The errors mean, in this order: unknown name, path outside the zone database, path of a folder.
@@ -146,7 +145,7 @@ class Calendar:
         return ALL_TIME if kind is PeriodKind.ALL else period_of(kind, self.day_at(at_us))
 
     def find_by_alias(self, alias: str, now_us: int) -> Period:
-        """Return the period that one of `ALIASES` stands for at a time."""
+        """Return the period that an alias, a key of `ALIASES`, means at the time `now_us`."""
         kind, is_before = ALIASES[alias]
         present = self.period_at(kind, now_us)
         if not is_before:
@@ -166,8 +165,8 @@ class Calendar:
             return day
         held_us = min(max(at_us, _FIRST_US), _LAST_US)
         day = self._shown(held_us)
-        # If the clocks are set back past midnight, they show the previous date again. But the instant lies in the day
-        # that has already started.
+        # If the clocks are set back past midnight, they show the previous date again. But the instant belongs to the
+        # later date, because its day has already started.
         while self._start_us(day) > held_us:
             day -= _DAY
         while self._start_us(day + _DAY) <= held_us:
@@ -180,8 +179,8 @@ class Calendar:
 
     def _first_instant_us(self, day: date) -> int:
         """Return the first instant at which the clocks show this date, or a later date if the clocks skip this date."""
-        # If midnight occurs twice, the result is the first one. If the clocks skip it, the result is the instant of the
-        # jump, because since 1970 every jump over midnight has begun exactly at midnight.
+        # If midnight occurs twice, the result is the first midnight. If the clocks skip midnight, the result is the
+        # instant of the jump, because since 1970 every jump over midnight has begun exactly at midnight.
         midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         return (midnight.astimezone(UTC) - _EPOCH) // _US
 

@@ -13,7 +13,7 @@ from .errors import NotOpenYetError, PeriodClosedError, PostError
 from .periods import Period, PeriodKind, calendar_of
 
 INT64_MAX = 2**63 - 1
-# In the catalog, the id of a segment is the id of its board, this sign and the segment's key. No caller can name it.
+# In the catalog, a segment's id is its board's id, this sign and the segment's key. No id of a caller has this sign.
 SEGMENT_SIGN = "#"
 
 
@@ -41,7 +41,7 @@ class Ties(StrEnum):
 
 
 class RefreshMethod(StrEnum):
-    """The methods by which a refresh reads a column to make its curve."""
+    """The methods by which a refresh reads a column to make its curve. See `jobs.curves.fitting`."""
 
     SKIP = "skip"
     SCAN = "scan"
@@ -78,7 +78,7 @@ class ColumnSpec:
 class PredictorSpec:
     """The settings of a board's curves and of its exact ranks, as its creator chose them."""
 
-    samples: int  # the number of knots of a curve
+    samples: int  # about how many knots a curve gets
     exact_top: int  # ranks from 1 to this one are always counted exactly
     refresh_seconds: int  # the interval of the refresh job
     method: RefreshMethod
@@ -116,18 +116,18 @@ class Place(NamedTuple):
 
     partition: int  # the partition that holds the leaf's rows, totals, log and curves
     table_key: int | None = None  # the shared table with the rows; None: the leaf has a table of its own
-    # In a shared table, this identifies the leaf's rows; a reset of a board outside a family changes it. For a leaf
-    # with a table of its own, it is how often the table got a new name, which ends with this number.
+    # In a shared table, this key identifies the leaf's rows. It changes if a board outside a family is emptied. For a
+    # leaf with a table of its own, the key counts how often the table was renamed. A new name ends with this count.
     rows_key: int = 0
 
 
 class Gate(NamedTuple):
-    """Says which posts a leaf takes. `storage.leaves.gates` reads and locks gates."""
+    """Says which posts a leaf takes, by their times, and until when. `storage.leaves.gates` reads and locks gates."""
 
-    epoch: int = 1  # grows with every reset; a curve that was fitted in an earlier epoch is void
+    epoch: int = 1  # grows whenever the leaf is emptied; a curve from an earlier epoch is invalid
     opens_us: int | None = None
-    ends_us: int | None = None  # when the period of a family's board ends, or the season of another board
-    closes_us: int | None = None
+    ends_us: int | None = None  # when the period of a family's board ends, or another board's season; None: no end
+    closes_us: int | None = None  # when the leaf stops taking posts, even late posts; None: never
     closed_us: int | None = None  # when the leaf was shut; None: it is not shut
     archived_us: int | None = None  # when an archive replaced the rows; None: the leaf still has rows
 
@@ -156,16 +156,16 @@ OPEN = Gate()
 class Leaf:
     """A table, or a key in a shared table, that holds entries, with their totals, log, curves and gate.
 
-    `key`, which is never reused, identifies the leaf in other tables. An archive may have taken the place of the rows.
+    `key`, which is never reused, identifies the leaf in other tables. An archive may have replaced the rows.
     """
 
     key: int
     id: str  # the id of the board that leads to the leaf
     spec: BoardSpec
     place: Place
-    gate: Gate = OPEN  # as this copy says, which may be outdated
-    family_key: int | None = None  # the family whose row is a second gate of the leaf; None: there is none
-    segment: int = 0  # the 0-based number of this leaf among those of its board
+    gate: Gate = OPEN  # the gate when it was last read; it may be outdated
+    family_key: int | None = None  # the family of the board, whose row is a second gate; None: no family
+    segment: int = 0  # the 0-based number of this leaf among the leaves of its board
 
     @cached_property
     def partition(self) -> int:
@@ -203,15 +203,15 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Board:
-    """A map from an id and an owner to leaves: to one, or to several among which the owners are spread."""
+    """A leaderboard, which maps each owner to the leaf with the owner's entry: its only leaf, or one of several."""
 
-    key: int  # the key of the board's leaf, unless owners are spread. It is never reused
+    key: int  # never reused; also the key of the board's leaf, unless the board has segments
     id: str
     spec: BoardSpec
     created_at_us: int
     leaves: tuple[Leaf, ...]  # in a fixed order
     family_key: int | None = None  # the family that the board belongs to; None: no family
-    home: int = 0  # the partition of the leaf with the board's key; while owners are spread, an archive will be there
+    home: int = 0  # the partition of the leaf with the board's key; the archive of a board with segments is there, too
 
     @cached_property
     def is_spread(self) -> bool:
@@ -225,7 +225,7 @@ class Board:
 
     @cached_property
     def gate(self) -> Gate:
-        """Return the gate of each leaf: all of them have the same."""
+        """Return the gate of the leaves, which is the same for all of them."""
         return self.leaf.gate
 
     @cached_property
@@ -300,13 +300,13 @@ class Family:
     partition: int = 0  # the partition of all boards of the family
 
     def shut_through_us(self, now_us: int) -> int:
-        """Return the time such that all periods that end then or earlier take no more posts."""
+        """Return the time up to which periods are shut: a period that ends then or earlier takes no more posts."""
         return max(now_us, self.closed_through_us) - self.spec.grace_us
 
     def list_closed_periods(self, newest: Period | None, limit: int) -> list[Period]:
         """Return at most `limit` closed periods, newest first.
 
-        None of them is older than the earliest period that still took posts when the family was created.
+        Leave out periods that took no more posts when the family was created.
         """
         found: list[Period] = []
         while newest is not None and len(found) < limit:
@@ -335,9 +335,9 @@ class Family:
 
     @cached_property
     def template_board(self) -> Board:
-        """Return a board with the family's id, which has what all boards of the family have in common.
+        """Return a board with the family's id, and with the columns and rules that all boards of the family have.
 
-        Its table is the one that they share. If they have tables of their own, its table stays empty.
+        Its table is the shared table of the boards. If each board has a table of its own, the template's stays empty.
         """
         return self.unreached_board(self.id)
 
@@ -346,7 +346,7 @@ Placed = TypeVar("Placed", bound=Leaf | Board)
 
 
 def by_partition(placed: Iterable[Placed]) -> list[tuple[int, list[Placed]]]:
-    """Return leaves or boards by partition, in the order in which every transaction writes to partitions."""
+    """Group leaves or boards by partition, in the order in which every transaction writes to partitions."""
     found: dict[int, list[Placed]] = {}
     for each in placed:
         found.setdefault(each.partition, []).append(each)
@@ -355,7 +355,7 @@ def by_partition(placed: Iterable[Placed]) -> list[tuple[int, list[Placed]]]:
 
 @dataclass(slots=True)
 class Entry:
-    """One owner's row of a board. `cells` holds one stored value per column: padded text, int, text or None."""
+    """One owner's row of a board. `cells` has one value per column: padded text if ranked, int, text or None."""
 
     owner: str
     updated_at_us: int  # the row's version for conditional writes, so it grows with every write

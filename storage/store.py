@@ -1,4 +1,4 @@
-"""The interface that every store implements.
+"""The interface through which programs read and write stored data. Every engine implements it.
 
 The docstring of the package `storage` explains programs with an example. On SQLite, a whole program costs one hop to
 another thread. On PostgreSQL, it runs on one connection.
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 Row = Sequence[Any]
 Rows = list[Row]
-# A program yields a query and is sent its rows. After a write without RETURNING, it is sent one row, which holds the
-# number of rows written.
+# A program yields a query and receives its rows. After a write without RETURNING, the program receives one row, which
+# holds the number of rows written.
 Program = Generator[Bound, Rows, T]
 # The partition of the catalog, the keys and everything else that belongs to no board. See `schema.placement`.
 CONTROL = -1
 
 
 class PartitionSize(NamedTuple):
-    """The size and the place of a partition, or of the control partition if that has a schema of its own."""
+    """The size and the location of a partition, or of a control partition that has a schema of its own."""
 
     number: int
     store_bytes: int | None  # None: the server that holds the partition does not answer
@@ -57,7 +57,7 @@ class Store(Protocol):
         ...
 
     def at(self, partition: int) -> Store:
-        """Return the view of this store whose programs run for a partition. Without it, they run for `CONTROL`."""
+        """Return a view of this store that runs programs for a partition. The store itself runs them for `CONTROL`."""
         ...
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -90,7 +90,7 @@ class Store(Protocol):
 
 
 def in_partition(partition: int, program: Program[T]) -> Program[T]:
-    """Run a program for a partition, as a part of a program that runs for another one.
+    """Run a program for a partition, as a part of a program that runs for another partition.
 
     For a single query, use `Bound.at`.
     """

@@ -4,7 +4,7 @@
                                (many at a time)         (one at a time)                 (in bounded steps)
 
 - `close_periods` takes each board through these stages.
-- `move` moves a board to another partition; a command of an operator runs it.
+- `move` moves a board to another partition, or splits it into segments. A command of an operator runs `move`.
 - `prune` deletes post ids, changes and rejections past their retention, and the rows of deleted or emptied boards.
 
 Requests have priority: jobs work in bounded transactions with pauses between them. The stages are stored, so any

@@ -5,8 +5,8 @@
                   │              └── if neither was due: a step of one archive ──────┤
                   └──────────────────────────────────────────────────────────────────┘
 
-Closing boards comes first: after each bounded step of other work, the job reads again which boards to close. The result
-of a step is stored only if the lease is still held.
+Shutting boards comes first: after each bounded step of other work, the job reads again which boards to shut. The result
+of a step is stored only if this process still holds the lease.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ RESOURCE = "close"
 
 
 class CloseJob:
-    """Closes and archives boards while it has the lease. Every job process runs `run_forever`."""
+    """Closes and archives boards while this process has the lease. Every job process runs `run_forever`."""
 
     def __init__(self, context: JobContext, *, clock: StoreClock) -> None:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
@@ -107,7 +107,7 @@ class CloseJob:
         return bool(due[ClosingStage.FROZEN])
 
     async def _archive(self, held: HeldLease, board: Board) -> None:
-        """Do a step of the archive of a frozen board. No transaction stays open while blocks are encoded."""
+        """Archive the next rows of a frozen board. No transaction stays open while blocks are encoded."""
         store, entries = self._store.at(board.home), self._open_boards.open_board(board)
         assert isinstance(entries, Entries | SegmentedEntries), "it has rows"
         writer = ArchiveWriter(board, entries, self._limits)
@@ -172,7 +172,7 @@ class CloseJob:
                 await self._fit(leaf, index)
 
     async def _is_final(self, leaf: Leaf, index: int, changes: int) -> bool:
-        """Return whether the stored curve is certified and counts every change of the leaf."""
+        """Return whether the stored curve was made by a scan and counts all `changes` of the leaf."""
         store = self._store.at(leaf.partition)
         listed = (await store.read(lambda: find_listed_curves([leaf.key]))).get((leaf.key, index))
         if listed is None or listed.changes != changes or listed.epoch != leaf.epoch:

@@ -1,8 +1,8 @@
-"""Moves a board to another partition, or to other segments, while posts to the board go on.
+"""Moves a board to another partition, or splits it into new segments, while posts to the board go on.
 
-    begin: a lease, an empty table ──> copy: rows and post ids ──> catch up: what posts have changed since ──> switch
-                                                                     ^                                          │
-                                                                     └──── the switch lost a race ──────────────┘
+    begin: a lease, an empty table ──> copy: rows and post ids ──> catch up: rows that posts have changed ──> switch
+                                                                     ^                                         │
+                                                                     └──── the switch lost a race ─────────────┘
 
 `storage.boards.board_copy` has the programs of these steps. A command of an operator runs the move.
 """
@@ -34,8 +34,8 @@ T = TypeVar("T")
 BeginCopy = Callable[..., Program[tuple[BoardCopy, WorkLease]]]
 
 LEASE_US = 60_000_000
-FEW_OWNERS = 500  # with at most so many changed owners, the switch takes milliseconds
-ROUNDS_MAX = 100_000  # pages of bundles that one catch-up reads
+FEW_OWNERS = 500  # if at most this many owners have changed, the switch takes milliseconds
+ROUNDS_MAX = 100_000  # the most pages of the change log that one catch-up reads
 SWITCHES_MAX = 30
 STARTS_MAX = 3
 PAUSE_S_MAX = 1.0
@@ -43,16 +43,16 @@ PAUSE_S_MAX = 1.0
 
 @dataclass(slots=True)
 class MoveCounts:
-    """The counts of a finished move."""
+    """What a move has done so far. `BoardMove` reports it after each page and at the end."""
 
     rows: int = 0  # rows that were copied
     post_ids: int = 0  # post ids that were copied
     changed: int = 0  # owners whose rows were copied again, because a post had changed them
-    waited_s: float = 0  # upper bound of the longest time for which posts to the board waited
+    waited_s: float = 0  # posts to the board waited at most this long, in seconds
 
 
 class BoardMove:
-    """Moves one board."""
+    """Moves or splits one board, for a command of an operator."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class BoardMove:
     ) -> None:
         """Prepare a move. `holder` names this process, and `report` is called after each page.
 
-        `begin`: `begin_move` or `begin_split` with their target.
+        `begin` is `begin_move` or `begin_split` of `storage.boards.board_copy`, with the target already bound.
         """
         self._store, self._leases = store.at(CONTROL), leases
         self._board_id, self._begin, self._holder = board_id, begin, holder
@@ -79,7 +79,7 @@ class BoardMove:
         """Move the board. If the move fails, the board stays where it is, and the move can be run again.
 
         Raises:
-            UnknownBoardError, FamilyBoardError, SpecInvalidError, SpecConflictError, LeaseTakenError: see `begin`.
+            UnknownBoardError, LeaseTakenError and others: see `begin_move` and `begin_split`.
             JournalIncompleteError: the log does not hold all posts since the move began.
             RacesLostError: the board or its rows kept changing.
         """
@@ -108,7 +108,7 @@ class BoardMove:
         return await self._write(lambda: in_partition(partition, sweeping()))
 
     async def _copy(self, number: int, leaf: LeafCopy) -> None:
-        """Copy the rows and the post ids of the board or segment, from one snapshot per page."""
+        """Copy the rows and the post ids of a leaf. Each page is read in a snapshot of its own."""
         source = self._store.at(leaf.source.partition)
         self._marks[number] = await source.read(change_log.take_mark)
         if leaf.rows:
@@ -136,7 +136,7 @@ class BoardMove:
             try:
                 await self._store.write(lambda: self._copied.switch(self._marks, released=self._held.release()))
                 return self.counts
-            except (LostRaceError, StoreAwayError):  # for example, a long read of the table was not over in time
+            except (LostRaceError, StoreAwayError):  # for example, another transaction read the table for too long
                 continue
             except OutcomeUnknownError:
                 board = await self._store.read(lambda: find_board(self._board_id))
@@ -149,7 +149,7 @@ class BoardMove:
         raise RacesLostError(f"{self._board_id!r} could not be held in {SWITCHES_MAX} attempts; nothing was moved")
 
     async def _catch_up(self, number: int, leaf: LeafCopy) -> None:
-        """Copy again what posts have changed since the last mark, until little is left."""
+        """Copy the rows that posts have changed since the last mark. Repeat this until only few are left."""
         source = self._store.at(leaf.source.partition)
         for _ in range(ROUNDS_MAX):
             found = await source.read(lambda: leaf.read_changes(self._marks[number]), heavy=True)
@@ -165,7 +165,7 @@ class BoardMove:
         raise RacesLostError("posts change rows faster than they can be copied")
 
     async def _compare(self, source: Store, leaf: LeafCopy) -> None:
-        """Make all rows of the copy equal to those of the source."""
+        """Copy the rows of all copied owners again. The log does not name the erased owner, who has no row any more."""
         for target in leaf.targets:
             table = RowsCopy(target, target)
             async for rows in _read_pages(self._store.at(target.partition), table):
@@ -176,7 +176,7 @@ class BoardMove:
                 await self._write(partial(leaf.write_owners, owners, found))
 
     async def _abandon(self) -> None:
-        """Remove the copy and give the lease back, unless the board uses it."""
+        """Remove the copy and release the lease, unless the board already uses the copy."""
         await self._store.write(lambda: self._copied.remove_copy(self._held.release()))
 
 

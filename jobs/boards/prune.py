@@ -1,4 +1,4 @@
-"""Deletes post ids, changes and rejections past their retention, and old rows of deleted or emptied boards.
+"""Deletes post ids, logged changes and rejections past their retention, and rows of deleted or emptied boards.
 
 Each partition is pruned separately, by one process at a time. The control partition only has rejections to delete.
 Posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step took.
@@ -52,12 +52,12 @@ class PruneJob:
 
     async def prune_post_ids(self) -> int:
         before_us, rows_max = self._find_start(self._limits.post_id_retention_s), self._rows_max
-        # If a step leaves old ids, it has deleted more than `rows_max` rows. Fewer rows mean that no old id is left.
+        # A step that leaves old ids deletes more than `rows_max` rows. So if it deletes fewer, no old id is left.
         pruning = partial(prune_ids, before_us=before_us, rows_max=rows_max)
         return await self._in_steps("post_ids_forgotten", pruning, rows_max + 1)
 
     async def prune_changes(self) -> int:
-        """Delete logged changes past their retention; return the number of bundles.
+        """Delete logged changes past their retention; return the number of deleted bundles (rows of the log).
 
         A process that folds the log later detects that changes are missing.
         """
@@ -72,9 +72,9 @@ class PruneJob:
         return await self._in_steps("rejected_posts_forgotten", pruning, self._rows_max)
 
     async def blank_erased(self) -> int:
-        """Remove the cells of erased owners from the change log; return the number of changed bundles.
+        """Remove the cells (ranked values) of erased owners from the change log; return the number of changed bundles.
 
-        A change keeps its cells until it is older than `erased_cells_s` and will not be folded any more.
+        A change keeps its cells until it is older than `erased_cells_s` and every curve has counted it.
         """
         before_us = self._find_start(self._limits.erased_cells_s)
         blanking = partial(erasure.blank_cells, before_us=before_us, rows_max=self._rows_max)
@@ -96,11 +96,11 @@ class PruneJob:
         return await self._in_steps("leftover_rows_deleted", partial(sweep_rows, rows_max=self._rows_max), 1)
 
     def _find_start(self, retention_s: float) -> int:
-        """Return the time before which everything is past its retention, in microseconds."""
+        """Return the time before which everything is past this retention, in microseconds."""
         return self._now_us() - round(retention_s * 1e6)
 
     async def _in_steps(self, event: str, step: Callable[[], Program[int]], rows_full: int) -> int:
-        """Run up to `prune_steps_max` steps, until one changes fewer than `rows_full` rows. Return their sum."""
+        """Run up to `prune_steps_max` steps, until one changes fewer than `rows_full` rows. Return the rows changed."""
         changed = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()

@@ -6,12 +6,12 @@
     change log ──> FoldJob ──> live counts of the stored curve, until drift or age makes the column due
     other processes' curves and counts ──> `jobs.wiring` ──> the curve book of this process
 
-- `refresh`, `schedule` and `fitting`: decide which column gets a new curve and when, and make the curve.
-- `refresh_requests`: refreshes that operators request, in any process.
+- `refresh`, `schedule` and `fitting` decide which column gets a new curve and when, and make the curve.
+- `refresh_requests` passes an operator's request to a job process, and waits until the new curve is in use.
 - `fold` adds the logged changes of a partition to the live counts of the curves in use.
 - `audit` compares curves with counts for random entries.
 
-The most important rule: two refreshes of one column never overlap, in any processes, because each has a lease on the
-column. The room may import `storage`, `predictor` and the modules at the root of `jobs`, but not its neighbours
-`queue`, `leases` and `boards`. Begin with `refresh`.
+The most important rule: two refreshes of one column never overlap, even in two processes, because a refresh runs under
+a lease on the column. The room may import `storage`, `predictor` and the modules at the root of `jobs`, but not its
+neighbours `queue`, `leases` and `boards`. Begin with `refresh`.
 """

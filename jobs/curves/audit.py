@@ -1,7 +1,7 @@
-"""Compares curves with counts for random entries, so that operators learn of a wrong bracket before players do.
+"""Audits curves: compares the ranks that a curve gives for random entries with counted ranks.
 
-In each interval, one job process audits one column. An operator may also request an audit at any time. An audit is one
-bounded read. It uses the database connections for long reads, so that point reads never wait for it.
+So operators learn of a wrong bracket before players do. One job process audits a column in each interval, and operators
+may request audits. An audit is one bounded read on the connections for long reads, so point reads never wait for it.
 """
 
 import random
@@ -24,8 +24,8 @@ from storage.store import Store
 log = structlog.get_logger(__name__)
 
 RESOURCE = "audit"
-DRAWS_MAX = 100  # most random boards to try until one has a curve
-BROKEN_LOGGED_MAX = 10  # the most wrong brackets that one audit logs; a wrong curve may have many more
+DRAWS_MAX = 100  # how many random boards are tried, at most, until one has a curve
+BROKEN_LOGGED_MAX = 10  # one audit logs at most this many wrong brackets; a wrong curve may have many more
 
 
 class Auditor:
@@ -45,11 +45,11 @@ class Auditor:
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
-        """Compare the curve in use with the counted ranks of `owners` random entries, but at most `audit_owners_max`.
+        """Compare the curve in use with the counted ranks of random entries: `owners`, but at most `audit_owners_max`.
 
         Raises:
             NoCurveError: the column has no curve yet.
-            UnknownBoardError, BoardChangedError: see `storage.curves.auditing.audit_curve`.
+            UnknownBoardError, BoardChangedError: the board was deleted, or this process has an outdated copy of it.
             StoreBusyError: the store did not answer within its bounds.
         """
         parts = []
@@ -98,7 +98,7 @@ class AuditJob:
         try:
             await self._auditor.audit_column(board, column_index)
         except (NoCurveError, UnknownBoardError, BoardChangedError):
-            return  # the board was emptied or deleted meanwhile
+            return  # the board was changed, emptied or deleted meanwhile
         except StorageError as error:
             self._auditor.meter.add("rankcurve_audits", 1, "failed")
             log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)

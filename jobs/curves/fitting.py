@@ -1,11 +1,12 @@
-"""Makes the curve of a column. Sampling takes milliseconds; scanning takes seconds and gives a certificate.
+"""Makes the curve of a column, by the method that its board chose: skip, scan or auto.
 
-    skip ──> seeks in one snapshot ─────────────> lines, or cubics if brackets are wide and cubics fit clearly better
-    scan ──> every value in one snapshot ──> fit on a thread ──> lines or cubics; their measured error is certified
+    skip ──> read some values in one snapshot ──> lines, or cubics if brackets are wide and cubics fit clearly better
+    scan ──> read every value in one snapshot ──> fit on a thread: lines or cubics, with a certificate
     auto ──> like skip; on a quiet board like scan, once the curve's error bound exceeds `scan_bound_ratio`
 
-A board is quiet if at most `scan_changes_ratio` of its entries change while it is scanned. So the certificate is still
-nearly right when the curve is stored.
+A sample (`skip`) takes milliseconds, a scan takes seconds. The certificate is the largest relative error of the curve,
+measured on all values of the scan. A board is quiet if at most `scan_changes_ratio` of its entries change during a
+scan, so the certificate is still nearly right when the curve is stored.
 """
 
 import asyncio
@@ -28,23 +29,23 @@ from storage.store import Program
 
 log = structlog.get_logger(__name__)
 
-# A sampled curve gets cubics only if a bracket beyond `exact_top` is wider than this ratio of its rank. Cubics reduced
+# A sampled curve gets cubics only if a bracket beyond `exact_top` is wider than this part of its rank. Cubics reduced
 # the mean error with few samples. With many samples, brackets are narrow, and cubics did not reduce the worst error.
 ROUGH_BRACKET = 0.02
-AGE_S_MIN = 0.001  # the least age of a curve; avoids a division by zero if two clocks show the same time
+AGE_S_MIN = 0.001  # the age of a younger curve is set to this, so that nothing is divided by zero
 
 
 class FitSnapshot(NamedTuple):
     """The state of a leaf in the snapshot that a curve was fitted from."""
 
-    changes: int  # the leaf's count of changes
-    mark: int  # the first position of the change log that the snapshot does not hold
+    changes: int  # how many changes the leaf's totals had counted
+    mark: int  # the first log position that is not in the snapshot
     as_of_us: int  # the time at which the snapshot was the current state
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnState:
-    """The facts about a ranked column that are read before its fit."""
+    """What the store says about a ranked column before the column is fitted."""
 
     entries: int
     changes: int
@@ -68,7 +69,7 @@ class Fitting:
     async def scan_curve(self, leaf: Leaf, column_index: int) -> tuple[Curve, FitSnapshot]:
         """Return a certified curve of a column, whatever the method of its board.
 
-        If the column is very large and the method is not `scan`, return a sampled curve.
+        If the column has more than `scan_entries_max` entries and the method is not `scan`, return a sampled curve.
         """
         state = await self._store.at(leaf.partition).read(partial(_read_state, leaf, column_index))
         if leaf.spec.predictor.method is not RefreshMethod.SCAN and state.entries > self._limits.scan_entries_max:
@@ -76,15 +77,15 @@ class Fitting:
         return await self._scan(leaf, column_index, state)
 
     def should_certify(self, leaf: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
-        """Return whether a scan should replace the sampled curve `present`, on a board whose method is `auto`."""
+        """Return whether the board's method is `auto`, and a scan should replace the sampled curve `present`."""
         if leaf.spec.predictor.method is not RefreshMethod.AUTO or present is None or present.method == "scan":
             return False
         return self._scan_pays(leaf, present, state)
 
     def _scan_pays(self, leaf: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
-        """Return whether the curve `present` needs a scan, and few entries would change during the scan.
+        """Return whether a scan should replace the curve `present`, and few entries would change during the scan.
 
-        Entries are expected to change as fast as since the present curve. For a very large column, return False.
+        It is assumed that entries keep changing as fast as since the last fit. For a very large column, return False.
         """
         listed = state.listed
         if listed is None or listed.changes is None or not 0 < state.entries <= self._limits.scan_entries_max:
@@ -98,7 +99,7 @@ class Fitting:
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
     def _read_snapshot(self, leaf: Leaf, asked_us: int) -> Program[FitSnapshot]:
-        """Return the state of a leaf in the snapshot that is read after `asked_us`."""
+        """Return the state of a leaf in the current snapshot. `asked_us` is a time before the snapshot was read."""
         totals = yield from find_totals([leaf.key])
         log = yield from change_log.read_counter()
         as_of_us = date_snapshot(log.changed_us, asked_us, self._now_us)

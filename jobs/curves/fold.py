@@ -1,10 +1,10 @@
-"""Folds the change log into the live counts of the curves, so that front ends see a change within 2 s.
+"""Folds the change log: adds logged changes to the live counts of curves, so that clients see a change within 2 s.
 
     claim ──> read new changes in one snapshot ──> count ──> store counts and mark in one transaction ──> pause ──> …
 
-Each partition has its own log, counts and mark, and is folded separately. One process at a time folds a partition, and
-it stores counts only if its lease is still held. Counts and mark always belong to the same moment, so the next process
-reads both and continues from the mark.
+Each partition has its own log, counts and mark: the first log position that is not counted yet. One process at a time
+folds a partition, and stores counts only if it still holds the lease. Counts and mark are stored together, so the next
+process reads both and continues from the mark.
 
 The counts in the memory of the folding process (`Counting`) are only a copy of a table. After any error the whole copy
 is dropped, and the table is read again.
@@ -31,14 +31,14 @@ from storage.log.change_log import date_snapshot
 log = structlog.get_logger(__name__)
 
 RESOURCE = "fold"
-IDLE_US = 10_000_000  # without changes, the mark is stored again only when it is this old
+IDLE_US = 10_000_000  # if nothing changes, the mark is stored again only when it is this old
 
 
 def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Move]:
-    """Yield the moves of one ranked column from logged pairs of (row before, row after), as (key before, key after).
+    """Yield the moves of one ranked column, as (key before, key after), from logged pairs of (row before, row after).
 
-    A key is the value with the sign that makes better values smaller, as in the curve. None means that the entry had no
-    value (before an insertion) or has none (after a deletion). Pairs with an unchanged value are skipped.
+    A key is a value of the column, negated if high values are better. So a smaller key is better, as in the curve. The
+    key is None if the entry had no value before, or has none afterwards. Pairs with an unchanged value are skipped.
     """
     start, end, absent = place.start, place.start + place.width, ("", place.absent)
     sign = -1 if place.high else 1
@@ -56,7 +56,7 @@ class TrackedCurve:
 
 
 class Counting:
-    """The curves of a partition whose live counts this process keeps. Call `count_backlog` for each backlog."""
+    """Keeps the live counts of a partition's curves in memory. Call `count_backlog` with each backlog."""
 
     def __init__(self, partition: int, *, curves_max: int) -> None:
         self._partition, self._curves_max = partition, curves_max
@@ -66,13 +66,13 @@ class Counting:
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
-        """Add a backlog to the live counts, and return the counts to store. Lost counts have an empty document."""
+        """Add a backlog to the live counts. Return the counts to store, with an empty document where they are lost."""
         version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
         gone: list[ListedCurve] = []
         if found.lost:
             self._held.clear()
-            self.known.fits.clear()  # this backlog lists all fits again
+            self.known.fits.clear()  # this backlog lists all curves again
         begun = self._learn(found)
         gone += [fit for fit in found.fits if fit.slot in found.void]
         changed = {(key, index) for key in found.changes for index in self.known.fits.get(key, {})}
@@ -82,7 +82,7 @@ class Counting:
                 continue
             try:
                 if self._counted(tracked, found) or slot in begun:
-                    LiveCurve(tracked.curve, tracked.counts, as_of=AsOf(0))  # raises if the counts can't be the curve's
+                    LiveCurve(tracked.curve, tracked.counts, as_of=AsOf(0))  # raises if counts and curve don't match
                     fit, number = tracked.fit, version + len(written) + 1
                     document, changes = tracked.counts.encode(), found.totals[slot[0]].get(CHANGES, 0)
                     written.append(StoredCounts(*slot, fit.epoch, fit.version, number, document, changes))
@@ -101,7 +101,7 @@ class Counting:
         return written
 
     def _learn(self, found: FoldBacklog) -> set[Slot]:
-        """Remember the new curves of a backlog; return those for which counting begins now."""
+        """Remember the new curves of a backlog. Return the slots of the curves for which counting begins now."""
         begun = set()
         for fit in found.fits:
             slot = fit.slot
@@ -116,7 +116,7 @@ class Counting:
         return begun
 
     def _tracked(self, slot: Slot, found: FoldBacklog, begun: set[Slot]) -> TrackedCurve | None:
-        """Return the curve whose moves are counted, from memory or from the backlog, or None."""
+        """Return a curve with its live counts, from memory or from the backlog, or None if moves can't be counted."""
         fit = self.known.fits[slot[0]][slot[1]]
         leaf = found.leaves.get(slot[0])
         if leaf is None or leaf.epoch != fit.epoch or leaf.partition != self._partition:
@@ -155,7 +155,7 @@ class Counting:
 
 
 class FoldJob:
-    """Folds the changes of a partition while it has the lease. Every job process runs `run_forever`."""
+    """Folds the changes of a partition while this process has the lease. Every job process runs `run_forever`."""
 
     def __init__(self, context: JobContext, partition: int) -> None:
         self._partition, self._store = partition, context.store.at(partition)
@@ -193,7 +193,7 @@ class FoldJob:
         return Counting(self._partition, curves_max=self._limits.fold_curves_max)
 
     async def fold_changes(self, held: HeldLease, counting: Counting) -> int:
-        """Count new changes and store the counts; return the number of changes. After an error, drop `counting`.
+        """Count new changes and store the counts; return the number of changes. After an error, `counting` is unusable.
 
         Raises:
             LeaseLostError: another process folds now.
@@ -202,7 +202,7 @@ class FoldJob:
         asked_us = self._now_us()
         found = await self._read(counting)
         if found.lost and counting.known.version:
-            # With version 0, the next read lists all curves. Some of them can still be counted, from their fits on.
+            # With version 0, the next read lists all curves. Some can still be counted, from the time of their fits.
             log.warning("live_counts_lost", partition=self._partition, changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)

@@ -42,7 +42,7 @@ from .schedule import DueColumn, Schedule
 log = structlog.get_logger(__name__)
 
 JOB = "refresh"
-REQUESTS = "demands"  # the job that looks for requests, as operators know it
+REQUESTS = "demands"  # the name by which operators know the job that looks for refresh requests
 
 
 class _SupersededError(Exception):
@@ -73,12 +73,12 @@ class RefreshJob:
             await sleep(self._limits.refresh_tick_s)
 
     async def find_due(self) -> None:
-        """Wake the workers if columns are due."""
+        """Find due columns, and wake the workers if there are any."""
         if await self._schedule.find_due():
             self._wake.set()
 
     async def look(self) -> None:
-        """Look for requests, for ever: at once after a request of this process."""
+        """Look for refresh requests, for ever: at intervals, and at once after a request made in this process."""
         sleep = self._context.make_sleep(REQUESTS)
         while True:
             self._refresher.asked.clear()
@@ -89,7 +89,7 @@ class RefreshJob:
             await sleep_until_set(self._refresher.asked, sleep(self._limits.curve_poll_s))
 
     async def find_requests(self) -> None:
-        """Wake the workers if there are requests."""
+        """Read the open refresh requests, and wake the workers if there are any."""
         listing = partial(list_open_refresh_requests, self._limits.refresh_demands_max)
         self._requested = await self._store.read(listing)
         if self._requested:
@@ -119,18 +119,18 @@ class RefreshJob:
                 await self._wake.wait()
 
     async def _answer(self, slot: Slot) -> None:
-        """Refresh a requested column, and store the answer. If that fails for now, the request stays open."""
+        """Refresh a requested column and store the answer. If another process has the lease, do not answer yet."""
         try:
             found = await self._store.write(partial(find_requested_leaf, slot))
             if found is None:
                 return
             request, leaf = found
-            version = took_us = 0  # of a refresh that failed
+            version = took_us = 0  # 0 in an answer means that the refresh failed
             with working_for(request.origin):
                 try:
                     refreshed = await self._refresh(leaf, slot[1], due=None)
                 except (LeaseTakenError, LeaseLostError, UnknownBoardError):
-                    # The curve of the other process may lack the newest writes. So this process refreshes it, too.
+                    # The curve of the other process may lack the newest writes. So the request stays open.
                     return
                 except Exception:
                     refreshed = None  # `_refresh` has reported the error
@@ -150,10 +150,10 @@ class RefreshJob:
         except LeaseTakenError as taken:
             self._schedule.reschedule(due, in_s=taken.free_in_us / 1e6)
         except Exception:
-            return  # `_refresh` has reported it, unless nothing is left to refresh
+            return  # `_refresh` has reported the error, unless the column needs no refresh any more
 
     async def _refresh(self, leaf: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
-        """Fit a curve of one column, store it, and use it from then on. Report a failure before it is raised.
+        """Fit a curve of one column, store it, and use it from then on. Report an error before raising it.
 
         If nobody requested the refresh, and the column is empty and has no curve, store nothing and return None.
         """

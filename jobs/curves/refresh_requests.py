@@ -1,4 +1,4 @@
-"""Refreshes that operators request, in any process of the store.
+"""Passes refresh requests of operators to a job process of the store, and waits for the new curves.
 
     Refresher.refresh_now ──row──> a job process: RefreshJob ──> the new curve ──row──> Refresher ──> the operator
 
@@ -41,11 +41,11 @@ class Refreshed:
 
 
 class Refresher:
-    """Stores the requests of this process, and waits for their answers. The refresh job of any process gives them."""
+    """Stores the refresh requests made in this process, and waits until the refresh job of any process answers them."""
 
     def __init__(self, store: Store, book: CurveBook, leases: WorkLeases, limits: JobSettings, *, sleep: Sleep) -> None:
         self._store, self._book, self._leases, self._limits, self._sleep = store, book, leases, limits, sleep
-        self.asked = asyncio.Event()  # set when a request was stored here, so that a job in this process need not poll
+        self.asked = asyncio.Event()  # set when a request was stored here, so that this process's job looks at once
         self.answered = asyncio.Event()  # set by a job in this process that has answered a request
         self._runs_job = self._stopped = False
         self._waiting = 0
@@ -81,7 +81,7 @@ class Refresher:
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
                 answer = await self._await_answer(slot, number)
         except TimeoutError:
-            # Every partition is folded by a job process for as long as one is alive.
+            # If any job process is alive, one of them has the lease on folding this partition.
             folding = await self._store.at(leaf.partition).read(lambda: self._leases.find_held(JOB_WORK))
             if FOLDING in folding:
                 raise
@@ -114,7 +114,7 @@ class Refresher:
 
 
 async def refresh_board(refresher: Refresher, board: Board, column_index: int) -> tuple[AnyCurve, float]:
-    """Refresh a column of a board, in all its segments at once.
+    """Refresh a column of a board. The refreshes of all segments run at the same time.
 
     Return the new curve, and how many seconds the longest refresh took. See `Refresher.refresh_now` for the errors.
     """

@@ -6,8 +6,8 @@
                                              └── otherwise due: waits for a worker, the neediest first
 
 Clients rely on the error bound of a live curve, on the width of its brackets, and on how many rows the service counts
-to find an exact rank. So these figures decide whether the curve has drifted too far from its fit, and not its age. The
-ranks up to `exact_top` are always counted, so they do not matter.
+to find an exact rank. So these figures, and not its age, decide whether a live curve has drifted too far from its fit.
+The ranks up to `exact_top` are always counted, so the figures leave them out.
 
 This module does not remember facts that it can read from the store. So even a process that has just started knows which
 boards are idle. The same reads find boards that other processes created, changed or deleted.
@@ -33,7 +33,7 @@ from storage.store import CONTROL, Program
 from .fitting import ColumnState, Fitting
 
 log = structlog.get_logger(__name__)
-PASSED_MIN = 200  # fewest boards that one tick checks, if the catalog has that many
+PASSED_MIN = 200  # one tick checks at least this many leaves, if the catalog has them
 # A board that needs no curve is read again after this many refresh intervals. Until then, its ranks are counted.
 COUNTED_INTERVALS = 5
 GROWTH_MAX = 2  # the largest bracket, gap and error bound may become this many times as large as at the fit
@@ -74,7 +74,7 @@ class Schedule:
         self._book, self._fitting = context.book, fitting
         self._now_us, self._monotonic, self._rng = context.now_us, context.monotonic, context.rng
         self._turns: dict[int, _Turn] = {}
-        self._position = 0  # the place in the catalog at which the next tick begins
+        self._position = 0  # index in the catalog's list of leaves at which the next tick begins
         self._due: dict[tuple[int, int], DueColumn] = {}  # due columns by leaf key and column index
         self._youngest = max((leaf.key for leaf in self._catalog.list_leaves()), default=0)
         self._read_s = self._monotonic()
@@ -84,9 +84,9 @@ class Schedule:
         return len(self._due)
 
     async def find_due(self) -> bool:
-        """Find due columns; return whether there are new ones.
+        """Find due columns; return whether any were found.
 
-        If a partition does not answer, those of its boards whose turn had come are read in the next pass.
+        If a partition does not answer, the next pass over the catalog reads the boards that this pass could not read.
         """
         turns = self._pass_boards()
         now_s = self._monotonic()
@@ -106,7 +106,7 @@ class Schedule:
         return bool(found)
 
     async def _find_due_in(self, partition: int, asked: dict[int, _Turn], now_s: float) -> list[DueColumn]:
-        """Return the due columns of these boards of a partition. Also find boards that were created meanwhile.
+        """Return the due columns of boards of one partition, `asked`. Also find boards that were created meanwhile.
 
         Raises:
             StoreBusyError: the partition did not answer.
@@ -132,7 +132,7 @@ class Schedule:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
 
     def _pass_boards(self) -> list[_Turn]:
-        """Check the next leaves of the catalog; return the turns of those whose turn has come."""
+        """Check the next leaves of the catalog. Return the turns that are due."""
         leaves = self._catalog.list_leaves()
         start = self._position if self._position < len(leaves) else 0
         passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(leaves) // PASS_TICKS))
@@ -161,7 +161,7 @@ class Schedule:
         return turn
 
     def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
-        """Return the due columns of a leaf, and set its next turn."""
+        """Return the due columns of a turn's leaf, and set its next turn. `leaf` is the stored leaf; None: deleted."""
         if leaf is None or leaf != turn.leaf:
             self._follow(turn.leaf, leaf)
             if leaf is None or leaf.archived_us is not None or leaf.epoch != turn.leaf.epoch:
@@ -210,7 +210,7 @@ class Schedule:
         if self._now_us() - served.curve.as_of_us > leaf.spec.predictor.refresh_seconds * 1e6:
             return None
         if served.curve.moved > max(served.fit.total, GAP_ROWS_MIN):
-            return True  # more moves than entries: perhaps few ranks beyond `exact_top` are left for the checks below
+            return True  # after more moves than entries, few ranks beyond `exact_top` may be left for the checks below
         from_rank = leaf.spec.predictor.exact_top + 1
         fit, now = served.fit.estimate_drift(from_rank), served.curve.estimate_drift(from_rank)
         target = self._limits.drift_ratio
@@ -221,7 +221,7 @@ class Schedule:
         return now.gap_rows > GROWTH_MAX * max(fit.gap_rows, GAP_ROWS_MIN)
 
     def _follow(self, known: Leaf, found: Leaf | None) -> None:
-        """Update the leaf `known` in the catalog to `found`, unless the catalog already has another state."""
+        """Replace the leaf `known` in the catalog by `found` (None: deleted), unless it has changed there meanwhile."""
         if self._catalog.is_known(known):
             if found is None:
                 self._catalog.forget_board(known.id)
@@ -233,7 +233,7 @@ class Schedule:
         if version != listed.version:
             turn.known[index] = (listed.version, now_s)
             since_s = now_s
-        # If the clock was set back, the age by the clock is too low, and refreshes would stop. So take the greater age.
+        # If the clock was set back, the age by the clock is too low, and refreshes would stop. So use the greater age.
         return max((self._now_us() - listed.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, listed: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:
@@ -247,7 +247,7 @@ class Schedule:
         return share + max(0.0, age_intervals - 1) / self._limits.refresh_patience_intervals
 
     def _enqueue(self, found: list[DueColumn]) -> None:
-        """Add due columns to the waiting ones, and keep at most the `refresh_queue_max` neediest of them."""
+        """Add due columns to the waiting columns. Of all these, keep only the `refresh_queue_max` neediest."""
         self._due.update({(due.leaf.key, due.column_index): due for due in found})
         if len(self._due) > self._limits.refresh_queue_max:
             by_need = sorted(self._due.values(), key=lambda due: due.need, reverse=True)

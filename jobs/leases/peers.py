@@ -2,8 +2,8 @@
 
     claim ──> read the page after the cursor ──> apply it ──> pause, unless the page was full ──> the next page
 
-One process at a time reads a peer's journal, and a page is applied only if this process still holds the work lease on
-reading that journal. While a peer does not answer, the last known leases of that peer count here until they expire.
+A peer is another store. One process at a time reads a peer's journal, under a work lease, and a page is applied only
+while this lease is held. While a peer does not answer, the last known leases of that peer count here until they expire.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,8 +25,8 @@ class PeerUnavailableError(Exception):
     """The service of the other store cannot be reached, or its response is not a page of its journal."""
 
 
-# A function that takes a peer's name, the number of a journal row, and the most rows to return. It returns a page of
-# the peer's journal, which begins after the given row. The function raises PeerUnavailableError.
+# A function that takes a peer's name, the number of a journal row, and the largest number of rows to return. It returns
+# the rows of the peer's journal after the given row, or raises PeerUnavailableError.
 ReadPeer = Callable[[str, int, int], Awaitable[list[PublishedLeaseEvent]]]
 
 

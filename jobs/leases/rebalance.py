@@ -1,9 +1,9 @@
-"""Moves available resources between the regions of a pool, before the regions need them.
+"""Moves available resources between the regions of a pool, before the regions run out of resources.
 
     measure all regions ──> update the load of each ──> store the loads ──> plan ──> moves, in bounded steps
 
 Loads are stored before any resource moves, so a process that takes over continues from the last measurement. A resource
-moves only if its state has not changed since it was found. So an outdated plan moves fewer resources, never wrong ones.
+moves only if its state has not changed since it was read. So an outdated plan moves fewer resources, never leased ones.
 """
 
 from functools import partial
@@ -79,7 +79,7 @@ class BalanceJob:
             step = min(transfer.resources - moved, self._limits.balance_step_rows_max)
             done = await self._store.write(partial(self.move_resources, pool, transfer, step))
             if not done:
-                break  # keys have meanwhile leased the available resources
+                break  # no resource is available any more, because keys have leased them
             moved += done
             await self._sleep(self._monotonic() - started)
         return moved
@@ -87,7 +87,7 @@ class BalanceJob:
     def move_resources(self, pool: Pool, transfer: Transfer, limit: int) -> Program[int]:
         """Move up to `limit` resources: free ones first, then those with expired leases. Return how many moved.
 
-        Each row is written only if it has not changed since it was found.
+        A resource moves only if its row has not changed since the row was read.
         """
         now_us = yield from self._clock()
         found = yield from lease_resources.find_free(pool.key, transfer.source, limit=limit)

@@ -26,15 +26,15 @@ MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this part
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True):
-    """A measurement of a region, and averages over the measurements before. The first measurement has none."""
+    """A measurement of a region, with averages over the measurements so far. The first measurement has no averages."""
 
     at_us: int
-    leased: int  # running leases
-    acquired: int  # leases granted since the pool was created
-    refused: int  # requests refused since the pool was created
+    leased: int  # number of running leases
+    acquired: int  # number of leases granted since the pool was created
+    refused: int  # number of requests refused since the pool was created
     level: float = 0.0  # requests per second
     trend: float = 0.0  # change of the level per second
-    freed: float = 0.0  # leases that expired or were released, per second, as an average
+    freed: float = 0.0  # average number of leases that expired or were released per second
     # The next two fields describe the time between the last two measurements.
     asked_lately: float = 0.0  # requests per second
     refused_lately: bool = False
@@ -45,7 +45,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
         return self.level > 0 or self.freed > 0
 
 
-# A decoder analyses its type when it is made. Done later, in two threads at once, that would crash the process.
+# Created at import, because the process would crash if two threads created it at the same time.
 decode_load = msgspec.json.Decoder(Load).decode
 
 
@@ -61,14 +61,14 @@ class Transfer(NamedTuple):
 
 
 def update_load(load: Load, found: Load, half_life_s: float) -> Load:
-    """Return the load after another measurement, or the same load if no time has passed."""
+    """Return the load with the measurement `found` added, or the same load if no time has passed."""
     passed_s = (found.at_us - load.at_us) / 1e6
     if passed_s <= 0:
         return load
     acquired = max(0, found.acquired - load.acquired)
     refused = max(0, found.refused - load.refused)
     asked_per_s = (acquired + refused) / passed_s
-    # Leases that have ended: those running before, plus those granted since, minus those running now.
+    # Leases that have ended: leases that ran before, plus leases granted since, minus leases that run now.
     freed_per_s = max(0, load.leased + acquired - found.leased) / passed_s
     new = 1 - 0.5 ** (passed_s / half_life_s)
     counted, lately = (found.at_us, found.leased, found.acquired, found.refused), (asked_per_s, refused > 0)
@@ -84,7 +84,7 @@ def update_load(load: Load, found: Load, half_life_s: float) -> Load:
 def forecast_demand(load: Load, horizon_s: float) -> float:
     """Return how many resources will be requested within the horizon.
 
-    The estimate uses the averaged level and trend, or the latest rate if that is higher.
+    The estimate uses the averaged level and trend, or the latest rate if this rate is higher.
     """
     return max(load.asked_lately, load.level + load.trend * horizon_s / 2) * horizon_s
 
@@ -100,7 +100,7 @@ def forecast_need(load: Load, horizon_s: float) -> float:
 
 
 def forecast_headroom(load: Load, available: int, horizon_s: float) -> int:
-    """Return how many resources a region will have left at the end of the horizon if none are moved."""
+    """Return how many resources a region will have left at the end of the horizon if no resources are moved."""
     return max(0, int(available - (forecast_demand(load, horizon_s) - load.freed * horizon_s)))
 
 

@@ -1,4 +1,4 @@
-"""Applies the posts that wait in the ingest queue. Each worker has some shards, and each shard has one worker.
+"""Applies the posts that wait in the ingest queue. A worker leases shards, which are parts of the queue.
 
     posts wait ──> claim a permit and shards ──> rounds on these shards ──> renew leases before they end ──> rounds …
 
@@ -6,10 +6,10 @@ A worker may have shards of several partitions. Each turn runs one round in each
 round fails does not stop the rounds of the others.
 
 A transaction costs nearly the same for few posts as for many. So if a round emptied the queue, the worker waits a
-moment before the next round, in which more posts may come.
+moment before the next round, so that more posts gather.
 
-If no posts wait, nothing is written, and a worker finds new posts within one poll interval. If a suspended worker lost
-its shards to others, the store rejects its writes.
+If no posts wait, nothing is written, and a worker looks for new posts at each poll interval, but less often after a
+quiet time. If a suspended worker lost its shards to others, the store rejects its writes.
 """
 
 import asyncio
@@ -32,17 +32,17 @@ from storage.store import read_single
 
 log = structlog.get_logger(__name__)
 _DOUBLINGS_MAX = 20
-# After `QUIET_AFTER_S` without posts a worker polls `QUIET_POLLS` times less often, so that an idle queue costs little.
+# After `QUIET_AFTER_S` without posts, a worker polls `QUIET_POLLS` times less often, because polls cost CPU time.
 QUIET_AFTER_S = 10.0
 QUIET_POLLS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class QueueParts:
-    shards: int  # in each partition
+    shards: int  # number of shards in each partition
     leases: WorkLeases
     wake: asyncio.Event  # set when posts are queued in this process
-    semaphore: Semaphore  # limits how many workers of the store work at the same time
+    semaphore: Semaphore  # limits how many workers of the whole store work at the same time
 
 
 class DrainWorker:
@@ -57,7 +57,7 @@ class DrainWorker:
     ) -> None:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process.
 
-        `make_drainer` makes the drainer of a partition.
+        `make_drainer` receives the number of a partition and returns the drainer of this partition.
         """
         self._store, self._leases, self._limits = context.store, leases, context.limits
         self._make_drainer = make_drainer
@@ -66,7 +66,7 @@ class DrainWorker:
         self._monotonic, self._sleep = context.monotonic, sleep
         self._share = Share()
         self._renewed_s: float | None = None
-        self._measures_at_s = self._monotonic()  # when the waiting posts are due to be counted again
+        self._measures_at_s = self._monotonic()  # monotonic time at which the waiting posts are counted again
         self._failures = 0
         self._worked_s = self._monotonic()  # monotonic time at which this worker last applied posts
         self._next_round_s = self._worked_s
@@ -110,7 +110,7 @@ class DrainWorker:
         return bool(self._share.shards)
 
     async def _run_rounds(self) -> bool:
-        """Run a round in each partition with shards of this worker. Return False if no posts wait there."""
+        """Run a round in each partition with shards of this worker. Return False if no posts wait in these shards."""
         began_s, worked, more = self._monotonic(), False, False
         failure: Exception | None = None
         for partition, shards in self._share.by_partition():
@@ -164,7 +164,7 @@ class DrainWorker:
                 if not await read_single(self._store.at(partition), ingest_queue.is_empty):
                     return False
             except StoreAwayError:
-                if partition == queues[0]:  # the worker needs the control partition
+                if partition == queues[0]:  # this partition has the permits, or is the only one
                     raise
         return True
 
@@ -179,7 +179,7 @@ class DrainWorker:
         self._meter.set("rankcurve_ingest_age_seconds", max(0.0, (now_us - oldest_us) / 1e6))
 
     async def _idle(self) -> None:
-        """Wait until posts are queued in this process, but at most for a poll interval."""
+        """Wait until posts are queued in this process, but at most until the next poll."""
         quiet = self._monotonic() - self._worked_s > QUIET_AFTER_S
         pause_s = self._limits.ingest_poll_s * (QUIET_POLLS if quiet else 1)
         self._wake.clear()

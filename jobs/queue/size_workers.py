@@ -14,8 +14,8 @@ while all workers are busy and posts wait:
 - If the workers together are slower than that sum, their total speed is the capacity. Fewer workers would reach the
   same capacity and slow each other down less.
 
-The number is lowered after `SLOW_WINDOWS` windows in a row that suggest it, because one window may be chance. Then no
-worker is added for `REST_WINDOWS` windows.
+A window is the time between two measurements. If workers slow each other down in `SLOW_WINDOWS` windows in a row, the
+number is lowered; one such window may be chance. Then no worker is added for `REST_WINDOWS` windows.
 """
 
 import math
@@ -31,7 +31,7 @@ from storage.queue.ingest_queue import list_queues
 from storage.queue.workers import Semaphore, Sizing, read_queue_state
 
 JOB = "size workers"
-WAITING_US = 1_000_000  # while workers keep up, no post waits this long, unless a worker died
+WAITING_US = 1_000_000  # a post waits this long only if the workers don't keep up, or a worker died
 BUSY_RATIO = 0.8  # workers that are busy for at least this part of the time are not short of posts
 ADDS_UP_RATIO = 0.87  # workers that reach this part of the sum of their speeds do not slow each other down
 CEILING_SLACK = 0.1  # if the estimate exceeds a whole number by at most this, the excess is ignored as noise
@@ -53,14 +53,14 @@ class Window:
     posts: int
     busy_s: float  # the sum of the busy times of all workers
     workers: int
-    waiting: bool  # whether posts waited all the time, so that the speed of the workers was the limit
+    waiting: bool  # whether posts always waited, so that the workers were never short of posts
 
 
 class WorkerCount:
     def __init__(self, *, most: int) -> None:
         self._most = most
         self.speed = 0.0  # posts a second of one worker
-        self.capacity = 0.0  # most posts a second that the store can apply, by the last estimate; 0: not estimated
+        self.capacity = 0.0  # posts a second that the store can apply, as last estimated; 0: not estimated yet
         self._slow_windows, self._rest_windows = 0, 0
 
     def record_window(self, window: Window, *, size: int) -> int:
@@ -74,7 +74,7 @@ class WorkerCount:
             return size
         done = window.posts / window.seconds
         adds_up = done >= ADDS_UP_RATIO * window.workers * self.speed
-        if window.workers < size and (adds_up or window.workers == 1):  # more workers are already allowed
+        if window.workers < size and (adds_up or window.workers == 1):  # more workers than these are already allowed
             return size
         self.capacity = done
         self._rest_windows = max(0, self._rest_windows - 1)

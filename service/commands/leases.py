@@ -1,4 +1,4 @@
-"""`rankcurve pool …`, `lease …`: clients own pools of resources, and a lease gives a resource to a key."""
+"""`rankcurve pool …` and `rankcurve lease …`: manage pools of resources, and lease a resource of a pool to a key."""
 
 from typing import Annotated
 
@@ -91,6 +91,6 @@ async def show_journal(
     after: Annotated[int, typer.Option(min=0, help="Show only lines after this number.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of lines at most.")] = 100,
 ) -> None:
-    """Print the journal of leases: the events of resources, one JSON object on each line."""
+    """Print the journal of leases: what happened to resources, one JSON object on each line."""
     lines = await client.request("GET", "/v1/leases/journal", bytes, query={"after": after, "limit": limit})
     typer.echo(lines, nl=False)

@@ -1,7 +1,7 @@
-"""Declares commands that only send a request and show the answer, without a function for each.
+"""Declares commands that only send a request and show the answer, so that no command needs a function of its own.
 
-The parameters of such a command are made by `argument` and `option`. Those that the path names fill the path. All
-others that are given become members of the body, or the query of a GET.
+`argument` and `option` make the parameters of such a command. A parameter that the path names fills its field in the
+path. Every other parameter that is given becomes a member of the body or, for a GET, of the query.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,9 +36,9 @@ def argument(name: str, metavar: str, about: str, kind: Any = str) -> Parameter:
 
 
 def option(name: str, kind: Any, about: str, *flags: str, default: Any = None, **more: Any) -> Parameter:
-    """Return an option. Without `flags` its flag is made of the name. If `default` is `...`, it has to be given.
+    """Return an option of a command. Without `flags`, its flag is made from `name`. `default=...` makes it required.
 
-    `more` is for typer, such as `min` and `max`.
+    `more` has further arguments of typer.Option, such as `min` and `max`.
     """
     shown = default is not None and default is not ...
     kind = kind | None if default is None else kind
@@ -62,9 +62,9 @@ def add_request(
 ) -> None:
     """Add a command that sends a request such as `DELETE /v1/families/{family}`, and shows the answer as JSON.
 
-    A command that deletes something has `confirm`, the question that it asks unless --yes is given. The names in braces
-    in this question are parameters. `convert` makes the body or the query from the given parameters. `show` prints the
-    answer for people, unless --json is given.
+    `confirm` is the question that a deleting command asks first, unless --yes is given. Names in braces in the question
+    are replaced by parameters. `convert` makes the body or the query from the given parameters that are not in the
+    path. `show` prints the answer for people, unless --json is given.
     """
     method, path = request.split(" ")
 
@@ -99,7 +99,7 @@ def add_list(
 ) -> None:
     """Add a command that lists the records of an answer, as a table or as JSON.
 
-    The member that has the records is called like the last part of the path.
+    The member of the answer that holds the records has the name of the last part of the path.
     """
 
     def command(*, url: str, api_key: str | None, limit: int, as_json: bool, **values: Any) -> None:
@@ -115,18 +115,18 @@ def add_list(
 
 
 def fill_path(template: str, values: Query) -> str:
-    """Return a path with the values of its fields in braces, each quoted."""
+    """Return the path with its fields in braces replaced by their values, each percent-encoded."""
     parts = template.strip("/").split("/")
     return path_of(*(str(values[part[1:-1]]) if part.startswith("{") else part for part in parts))
 
 
 def unfilled(template: str, values: Query) -> dict[str, Any]:
-    """Return the values that were given and are no fields of the path."""
+    """Return the given values that do not fill a field of the path."""
     given = {name: value for name, value in values.items() if value is not None and value != []}
     return {name: value for name, value in given.items() if f"{{{name}}}" not in template}
 
 
 def _add_command(app: typer.Typer, name: str, command: Callable[..., None], about: str, *parameters: Parameter) -> None:
-    # typer makes arguments and options of a signature.
+    # typer reads the arguments and options of a command from its signature.
     command.__signature__ = Signature([*parameters, URL_OPTION, KEY_OPTION])  # type: ignore[attr-defined]
     app.command(name, cls=NumbersAreArguments, help=about)(command)

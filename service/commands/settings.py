@@ -15,7 +15,7 @@ from config.masking import masked
 from service.commands.requests import option
 from service.commands.target import with_options
 
-# The settings that have an option of their own: its flag and its help.
+# The settings that have an option of their own, each with the flag and the help text of the option.
 FLAGS = {
     "host": ("--host", "Address to listen on."),
     "port": ("--port", "Port to listen on."),
@@ -37,10 +37,10 @@ SET_OPTION = option(
 def settings_command(
     *names: str, create_store: bool | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function whose first parameter is the settings.
+    """Return a decorator that makes a command from a function whose first parameter is the settings.
 
-    The command takes an option for each of the settings `names`, --config and --set. `create_store` says whether the
-    store may be created; if it is None, the settings say so.
+    The command has --config, --set and an option for each setting in `names`. `create_store` says whether the command
+    may create the store. If it is None, the settings decide.
     """
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
@@ -57,8 +57,8 @@ def settings_command(
 def read_settings(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
     """Return the effective settings. If any setting is invalid, list all invalid settings and exit with code 2.
 
-    `named` has the options with a name of their own, and None for one that was not given. `assignments` has the texts
-    of --set.
+    `named` has the values of options such as --port by the name of their setting; None means that the option was not
+    given. `assignments` has the NAME=VALUE texts of --set.
     """
     overrides: dict[str, object] = {}
     for text in assignments or []:

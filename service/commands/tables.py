@@ -18,7 +18,7 @@ from rich.text import Text
 
 # A file or a pipe has no width of its own. This width is enough for every owner (128 characters at most).
 PIPED_WIDTH = 400
-# For each heading of a table, the member of a record that it shows, or a function that makes the cell of a record.
+# Maps the heading of each column to the member of a record to show, or to a function that makes a cell from a record.
 Columns = Mapping[str, str | Callable[[Record], object]]
 
 
@@ -43,7 +43,7 @@ def show_records(records: Sequence[Record], columns: Columns, *, as_json: bool, 
 
 
 def cell_text(value: object) -> str:
-    """Return a value as text for people: an empty text for None, decimals without an exponent."""
+    """Return a value as text for people: None as an empty text, and decimals without an exponent."""
     if value is None:
         return ""
     if isinstance(value, bool):

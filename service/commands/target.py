@@ -1,4 +1,4 @@
-"""The service that a command calls, and how failures reach the shell.
+"""Calls the service for a command, and reports failures to the shell.
 
 Every command exits with 0 (done), 1 (failed, with one line on stderr) or 2 (wrong arguments). A user or a service can
 never cause a traceback.
@@ -58,11 +58,11 @@ NEGATIVE_NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?")
 
 
 class NumbersAreArguments(TyperCommand):
-    """A command that has no options such as `-5`, so that `-5` can only be an argument."""
+    """A command of which `-5` can be an argument, because it has no options that look like a negative number."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # Set this only if an argument is a negative number. Otherwise typer would take every unknown option for an
-        # argument, and complain about one argument too many.
+        # Set this only if an argument is a negative number, because typer then treats every unknown option as an
+        # argument. For a misspelled option, typer would complain about one argument too many.
         ctx.ignore_unknown_options = any(map(NEGATIVE_NUMBER.fullmatch, args))
         return super().parse_args(ctx, args)
 
@@ -73,7 +73,7 @@ def fail(message: str, *, code: int = 1) -> NoReturn:
 
 
 def explain_error(error: RankcurveError, *, away_hint: str | None = None) -> str:
-    """Return the error, followed by a hint of what to do. `away_hint` is the hint if no service answers."""
+    """Return the text of an error with a hint of what to do. `away_hint` is the hint if no service answers."""
     hint = HINTS.get(error.code) if isinstance(error, ApiError) else None
     if isinstance(error, UnreachableError):
         hint = away_hint or f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
@@ -85,7 +85,7 @@ def say_waiting(error: RankcurveError) -> None:
 
 
 async def take(records: AsyncGenerator[T, None], limit: int | None = None) -> list[T]:
-    """Return the first `limit` records, or all of them."""
+    """Return the first `limit` records, or all records if `limit` is None."""
     found: list[T] = []
     async with aclosing(records):
         while limit is None or len(found) < limit:
@@ -99,9 +99,9 @@ async def take(records: AsyncGenerator[T, None], limit: int | None = None) -> li
 def service_command(
     retries: Retries = RETRIES, timeout_s: float = TIMEOUT_S
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Make a command of a coroutine function whose first parameter is an AsyncClient.
+    """Return a decorator that makes a command from a coroutine function whose first parameter is an AsyncClient.
 
-    The command takes the function's other parameters, and the options --url and --key.
+    The command has the function's other parameters, and the options --url and --key.
     """
 
     def decorate(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -116,10 +116,10 @@ def service_command(
 def with_options(
     command: Callable[..., None], function: Callable[..., object], options: Sequence[Parameter], *, without: str = ""
 ) -> Callable[..., None]:
-    """Give `command` the help of `function`, and its parameters except the one named `without`, and then `options`."""
+    """Give `command` the help and the parameters of `function`, except the parameter `without`, and add `options`."""
     parameters = [each for each in signature(function, eval_str=True).parameters.values() if each.name != without]
     command.__doc__ = function.__doc__
-    # typer makes arguments and options of a signature.
+    # typer reads the arguments and options of a command from its signature.
     command.__signature__ = Signature([*parameters, *options])  # type: ignore[attr-defined]
     return command
 

@@ -4,11 +4,11 @@
     query string       ──> queries ──────────────────────────────────────────────┘        │
     answers            <── responses, problems, cursors, values <────────────────────────┘
 
-The OpenAPI document is generated from the types in `requests`, `queries`, `lease_messages` and `responses`. The
-document shows the docstrings of bodies and answers, so these docstrings are written for callers of the API.
+The OpenAPI document is generated from the types in `requests`, `queries`, `lease_messages` and `responses`. It shows
+the docstrings of the types of bodies and answers, so these docstrings are written for users of the HTTP API.
 
 The most important rule: a value is either converted exactly or refused. Nothing is rounded, shortened or dropped
 silently. Every refusal is a `ProblemError` with a code from `problems.CODES`, and codes never change.
 
-The room imports no other room of the service. Begin with `problems` and `requests`.
+This room imports no other room of the service. To read it, begin with `problems` and `requests`.
 """

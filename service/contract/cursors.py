@@ -1,7 +1,7 @@
-"""Opaque cursors. Each stands for a place in a list or a ranking.
+"""Cursors: opaque texts that callers send back to get the next page of a list or of a ranking.
 
-A signature with the store's salt prevents callers from making up cursors. The salt is stored, so cursors remain valid
-after a restart.
+Each cursor is signed with the salt of the store, so that callers can't make up cursors. The salt is stored, so cursors
+remain valid after a restart.
 """
 
 import base64
@@ -34,14 +34,14 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
     cell: str
     owner: str
     row_number: int  # 1-based
-    changes: int  # the board's count of changes when `row_number` was determined
+    changes: int  # the board's count of changes at which `row_number` was exact; -1: the number is an estimate
 
 
 class ListCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last item of a page of a list. `of` distinguishes the list from others, such as those with another filter.
+    """The last item of a page. The next page begins after this item. `of` says to which list and filter it belongs.
 
-    `after` is what the list is ordered by: a text, or several values. In the journal and in the list of an owner's
-    posts, it is the number of the last change that was read in each partition.
+    `after` holds the values of the item that the list is ordered by: a text, or several values. For the journal and the
+    posts of an owner, `after` holds a number for each partition: the number of the last change that was read there.
     """
 
     of: str | int | None
@@ -53,15 +53,15 @@ class CursorCodec:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
 
     def encode_cursor(self, place: msgspec.Struct) -> str:
-        """Return the cursor for a place, which is an instance of a type of this module."""
+        """Return the text of a cursor. `place` is a `RowCursor` or a `ListCursor`."""
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
 
     def decode_cursor(self, cursor: str, kind: type[P]) -> P:
-        """Return the place that a cursor stands for.
+        """Return the `RowCursor` or `ListCursor` that the text of a cursor stands for.
 
         Raises:
-            BadCursorError: the cursor was made with another salt, or stands for a place of another type than `kind`.
+            BadCursorError: the store did not sign the cursor, or the cursor is not of the type `kind`.
         """
         try:
             if len(cursor) > CURSOR_CHARS_MAX:
@@ -75,11 +75,11 @@ class CursorCodec:
             raise BadCursorError from None
 
     def find_start(self, cursor: str | None, of: str | int | None, first: A) -> A:
-        """Return the item that a page of a list begins after, or `first` if there is no cursor.
+        """Return the value after which a page of the list `of` begins: from the cursor, or `first` without a cursor.
 
         Raises:
-            BadCursorError: see `decode_cursor`; or the items of the cursor's list are not of the type of `first`.
-            ProblemError: bad_cursor, because the cursor belongs to a list that is not `of`.
+            BadCursorError: the store did not sign the cursor, or `after` does not have the type of `first`.
+            ProblemError: bad_cursor, because the cursor belongs to another list than `of`.
         """
         if cursor is None:
             return first
@@ -94,20 +94,19 @@ class CursorCodec:
     def cut_page(
         self, found: Sequence[R], limit: int, of: str | int | None, find_place: Callable[[R], object]
     ) -> tuple[Sequence[R], str | None]:
-        """Return the first `limit` items and, if more were found, the cursor of the next page."""
+        """Return the first `limit` items, and the cursor of the next page, or None if `found` has no more items."""
         shown = found[:limit]
         return shown, self.encode_cursor(ListCursor(of, find_place(shown[-1]))) if len(found) > limit else None
 
     def encode_numbers(self, numbers: tuple[int, ...], of: Literal["journal", "posts"] = "journal") -> int | str:
-        """Return the place of a reader of the journal: its number if the store has one partition, or else a cursor."""
+        """Return a place in the journal as callers see it: a number if the store has one partition, else a cursor."""
         return numbers[0] if len(numbers) == 1 else self.encode_cursor(ListCursor(of, numbers))
 
     def decode_numbers(self, place: int | str, of: Literal["journal", "posts"] = "journal") -> tuple[int, ...]:
         """Return the numbers that `encode_numbers` encoded. An integer is the number of the first partition.
 
         Raises:
-            BadCursorError: the store did not make the cursor.
-            ProblemError: bad_cursor, because the cursor belongs to another list than `of`.
+            BadCursorError, ProblemError: as `find_start`.
         """
         if isinstance(place, int):
             return (place,)

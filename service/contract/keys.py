@@ -46,16 +46,16 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    key_id: str  # "-" for a caller without a key
+    key_id: str  # the id of the API key; "-" and "anonymous" are callers without a key, see below
     role: Role
 
 
-ANYONE = Identity("-", Role.OPS)  # any caller, as long as no key was ever made
-ANONYMOUS = Identity("anonymous", Role.READER)  # a caller without a key, if the setting `anonymous_role` lets it read
+ANYONE = Identity("-", Role.OPS)  # any caller of a service for which no key was ever made
+ANONYMOUS = Identity("anonymous", Role.READER)  # a caller without a key whom the setting `anonymous_role` lets read
 
 
 def make_api_key(name: str, role: str, now_us: int) -> tuple[StoredKey, str]:
-    """Make a key with a 256-bit secret. Return what the store keeps of it, and its text `rk_<id>_<secret>`.
+    """Make an API key with a 256-bit secret. Return the record to store, and the text of the key, `rk_<id>_<secret>`.
 
     The text is stored nowhere. It is shown once, to the holder of the key.
     """
@@ -65,7 +65,7 @@ def make_api_key(name: str, role: str, now_us: int) -> tuple[StoredKey, str]:
 
 
 def key_facts(key: StoredKey) -> dict[str, Any]:
-    """Return the members of a key in all answers of the service."""
+    """Return the JSON members that every answer about an API key has."""
     return {
         "id": key.id,
         "name": key.name,
@@ -85,9 +85,9 @@ class KeyRing:
 
         open (no key was ever made: every caller is `ops`) ──first key──> closed (every caller needs a valid key)
 
-    With `anonymous`, callers without a key may read while the ring is closed.
+    If `anonymous` is set, callers without a key may read while the ring is closed.
 
-    Once the first key was made, the ring never opens again, even if the last key is revoked or the store no longer has
+    After the first key was made, the ring never opens again, even if the last key is revoked or the store no longer has
     any keys.
     """
 
@@ -100,9 +100,9 @@ class KeyRing:
         self.replace_keys(rows)
 
     def replace_keys(self, rows: Iterable[StoredKey]) -> None:
-        """Replace the keys in memory by the store's keys, and end the sessions of keys that are no longer valid.
+        """Replace the keys in memory by `rows`, and end the sessions of keys that are no longer valid.
 
-        `rows` includes revoked keys, so that the ring closes even if all keys are revoked.
+        `rows` are all keys of the store. Revoked keys are included, so that the ring closes even if all are revoked.
         """
         listed = list(rows)
         self._identities = {
@@ -119,9 +119,9 @@ class KeyRing:
 
     @contextmanager
     def end_when_revoked(self, identity: Identity, end: Callable[[], None]) -> Iterator[None]:
-        """Call `end` if the caller's key is revoked before the `with` block of a long answer ends.
+        """Call `end` if the caller's key is revoked while the `with` block runs. The block sends a long answer.
 
-        Raises ProblemError `unauthorized` if the key is already revoked.
+        Raises ProblemError `unauthorized` if the key was revoked before the block.
         """
         self.check_valid(identity)
         self._sessions[end] = identity
@@ -161,7 +161,7 @@ class KeyRing:
 
 
 def make_forbidden(identity: Identity, role: Role) -> ProblemError:
-    """Return the error for a caller whose role is not enough."""
+    """Return the error for a caller whose role is lower than `role`, which the request needs."""
     if identity is ANONYMOUS:
         return make_unauthorized(f"this needs an API key with the role {role.name.lower()}")
     have = identity.role.name.lower()
@@ -169,7 +169,7 @@ def make_forbidden(identity: Identity, role: Role) -> ProblemError:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether the host is `localhost` or a loopback address. Another name may resolve to any address."""
+    """Return whether the host is `localhost` or a loopback address. Other names may resolve to any address."""
     bare = host.strip("[]").lower()
     if bare == "localhost":
         return True
@@ -196,5 +196,5 @@ def _key_text(authorization: str) -> str:
 
 
 def make_unauthorized(detail: str) -> ProblemError:
-    """Return the error for a caller that has to send an API key."""
+    """Return the error for a caller that must send a valid API key."""
     return ProblemError("unauthorized", detail, headers=_CHALLENGE)

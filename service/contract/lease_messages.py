@@ -49,9 +49,9 @@ class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
 
 
 class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A request to lease a resource for a key, or to extend the lease that the key has.
+    """A request to lease a resource for a key, or to extend the lease that the key already has.
 
-    The lease lasts until `lease_expires` or for `lease_seconds`; the request has exactly one of the two.
+    Send either `lease_expires`, the time when the lease ends, or `lease_seconds`, how long it lasts, but not both.
     """
 
     client_id: ClientId
@@ -67,7 +67,7 @@ class PoolsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The lease of a key. `version` is its fencing number: every later holder of the resource gets a greater one."""
+    """A key's lease of a resource. `version` is a fencing number: later holders of the resource have greater ones."""
 
     resource: str
     key: str
@@ -81,7 +81,7 @@ class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegionAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of resources of a region of a pool: all, leased and available ones."""
+    """The numbers of resources in one region of a pool: all resources, leased resources and available resources."""
 
     total: int
     leased: int
@@ -102,23 +102,23 @@ class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolList(msgspec.Struct, frozen=True):
-    """A page of pools, sorted by client and id. `next` is the cursor of the next page; null on the last page."""
+    """A page of pools, sorted by client id and pool id. `next` is the next page's cursor; null on the last page."""
 
     pools: list[PoolAnswer]
     next: str | None
 
 
 class AddedResources(msgspec.Struct, frozen=True):
-    """The numbers of resources that are new (`added`) and that the pool already had (`known`)."""
+    """The answer to adding resources: how many are new (`added`), and how many the pool already had (`known`)."""
 
     added: int
     known: int
 
 
 class RemovedResources(msgspec.Struct, frozen=True):
-    """The numbers of resources that were removed, that stay because they are leased, and that were not found.
+    """The answer to removing resources: how many were removed, stay because they are leased, or are not in the pool.
 
-    A leased resource can be removed after its lease was given back or liberated.
+    A leased resource can be removed after its lease was given back, or has ended and was taken back by the service.
     """
 
     removed: int
@@ -127,7 +127,7 @@ class RemovedResources(msgspec.Struct, frozen=True):
 
 
 class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A resource of a pool. `key` and `lease_expires` are null if the resource is free."""
+    """A resource of a pool, with the key that leases it. `key` and `lease_expires` are null if the resource is free."""
 
     resource: str
     region: str
@@ -137,14 +137,14 @@ class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceList(msgspec.Struct, frozen=True):
-    """A page of resources, sorted by their texts. `next` is the cursor of the next page; null on the last page."""
+    """A page of resources in the order of their texts. `next` is the cursor of the next page; null on the last page."""
 
     resources: list[ResourceAnswer]
     next: str | None
 
 
 class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the lease journal: one event of one resource."""
+    """A line of the lease journal: one event of one resource, for example that a key acquired the resource."""
 
     seq: int
     at: Time
@@ -167,9 +167,9 @@ def parse_lease_key(text: str, *, pointer: str = "key") -> str:
 
 
 def parse_resource(text: str, *, pointer: str) -> str:
-    """Return the resource unchanged.
+    """Return the text of a resource unchanged.
 
-    Raises ProblemError `bad_request` if it is empty or too long, or has NUL or a surrogate. Nothing else is checked.
+    Raises ProblemError `bad_request` if the text is empty or too long, or contains NUL or a surrogate.
     """
     surrogates = not text.isascii() and any(unicodedata.category(char) == "Cs" for char in text)
     if 0 < len(text) <= RESOURCE_CHARS_MAX and "\0" not in text and not surrogates:

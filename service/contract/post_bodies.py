@@ -1,7 +1,7 @@
 """Parses the bytes of a posting request into its posts.
 
-A request is accepted or refused as a whole. This module does not know the columns of a board, so it returns values as
-raw JSON scalars. Later the views check columns and values. A wrong one then rejects only its post.
+If the form of one post is wrong, the whole request is refused. This module does not know the columns of a board, so it
+returns values as raw JSON scalars. Handlers check columns and values later. A wrong value then rejects only its post.
 """
 
 import re
@@ -20,14 +20,14 @@ from .values import OWNER_CHARS_MAX, parse_owner, parse_post_id, to_micros
 
 NDJSON_TYPE = "application/x-ndjson"
 
-# A line of NDJSON or a list, what is put before the JSON pointer of an error in it, and before the error's detail.
+# The bytes of an NDJSON line or of a list, and two prefixes for an error in them: of its JSON pointer, of its detail.
 _Line = tuple[bytes, str, str]
 _NOTHING: dict[str, Raw] = {}
 _LIST_HEAD = re.compile(rb'[ \t\r\n]*(?:\[|\{[ \t\r\n]*"posts")')
 
 
 class PostTarget(Enum):
-    """The part of a request that names the boards of its posts. Each value holds two types: of a post, of a list."""
+    """The kinds of posting requests, which differ in what names the boards. A value has the types of post and list."""
 
     ONE_BOARD = (PostBody, PostList)  # the path names the board
     BOARDS = (FanPostBody, FanPostList)  # each post names its boards
@@ -46,9 +46,9 @@ class ReceivedPost(msgspec.Struct, gc=False):
     stats: dict[str, Raw]  # by column: the JSON scalar to merge
     overwrite: dict[str, Raw]  # by column: the JSON scalar in "set", which replaces the stored value
     post_id: str | None
-    at_us: int | None  # the post's time in microseconds since 1970; None: the time of arrival counts
+    at_us: int | None  # the post's time in microseconds since 1970; None: the time when the post arrives
     boards: list[str] | None  # ids, not yet checked; None: the path of the request names the board
-    facets: dict[str, str] | None = None  # facet values by name, not yet checked; None if the post is to no family
+    facets: dict[str, str] | None = None  # facet values by name, not yet checked; None: the post goes to no family
 
 
 def parse_posts(
@@ -57,7 +57,7 @@ def parse_posts(
     """Return the posts of a request, and whether its body was a single post.
 
     Many posts are a JSON list, an object with the member "posts", or NDJSON. If one post has a fault, the whole request
-    is refused. The error says which post has the fault, in all three forms alike: `/posts/3`.
+    is refused. In all three forms, the pointer of the error names the post in the same way, for example `/posts/3`.
     `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
 
     Raises:
@@ -94,7 +94,7 @@ def parse_posts(
 def _split_lines(body: bytes, lines_max: int) -> tuple[list[_Line], int]:
     """Return the first `lines_max` lines that are not blank, and the number of all lines that are not blank."""
     if not body.isascii():
-        decode_or_refuse(bool, body)  # this only checks that the body is UTF-8
+        decode_or_refuse(bool, body)  # refuse a body that is not UTF-8; the result is not used
     lines: list[_Line] = []
     count = 0
     for number, line in enumerate(body.split(b"\n"), 1):
@@ -116,7 +116,7 @@ def _check_count(count: int, settings: RequestSettings) -> None:
 
 
 def _check_parts(posts: list[ReceivedPost], settings: RequestSettings) -> None:
-    """Refuse a request whose posts name too many boards in all.
+    """Raise ProblemError `too_many_boards` if the posts of a request name too many boards in all.
 
     The time to apply a post grows with the number of its boards. All posts of a request are applied in one transaction,
     and no other post is written while this transaction runs.
@@ -130,7 +130,7 @@ def _check_parts(posts: list[ReceivedPost], settings: RequestSettings) -> None:
 def _checked(
     decoded: list[PostBody], settings: RequestSettings, *, single: bool, may_set: bool
 ) -> tuple[list[ReceivedPost], int]:
-    """Return the checked posts, and the number of their JSON keys in the body."""
+    """Return the checked posts, and how many JSON keys they have in the body if no key is given twice."""
     posts: list[ReceivedPost] = []
     keys = 0
     for index, post in enumerate(decoded):
@@ -146,7 +146,7 @@ def _checked(
 def _checked_post(post: PostBody, settings: RequestSettings, *, may_set: bool) -> tuple[ReceivedPost, int]:
     owner, stats, overwrite, post_id, at, boards = post.owner, post.stats, post.set, post.post_id, post.at, None
     keys = 2
-    # `parse_owner` makes this quick test, too. Nearly every owner passes it, so making it here saves the call.
+    # `parse_owner` begins with the same quick test. Nearly every owner passes the test, so the call is saved.
     if not (owner.isascii() and owner.isprintable() and 0 < len(owner) <= OWNER_CHARS_MAX):
         owner = parse_owner(owner, pointer="/owner")
     if stats is UNSET:

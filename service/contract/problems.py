@@ -3,7 +3,7 @@
     ServiceError
     └── ProblemError         answered as application/problem+json (RFC 9457)
 
-`CODES` is part of the wire contract. A code and its status never change; a new case gets a new code.
+`CODES` is part of the contract with callers. A code and its status never change; a new kind of error gets a new code.
 """
 
 import re
@@ -20,9 +20,9 @@ PROBLEM_TYPE = "application/problem+json"
 
 
 class ProblemCode(NamedTuple):
-    """The meaning of a code. `docs/problem_advice.py` says what a caller does about it.
+    """The HTTP status and the title of an error code. `docs/problem_advice.py` says what a caller should do about it.
 
-    If `retried` is set, the answer has the header `Retry-After`. The same request may succeed after that time.
+    If `retried` is set, the same request may succeed later. The answer then has the header `Retry-After`.
     """
 
     status: int
@@ -95,8 +95,8 @@ CODES: dict[str, ProblemCode] = {
     "store_full": ProblemCode(507, "The store's disk is full"),
 }  # fmt: skip
 
-# Error of storage or jobs -> its code on the wire. A class that is missing here has the code of its nearest base class.
-# Most codes are the names of the classes: `UnknownBoardError` is `unknown_board`. The others are listed.
+# Error class of storage or jobs -> its error code. A class that is missing has the code of its nearest base class.
+# Most codes are made from the name of the class: `UnknownBoardError` has `unknown_board`. The other codes are listed.
 STORAGE_CODES: dict[type[BaseException], str] = {
     kind: code
     for name, kind in [*vars(storage_errors).items(), *vars(job_errors).items()]
@@ -117,7 +117,7 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     TimeoutError: "timeout",
 }
 
-# The codes whose status differs in the error of a post, because a post names its columns in the body.
+# The codes with another status in the error of a post, because a post names its columns in the body, not in the path.
 POST_STATUSES = {"unknown_column": 422}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"
@@ -125,7 +125,7 @@ SHOWN_CHARS_MAX = 80
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One fault and its place in the request: `pointer` is a JSON pointer into the body, or the name of a parameter."""
+    """One fault of a request. `pointer` says where: a JSON pointer into the body, or the name of a parameter."""
 
     pointer: str
     detail: str
@@ -147,10 +147,10 @@ class ServiceError(Exception):
 
 
 class ProblemError(ServiceError):
-    """A fault with a stable `code`. If this error leaves a handler, the service answers with its problem document.
+    """An error with a stable `code`. If a handler raises it, the service answers with the error's problem document.
 
-    `status` overrides the status of `CODES`. `headers` are added to the answer. After `retry_after_s`, trying again may
-    help; 0: the time is not known.
+    `status` overrides the status in `CODES`. `headers` are added to the answer. A retry may succeed after
+    `retry_after_s` seconds; 0 means that the time is not known.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class ProblemError(ServiceError):
 def problem_of(error: BaseException) -> ProblemError:
     """Return a ProblemError unchanged. For another error, return a problem with the error's code in `STORAGE_CODES`.
 
-    An error without a base class in that table is a bug, for which `internal_problem()` is returned.
+    If the table has neither the error's class nor a base class of it, the error is a bug: return `internal_problem()`.
     """
     if isinstance(error, ProblemError):
         return error
@@ -198,19 +198,19 @@ def problem_of(error: BaseException) -> ProblemError:
 
 
 def internal_problem() -> ProblemError:
-    """Return the problem for a bug. The text tells the caller only how to find the cause in the log."""
+    """Return the problem for a bug. Its text does not name the cause, but says how to find the cause in the log."""
     return ProblemError("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
 
 
 def post_problem_of(error: BaseException) -> ProblemError:
-    """Return the problem for the error of a refused post, with a status from `POST_STATUSES` if the table has one."""
+    """Return the problem for the error of a rejected post. Its status is in `POST_STATUSES`, or else in `CODES`."""
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem
 
 
 def name_post(problem: ProblemError, index: int | None) -> ProblemError:
-    """Return the problem that refuses a request because of one post. `index` is None if the post is the whole body."""
+    """Return a post's problem with the post's 0-based index in its pointers. None: the post is the whole body."""
     if index is None:
         return problem
     errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]

@@ -1,4 +1,4 @@
-"""The types of the query strings that callers send, and the bounds of their parameters.
+"""The types of the query strings that callers send, the bounds of their parameters, and the parser of these types.
 
 A request with an unknown, repeated or malformed parameter is refused. A list is one parameter, whose text has commas
 between the members. Only the parameter `with` may be repeated, because ids of leaderboards may contain commas.
@@ -37,8 +37,8 @@ Q = TypeVar("Q", bound=msgspec.Struct)
 RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
 _Limit = Annotated[int, Meta(ge=1)]
-# msgspec does not check the values of the types below, because a wrong value must raise an error with its own code.
-# `__post_init__` or the handler checks them. The schemas are only for the OpenAPI document.
+# `extra_json_schema` is only for the OpenAPI document: msgspec does not check values against it. `__post_init__` or the
+# handler checks the values instead, so that a wrong value raises an error with a code of its own.
 _Rank = Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})]
 _Percentile = Annotated[float, Meta(extra_json_schema={"minimum": 0, "maximum": 100})]
 _Board = Annotated[BoardId, Meta(description=ALIASES_DESCRIPTION)]
@@ -60,22 +60,22 @@ _Seq = Annotated[
     matching(SEQ_PATTERN),
 ]
 _Facets = Annotated[dict[str, str], Meta(extra_json_schema={**FACETS_SCHEMA, "maxProperties": FACETS_TOGETHER_MAX})]
-_REST = "facets"  # this field collects all other parameters: the values of facets, whose names differ by family
-_BOARDS = "with"  # the list whose parameter may be repeated
+_REST = "facets"  # this field collects the parameters without a field: values of facets, whose names differ by family
+_BOARDS = "with"  # the only parameter that may be repeated: a list of leaderboard ids
 PARAMETERS_MAX = 32
-# Longer queries are not cached, because they are seldom repeated. So the cache of one route stays below 512 KiB.
+# Longer queries are seldom repeated, so they are not cached. This also keeps the cache of a route below 512 KiB.
 CACHED_CHARS_MAX = 256
 CACHED_QUERIES_MAX = 1024
 
 
 class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The time when posts are applied: before the answer (`direct`), or soon after it by a queue worker (`queued`)."""
+    """Says when posts are applied: before the answer (`direct`), or soon after the answer by a worker (`queued`)."""
 
     mode: Literal["direct", "queued"] = "direct"
 
 
 class PostStateQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for the state of an owner's post, or of every post with the id if `owner` is missing."""
+    """Asks for the state of one owner's post. Without `owner`, asks for the states of all posts with the post id."""
 
     owner: OwnerName | None = None
 
@@ -99,21 +99,21 @@ class ProfilesQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for lines of the journal: those after the line whose `seq` is `after`, or all from the start if it is 0."""
+    """Asks for the journal lines that follow the line whose `seq` is `after`. 0 means the beginning of the journal."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] | _Seq = 0
     limit: _Limit | None = None
 
 
 class LeaseJournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for lines of the journal of leases with a sequence number greater than `after`, the oldest first."""
+    """Asks for the lines of the lease journal whose sequence number is greater than `after`, the oldest line first."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
     limit: _Limit | None = None
 
 
 class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an owner's newest posts, or for the newest that come before `before`."""
+    """Asks for an owner's newest posts. For the next page, `before` is the `next` of the previous page."""
 
     limit: _Limit | None = None
     before: Annotated[int, Meta(ge=1, le=INT64_MAX)] | _Seq | None = None
@@ -169,7 +169,7 @@ class ValuePositionsQuery(
 ):
     """Asks for the positions of values. `with` names further leaderboards, whose entries are counted too.
 
-    The handler converts the values, because it knows the column.
+    `values` are texts here. The handler converts them to numbers, because only the handler knows the column's scale.
     """
 
     values: Annotated[tuple[_Decimal, ...], Meta(min_length=1)]
@@ -210,13 +210,13 @@ class BucketsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for an audit of `owners` random owners. The default is the greatest allowed number."""
+    """Asks for an audit of a curve with `owners` random owners. The default is the greatest allowed number."""
 
     owners: Annotated[int, Meta(ge=1)] | None = None
 
 
 class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for the leaderboard of a family for some facet values, in the period that contains `at` (default: now)."""
+    """Asks for a family's leaderboard for these facet values. Its period contains the time `at` (default: now)."""
 
     period: PeriodKind
     at: Instant | None = None
@@ -224,7 +224,7 @@ class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for the values of one facet, or only for those that occur together with given values of other facets."""
+    """Asks for the values of `facet`. If `facets` is given, only for values that occur together with those values."""
 
     facet: FacetName
     limit: _Limit | None = None
@@ -257,7 +257,7 @@ _BOUNDS: dict[str, tuple[str, str]] = {
     "owners": ("audit_owners_max", "too_many_owners"),
     "top": ("stream_top_max", "too_many_entries"),
 }
-# The texts that count as a number or a boolean. Any other text is refused where its type is one of these.
+# The texts that are read as a number or a boolean. A parameter of one of these types refuses any other text.
 _SCALAR = re.compile(r"-?(0|[1-9][0-9]{0,400})(\.[0-9]+)?([eE][+-]?[0-9]+)?|true|false")
 
 
@@ -269,9 +269,9 @@ def check_rank(rank: int, pointer: str) -> None:
 def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str], Q], Callable[[str], Q]]:
     """Return two functions that parse a raw query string into the type `kind`: for short and for long queries.
 
-    The first remembers its results, so the structs must be frozen. Short queries have at most `CACHED_CHARS_MAX`
-    characters. For a query with a fault both raise ProblemError: `bad_request`, `unknown_field`, `duplicate_field`,
-    `bad_rank`, or the code in `_BOUNDS`.
+    Short queries have at most `CACHED_CHARS_MAX` characters. Their function caches its results. Requests share these
+    results, so `kind` must be frozen. For a query with a fault, both functions raise ProblemError: `bad_request`,
+    `unknown_field`, `duplicate_field`, `bad_rank`, or the code in `_BOUNDS`.
     """
     fields = msgspec.structs.fields(kind)
     scalars = {field.encode_name: _is_scalar(msgspec.inspect.type_info(field.type)) for field in fields}
@@ -303,7 +303,7 @@ def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str
 
 
 def _is_scalar(kind: msgspec.inspect.Type) -> bool:
-    """Return whether a parameter, or each member of a list, may be a number or a boolean."""
+    """Return whether the type of a parameter, or of the members of a list, allows a number or a boolean."""
     match kind:
         case msgspec.inspect.Metadata():
             return _is_scalar(kind.type)
@@ -315,7 +315,7 @@ def _is_scalar(kind: msgspec.inspect.Type) -> bool:
 
 
 def _read_scalar(text: str) -> object:
-    """Return the number or boolean that a text stands for, or the text itself if it is none or out of range."""
+    """Return the number or boolean that a text stands for. Return other texts, and numbers out of range, unchanged."""
     if _SCALAR.fullmatch(text):
         with suppress(msgspec.ValidationError):
             return msgspec.json.decode(text)
@@ -333,7 +333,7 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     boards: list[str] = []
     for name, value in pairs:
-        if "\0" in value:  # PostgreSQL can't look it up
+        if "\0" in value:  # PostgreSQL refuses texts with NUL
             raise ProblemError("bad_request", "the parameter has a NUL character", pointer=clip_text(name))
         if name == _BOARDS and name in lists:
             boards.append(value)
@@ -350,7 +350,7 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
 
 
 def _boards(texts: list[str]) -> tuple[str, ...]:
-    """Return the leaderboard ids that a parameter names. `texts` has the text of each of its occurrences.
+    """Return the leaderboard ids in a parameter that may be repeated. `texts` are its texts, one for each repetition.
 
     If there are several texts, each is one id. A single text is a list of ids with commas between them, unless the
     whole text is the id of a family's board. Such an id may contain commas.
@@ -376,5 +376,5 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
 
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
-    """Return the setting that bounds a parameter, and the error code if the bound is exceeded; or None."""
+    """Return the setting that bounds a parameter, and the error code for a greater value. None: it has no bound."""
     return _BOUNDS.get(f"{kind.__name__}.{name}") or _BOUNDS.get(name)

@@ -1,7 +1,7 @@
-"""The types of the bodies that callers send, for the parser and the OpenAPI document.
+"""The types of the bodies that callers send. The parser uses them, and the OpenAPI document is generated from them.
 
-If a body has a field that its type does not have, the whole request is refused. The OpenAPI document has the texts
-under the fields.
+If a body (other than a profile) has a field that its type does not have, the whole request is refused. The strings
+below fields are the descriptions of the fields in the OpenAPI document.
 """
 
 from datetime import datetime
@@ -43,12 +43,12 @@ FACETS_SCHEMA = {
 
 
 def at_most(setting: str) -> Meta:
-    """Return the metadata of a list whose length a setting bounds. The OpenAPI document shows the setting's value."""
+    """Return the metadata of a list whose length `setting` bounds. The OpenAPI document shows the setting's value."""
     return Meta(extra_json_schema={"maxItems": setting})
 
 
 def normalised(chars_max: int) -> Meta:
-    """Return the metadata of a text that the service normalises."""
+    """Return the metadata of a text that the service normalises to NFC, with at most `chars_max` characters."""
     return Meta(
         description=f"1 to {chars_max} Unicode characters after normalisation to NFC, which the service does; no "
         "control characters, no surrogates.",
@@ -98,8 +98,8 @@ StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames"
 class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A column of a leaderboard.
 
-    `min` and `max` default to -1e15 and 1e15. If these numbers do not fit into 64 bits with the column's scale, the
-    defaults are nearer to zero.
+    `min` and `max` default to -1e15 and 1e15. If the column has too many decimal digits (`scale`) for these numbers to
+    fit into 64 bits, the defaults are the widest range that fits.
     """
 
     name: ColumnName
@@ -114,7 +114,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The way in which the service estimates ranks. A missing member has the service's default."""
+    """How the service fits a leaderboard's curves, and which ranks it counts. A missing member has a default."""
 
     samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
     exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
@@ -137,7 +137,7 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a leaderboard. A closing time can be added later, and no time can be removed."""
+    """The specification of a leaderboard. You can add `closes_at` later, but not `opens_at`. You can remove neither."""
 
     opens_at: Instant | None = None
     """Posts before this time are rejected. It can be moved until it has passed."""
@@ -150,7 +150,7 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a family: what all its boards have in common, and the periods and facets that get boards."""
+    """The specification of a family: what its leaderboards have in common, and the periods and facets they are for."""
 
     table: TableSharing = TableSharing.SHARED
     periods: Annotated[list[PeriodKind], Meta(min_length=1, extra_json_schema=_UNIQUE)]
@@ -172,9 +172,9 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """One contribution of stats for one owner.
+    """A post: one contribution of stats for one owner.
 
-    `stats` and `set` together name at least one column, and no column is in both.
+    `stats` and `set` together name at least one column. No column may be in both.
     """
 
     owner: OwnerName
@@ -197,9 +197,9 @@ class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
 
 
 class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A post to a family. It is applied only to boards of the family whose period contains the post's time.
+    """A post to a family. The post is applied only to leaderboards of the family whose period contains the post's time.
 
-    Among these boards, it is applied to the board for everybody, if there is one, and to the boards of the post's facet
+    Of these leaderboards, the post reaches the one for everybody, if there is one, and the ones for the post's facet
     values.
     """
 
@@ -230,18 +230,18 @@ class FanPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The owners whose entries the caller wants. If `column` is given, the answer has their positions there, too."""
+    """The owners whose entries you want. If you send `column`, the answer also has their positions in this column."""
 
     owners: Annotated[list[OwnerName], Meta(min_length=1), at_most("lookup_owners_max")]
     column: ColumnName | None = None
 
 
 class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The leaderboards on which the caller wants one owner's position in `column`."""
+    """The leaderboards on which you want the owner's position in `column`."""
 
     boards: Annotated[list[BoardId], Meta(min_length=1, description=ALIASES_DESCRIPTION), at_most("query_values_max")]
     column: ColumnName
 
 
 class ProfileBody(msgspec.Struct, frozen=True):
-    """A small JSON object with any members, such as a name or an avatar."""
+    """The profile of an owner: a small JSON object with any members, such as a name or an avatar."""

@@ -1,4 +1,4 @@
-"""The record of a route. The application and the OpenAPI document are built from these records."""
+"""The records of routes, from which the application and the OpenAPI document are built; the types that handlers use."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -12,7 +12,7 @@ from .problems import JSON_TYPE
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer whose status is not 200, whose media type is not JSON, or that has additional headers.
+    """An answer with a status other than 200, a media type other than JSON, or additional headers.
 
     `body` is the bytes to send, a struct to encode as JSON, or None for no body.
     """
@@ -24,7 +24,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Tagged(msgspec.Struct, frozen=True):
-    """An answer in JSON with an `ETag`: the bytes of the body, or None if the caller has the body already (304)."""
+    """An answer in JSON with an `ETag`. `body` is None if the caller already has the body; the status is then 304."""
 
     body: bytes | None
     etag: str
@@ -36,22 +36,22 @@ Answer = bytes | msgspec.Struct | Reply | Tagged | web.StreamResponse | None
 
 
 class Call(msgspec.Struct):
-    """A request. The handler receives it with everything parsed."""
+    """A parsed request, as its handler receives it. Handlers also write some fields, which the endpoint reads."""
 
     request: web.BaseRequest
     request_id: str
     identity: Identity
-    path: Mapping[str, str] = {}  # the parameters in the path, by name; they are checked, and in NFC
+    path: Mapping[str, str] = {}  # the parameters in the path, by name, after the checks and normalised to NFC
     query: Any = None  # an instance of the route's `query`, or None
     body: Any = None  # an instance of the route's `body`; bytes if the route has `raw_body`; or None
     media_type: str = ""  # the media type of the body, without parameters
-    # The time (of `perf_counter()`) at which the request counts as answered; None: when the handler returns. A
-    # handler of a stream sets it when the stream begins.
+    # The time of `perf_counter()` until which the metrics measure the request. None: until the handler returns. The
+    # handler of a stream stores the time when the stream begins.
     answered_s: float | None = None
-    other_boards: Sequence[str] = ()  # the boards that a handler reads besides those that the request names
-    has_alias: bool = False  # the request names a leaderboard by an alias, which is replaced in `path`, `query`, `body`
-    is_batch: bool = False  # the caller sent so much that the time of the request says nothing about the service
-    answer_headers: Mapping[str, str] | None = None  # a handler that sends its answer itself adds these headers to it
+    other_boards: Sequence[str] = ()  # ids of boards that the handler reads although the request does not name them
+    has_alias: bool = False  # the caller named a board by an alias of a period; the handler gets the board's real id
+    is_batch: bool = False  # the request is so large that its duration says nothing about the speed of the service
+    answer_headers: Mapping[str, str] | None = None  # headers to add by a handler that sends its answer itself
 
 
 Handler = Callable[[Any, Call], Awaitable[Answer]]
@@ -60,9 +60,9 @@ Types = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None
 
 @dataclass(frozen=True)
 class Route:
-    """An HTTP method of a path, with everything that the service needs to serve it.
+    """An HTTP method of a path, with everything that the service needs to answer its requests.
 
-    What the reference says about it is in `docs/route_words.py`, under its `view`.
+    `docs/route_words.py` has the description of the route for the reference, under the name `view`.
     """
 
     method: str
@@ -73,11 +73,11 @@ class Route:
     tag: str = ""
     _: KW_ONLY
     query: type[msgspec.Struct] | None = None
-    body: Types = None  # a tuple: one of these types
+    body: Types = None  # the type of the body; a tuple: the body has one of these types; None: there is no body
     raw_body: bool = False  # the handler parses the bytes itself
     ndjson: bool = False  # the route accepts a body in NDJSON, too
-    needs_key: bool = False  # callers without an API key are refused, even if they may read
-    has_own_metrics: bool = False  # the route has its own name in the metrics, because it is requested very often
+    needs_key: bool = False  # refuse callers without an API key, even if the setting `anonymous_role` lets them read
+    has_own_metrics: bool = False  # the route has a name of its own in the metrics, because it is requested very often
     # The route serves another protocol. Its handler parses the end of the path, the query, and a body of any type.
     foreign_protocol: bool = False
 
@@ -88,7 +88,7 @@ class Route:
 
     @property
     def shared_metrics_name(self) -> str:
-        """Return the name that also counts batches, so that a name of a route's own is about its short requests."""
+        """Return the name in metrics that several routes share. It also counts the batches of routes with own names."""
         if not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()

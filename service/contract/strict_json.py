@@ -1,7 +1,7 @@
 """Decodes JSON bodies strictly: a body with a duplicate key or with bytes that are not UTF-8 is refused.
 
 If an object has a key twice, msgspec drops the first member without an error. Usually a cheap count of colons proves
-that no member was dropped. A slower, exact decoder runs only if the count does not prove it.
+that no member was dropped. If it does not, a slower decoder looks for keys that are given twice.
 """
 
 import ast
@@ -25,10 +25,10 @@ _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def count_key_colons(body: bytes) -> int:
-    """Return an upper bound of the number of keys in a body. If as many keys were decoded, msgspec dropped none.
+    """Return an upper bound of the number of keys in a body. If msgspec decoded that many keys, it dropped none.
 
-    The bound is the number of colons after a quote mark or white space. It is too great only if a string has such a
-    colon.
+    The bound is the number of colons after a quote mark or white space. It is greater than the number of keys only if
+    a string contains such a colon.
     """
     count = body.count(b'":') + body.count(b" :")
     for space in (b"\t", b"\n", b"\r"):
@@ -52,7 +52,7 @@ def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "", where: str = "") -> T:
     """Return `read(body)`, and turn every error that msgspec can raise into a ProblemError.
 
-    `prefix` is put before the error's JSON pointer, and `where` before the error's detail. Both name a line of NDJSON.
+    For a line of NDJSON, two texts name the line: `prefix` begins an error's JSON pointer, and `where` its detail.
 
     Raises:
         ProblemError: `bad_json`, `bad_request` or `unknown_field`.
@@ -75,7 +75,7 @@ def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "
 def to_json_pointer(path: str) -> str:
     """Return the JSON pointer for a path in an error of msgspec: `/posts/3/owner` for `$.posts[3].owner`.
 
-    `[...]`, which msgspec writes for an unknown member, becomes `/*`.
+    msgspec writes `[...]` for a member whose key it does not name. It becomes `/*`.
     """
     path = path.removeprefix("key in ").removeprefix("$")
     return re.sub(r"\.|\[(\d+|\.\.\.)\]", lambda found: "/" + (found[1] or ""), path).replace("/...", "/*")
@@ -87,7 +87,7 @@ def pointer_token(key: str) -> str:
 
 
 def describe_mismatch(error: msgspec.ValidationError) -> tuple[str, FieldError]:
-    """Return the problem code for a value that its type does not allow, and the fault with its JSON pointer."""
+    """Return the problem code for an error of msgspec, and the fault with its JSON pointer."""
     found = _AT.match(str(error))
     what, path = (found["what"], found["path"] or "$") if found else (str(error), "$")
     pointer = to_json_pointer(path)
@@ -108,7 +108,7 @@ class _Repeating(list[tuple[str, Any]]):
 def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None:
     """Raise ProblemError `duplicate_field` if an object of the body has a key twice.
 
-    Call this only after msgspec has decoded `body` without an error.
+    Call this only after msgspec has decoded `body` without an error. For `prefix` and `where`, see `decode_or_refuse`.
     """
     repeating: list[_Repeating] = []
 

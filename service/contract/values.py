@@ -2,9 +2,9 @@
 
 A text that can't be converted exactly is refused. Only ASCII digits are accepted.
 
-`one_of` describes a member of an answer that has one of several types. msgspec refuses to describe a union of untagged
-structs, because it could not decode such a union. The service only encodes answers. So `one_of` writes the schema of
-the member, and `UNION_MEMBERS` collects its types for the OpenAPI document.
+`one_of` describes a member of an answer that has one of several types. The service only encodes such unions of structs,
+but msgspec refuses to describe them, because it could not decode them. So `one_of` writes the schema of the member, and
+`UNION_MEMBERS` collects the types for the OpenAPI document.
 """
 
 import re
@@ -29,7 +29,7 @@ POST_ID_CHARS_MAX = 200
 TEXT_CHARS_MAX = 1000
 
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
-# The id of a family's board holds the values of facets, so it may be longer than BOARD_PATTERN allows.
+# The id of a family's board contains values of facets, so it may be longer than BOARD_PATTERN allows.
 ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"
 ALIASES_DESCRIPTION = (
     f"In the id of a family's board, {', '.join(f'`{alias}`' for alias in ALIASES)} may stand for the period"
@@ -41,11 +41,11 @@ DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 NO_NUL_PATTERN = "^[^\\u0000]+$"
-SEARCH_PATTERN = "^[^\\u0000]*$"  # of text that is only looked for
+SEARCH_PATTERN = "^[^\\u0000]*$"  # a text to search for, such as the beginning of an id
 KEY_NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+$"
-SEQ_PATTERN = "^[A-Za-z0-9_-]{20,}$"  # a place in the journal of several partitions is longer, because it is signed
+SEQ_PATTERN = "^[A-Za-z0-9_-]{20,}$"  # a place in a journal as a cursor, which is longer than any number of 64 bits
 _ID_WORDS = "1 to 128 letters, digits and ._:=,@+- of ASCII, a letter or digit first"
-PATTERN_WORDS = {  # by pattern: which texts match it, for the messages of errors
+PATTERN_WORDS = {  # pattern -> a description of the texts that match it, for messages of errors
     BOARD_PATTERN: _ID_WORDS,
     ANY_BOARD_PATTERN: _ID_WORDS,
     COLUMN_PATTERN: "1 to 48 lower-case letters, digits and _, a letter first",
@@ -55,14 +55,14 @@ PATTERN_WORDS = {  # by pattern: which texts match it, for the messages of error
     SEQ_PATTERN: "a sequence number or a cursor",
     REGION_PATTERN: "1 to 32 letters, digits and ._- of ASCII, a letter or digit first",
 }
-PYTHON_END = r"\Z"  # the end of a text; JSON Schema writes `$`
+PYTHON_END = r"\Z"  # how a pattern of Python writes the end of a text; JSON Schema writes `$`
 TIME_WORDS = "a time such as 2026-12-31T23:00:00Z"
 
 if TYPE_CHECKING:
     Number: TypeAlias = int | msgspec.Raw
 else:
-    # Decimals in answers are Raw, so that they are never converted to a float. msgspec can't describe Raw, so the
-    # OpenAPI document is made from this type.
+    # Decimals in answers are `Raw`, so that they are never converted to a float. msgspec can't describe `Raw` in the
+    # OpenAPI document, so at run time `Number` is a type that it can describe.
     Number = Annotated[float, msgspec.Meta(description="fixed point, with the column's scale")]
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, with microseconds")]
@@ -81,13 +81,13 @@ _US_PER_S = 1_000_000
 def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int, *, pointer: str | None = None) -> int:
     """Return a decimal number times 10**scale, exactly.
 
-    `raw` is a JSON scalar as it stands in the body (`600`, `"600.00"`), or the bare text of a query (`600`). Each may
-    have an exponent (`6e2`), because many programs write small numbers so. Values of up to 18 digits without one do not
-    need the slow regular expression.
+    `raw` is a JSON scalar as it stands in the body (`600`, `"600.00"`), or the bare text of a query (`600`). A number
+    may have an exponent (`6e2`), because many programs write small numbers in this way. Numbers of up to 18 digits
+    without an exponent do not need the slow regular expression.
 
     Raises:
-        ProblemError: `bad_value` for a text that is no decimal or has more digits after the point than `scale`,
-            `value_out_of_range` for a value that does not fit a signed 64-bit integer.
+        ProblemError: `bad_value` for a text that is no decimal or has more digits after the point than `scale`;
+            `value_out_of_range` for a number that does not fit a signed 64-bit integer.
     """
     if isinstance(raw, str):
         text = raw.encode("utf-8", "surrogatepass")
@@ -119,8 +119,8 @@ def _exact(text: bytes, scale: int, pointer: str | None) -> int:
     significant = digits.rstrip(b"0")
     if not significant:
         return 0
-    # Further digits of the exponent would only change a number that has about 10**9 digits in the body. No body can
-    # hold so many.
+    # Ten digits of the exponent are enough. Further digits would matter only for a number with about 10**9 digits, and
+    # no body has that many.
     exponent = int(exponent_sign + exponent_digits[:_EXPONENT_DIGITS_MAX] or b"0")
     shift = exponent - len(fraction) + scale + len(digits) - len(significant)
     if shift < 0:
@@ -138,7 +138,7 @@ def _quoted(text: bytes) -> str:
 
 
 def scalar_text(raw: msgspec.Raw | bytes, pointer: str | None = None) -> str:
-    """Return the text of a JSON string in the body. Raises ProblemError `bad_value` for any other JSON value."""
+    """Return the text of a JSON string in the body. Raise ProblemError `bad_value` for any other JSON value."""
     text = bytes(raw)
     if text[:1] != b'"':
         raise ProblemError("bad_value", f"{_quoted(text)} is not a string", pointer=pointer)
@@ -152,11 +152,11 @@ def scalar_text(raw: msgspec.Raw | bytes, pointer: str | None = None) -> str:
 
 
 def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
-    """Return the value of a text column as it was sent; it is not normalised.
+    """Return the value of a text column as it was sent, without normalising it.
 
     Raises:
-        ProblemError: the value is no string, has more than `chars_max` characters, or has NUL. PostgreSQL can't store
-            NUL, and all stores must accept the same values.
+        ProblemError: the value is no string, has more than `chars_max` characters, or contains NUL. PostgreSQL can't
+            store NUL, and all stores must accept the same values.
     """
     text = scalar_text(raw)
     if len(text) > chars_max:
@@ -193,7 +193,7 @@ def format_us(at_us: int) -> str:
 
 
 def to_micros(at: datetime) -> int:
-    """Return a time with a zone as microseconds since 1970. Raises ProblemError `bad_request` for an earlier time."""
+    """Return a time with a zone as microseconds since 1970. Raise ProblemError `bad_request` for a time before 1970."""
     since = at - _EPOCH
     if since.days < 0:
         raise ProblemError("bad_request", "the time is before 1970-01-01T00:00:00Z", pointer="/at")
@@ -201,15 +201,15 @@ def to_micros(at: datetime) -> int:
 
 
 def parse_name(text: str, what: str, chars_max: int, pointer: str) -> str:
-    """Return a text in NFC.
+    """Return a text in NFC. `what` is what the text names, for the message of an error.
 
     Raises:
-        ProblemError: `bad_request`, because its NFC is empty, too long, or has control characters or surrogates.
+        ProblemError: `bad_request`, because the NFC is empty, too long, or has control characters or surrogates.
     """
     if text.isascii():
         if text.isprintable() and 0 < len(text) <= chars_max:
             return text
-    elif len(text) <= chars_max * 4:  # NFC can't make a text shorter than a third of its length
+    elif len(text) <= chars_max * 4:  # a longer text stays too long, because NFC keeps at least a third of its length
         found = unicodedata.normalize("NFC", text)
         if len(found) <= chars_max and not any(unicodedata.category(char) in ("Cc", "Cs") for char in found):
             return found
@@ -221,19 +221,19 @@ parse_owner = partial(parse_name, what="an owner", chars_max=OWNER_CHARS_MAX, po
 
 
 def parse_board_id(text: str, *, pointer: str = "board") -> str:
-    """Return the text if it is the id of a leaderboard. Raises ProblemError `bad_request` if it is not."""
+    """Return the text if it has the form of a leaderboard id. Raise ProblemError `bad_request` if it does not."""
     if _BOARD.fullmatch(text) or (BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and names_family_board(text)):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not a leaderboard id: {_ID_WORDS}", pointer=pointer)
 
 
 def matching(pattern: str) -> Meta:
-    """Return the metadata of a text that matches a pattern. In Python, `$` would also allow a final line end."""
+    """Return the metadata of a text that must match a pattern. Replace its `$`, which in Python allows a line end."""
     return Meta(pattern=pattern[:-1] + PYTHON_END)
 
 
 def parse_matching(text: str, pattern: str, what: str, pointer: str) -> str:
-    """Return the text if it matches a pattern of `PATTERN_WORDS`. Raises ProblemError `bad_request` if it does not."""
+    """Return the text if it matches a pattern of `PATTERN_WORDS`. Raise ProblemError `bad_request` if it does not."""
     if re.fullmatch(pattern[1:-1], text):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not {what}: {PATTERN_WORDS[pattern]}", pointer=pointer)
@@ -254,10 +254,10 @@ def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:
 
 
 REF_TEMPLATE = "#/components/schemas/{name}"
-UNION_MEMBERS: list[type[msgspec.Struct]] = []  # the types that `one_of` refers to
+UNION_MEMBERS: list[type[msgspec.Struct]] = []  # all types that were given to `one_of`
 
 
 def one_of(*kinds: type[msgspec.Struct]) -> Meta:
-    """Return the metadata of a member whose value has one of these types."""
+    """Return the metadata of a member whose value has one of these types, for the OpenAPI document."""
     UNION_MEMBERS.extend(kinds)
     return Meta(extra_json_schema={"anyOf": [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]})

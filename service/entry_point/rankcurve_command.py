@@ -1,7 +1,7 @@
-"""The entry point of the command `rankcurve`. A wheel has this module at its top level, beside the packages.
+"""The command `rankcurve` starts in this module. A wheel has the module at its top level, beside the packages.
 
-A folder of PYTHONPATH may have a package `service` of its own, which Python would import instead of ours. So the entry
-point is a module whose name nobody else uses.
+If a folder of PYTHONPATH has another package `service`, Python would import that one instead of ours. So the command
+starts in a module whose name no other project uses, and not in the package `service`.
 """
 
 import sys

@@ -4,15 +4,15 @@
                                           │  foreign_pages  refuse requests that foreign web pages send
                                           │  keys           identify the caller and check the role
                                           │  rate_limits    check the rate of the API key
-                                          │  anonymous_callers  check the rate of callers without one
+                                          │  anonymous_callers  check the rate of callers without an API key
                                           │  cross_origin   let web pages of other sites see an answer
                                           │  bodies         read the body, within its bounds
                                           │  compression    compress a long answer
                                           └─ fast_json      write the answer
 
-The room may import `contract` and `telemetry`, and storage and jobs where a module needs them. It knows no handler and
-no board. The most important rule: when something goes wrong, the caller gets a problem document, and the log never
-holds an API key, a request body or the name of an owner.
+The room may import `contract`, `telemetry`, storage and jobs. It knows no handler and no board. The most important
+rule: if something goes wrong, the caller gets a problem document. The log never contains an API key, a request body or
+the name of an owner.
 
 A reader begins with `endpoint`. `openapi` reads the OpenAPI document, which a script of the documentation writes from
 the routes. `key_watch` polls the store for new and revoked API keys.

@@ -1,7 +1,7 @@
 """Bounds what callers without an API key may read, if the setting `anonymous_role` lets them read at all.
 
 Each address has a rate and a maximum number of open requests, and all addresses together have a rate. An IPv6 network
-of 64 bits counts as one address, because one caller has all of it.
+of 64 bits counts as one address, because one caller usually has all addresses of such a network.
 """
 
 import ipaddress
@@ -18,14 +18,14 @@ from storage.meter import Meter
 
 from .rate_limits import RateLimit
 
-ADDRESSES_MAX = 10_000  # addresses whose rates are remembered
+ADDRESSES_MAX = 10_000  # at most this many addresses have buckets, see `RateLimit`
 IPV6_NETWORK_BITS = 64
-_ALL = "all"  # the caller of the bucket that all addresses share
-_WITH_PORT = re.compile(r"([0-9.]+|\[.*\]):[0-9]*")  # as some proxies write an address
+_ALL = "all"  # the name of the bucket that all addresses share
+_WITH_PORT = re.compile(r"([0-9.]+|\[.*\]):[0-9]*")  # an address with its port, as some proxies write it
 
 
 class AnonymousCallers:
-    """Counts the requests of callers without an API key."""
+    """Counts the requests of callers without an API key, and refuses those that are too many."""
 
     def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
         self._settings, self._meter = settings, meter
@@ -58,10 +58,10 @@ class AnonymousCallers:
 
 
 def find_address(request: web.BaseRequest, *, proxies: int) -> str:
-    """Return the address of the caller.
+    """Return the address of the caller. `proxies`: how many proxies a request passes before it reaches the service.
 
-    Each of the `proxies` in front of the service adds the address of its own caller to the end of `X-Forwarded-For`.
-    What stands before these addresses was sent by the caller, who may have invented it.
+    Each of these proxies adds the address from which it got the request to the end of `X-Forwarded-For`. The addresses
+    before them come from the caller, who may have invented them.
     """
     if proxies:
         lines = request.headers.getall(hdrs.X_FORWARDED_FOR, ())
@@ -73,7 +73,7 @@ def find_address(request: web.BaseRequest, *, proxies: int) -> str:
 
 @lru_cache(maxsize=ADDRESSES_MAX)
 def _shorten(address: str) -> str:
-    """Return the network of an IPv6 address, and any other address unchanged. Leave out a port."""
+    """Return an IPv4 address, or the network of an IPv6 address, without a port. Return any other text unchanged."""
     with_port = _WITH_PORT.fullmatch(bare := address.strip('"'))
     try:
         found = ipaddress.ip_address((with_port[1] if with_port else bare).strip("[]"))

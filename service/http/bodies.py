@@ -1,7 +1,7 @@
 """Reads the bodies of requests while they arrive, within bounds of size, time and memory.
 
-A caller may send slowly, but a caller that stops sending is refused. While the service stops, it waits for no body. No
-part of a body is used before the whole body has arrived.
+A caller may send slowly, but a caller that stops sending is refused. When the service stops, it refuses all incomplete
+bodies. No part of a body is used before the whole body has arrived.
 
 All bodies together may hold `arriving_bytes_max` bytes. A body counts from the start of its arrival until its request
 is answered. A body that is complete when the service begins to read it does not count.
@@ -58,7 +58,7 @@ class BodyReader:
             raise ProblemError("bad_request", "the body is not what its headers announce") from error
 
     def release_body(self, request: web.BaseRequest) -> None:
-        """Stop counting the body of a request. Do nothing if it was not counted."""
+        """Stop counting the body of a request. Do nothing if the body was not counted."""
         if self._held:
             self._held_bytes -= self._held.pop(id(request), 0)
 
@@ -73,10 +73,10 @@ class BodyReader:
             self._held[id(request)] = size
 
     async def _arrived(self, request: web.BaseRequest) -> bytes:
-        """Return a body of which not all bytes have arrived yet.
+        """Wait until a body has arrived, and return the body.
 
-        A large body gathers in mapped memory, which is returned to the system at once. On the heap, many large bodies
-        that grow at the same time would leave the heap fragmented.
+        Collect a large body in mapped memory, which goes back to the system immediately after use. If many large bodies
+        grew on the heap at the same time, the heap would become fragmented.
         """
         capacity = request.content_length or self._limits.body_bytes_max
         with _map_memory(capacity) if capacity > _HEAP_BYTES_MAX else BytesIO() as gathered:
@@ -103,7 +103,7 @@ class BodyReader:
             gathered.write(piece)
 
     def refuse_arriving(self) -> None:
-        """Refuse bodies that are incomplete, from now on. A stopping service receives no more of their bytes."""
+        """Refuse all incomplete bodies from now on. The server calls this when the service stops."""
         self._stopping = True
         for limit in self._arriving:
             limit.reschedule(asyncio.get_running_loop().time())

@@ -3,7 +3,7 @@
     browser ──OPTIONS, Access-Control-Request-Method──> Preflight ──> may the page send this request?
             ──GET, Origin──────────────────────────────> Endpoint ──> the answer, which the page may see
 
-Only the reader's routes answer with such headers. Without them, a browser hides the answer from the page.
+Only routes for the role reader add CORS headers. Without these headers, a browser hides the answer from the page.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ _ANSWER_HEADERS = "ETag, Retry-After, X-Request-Id"
 
 
 class CrossOrigin:
-    """Knows the origins whose pages may read."""
+    """Knows the origins whose pages may read, and makes the headers of CORS for them."""
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._origins = frozenset(origins)
 
     def find_headers(self, origin: str | None) -> Mapping[str, str] | None:
-        """Return the headers that show an answer to pages of an origin, or None if they may not see it."""
+        """Return the headers that let pages of this origin see an answer, or None if these pages may not see it."""
         is_any = ANY_ORIGIN in self._origins
         if origin is None or not (is_any or origin.lower() in self._origins):
             return None
@@ -37,10 +37,10 @@ class CrossOrigin:
 
 
 class Preflight:
-    """Answers preflight requests for one path."""
+    """Answers the requests for one path in which a browser asks what a page may send (preflight requests)."""
 
     def __init__(self, cross_origin: CrossOrigin, methods: Sequence[str]) -> None:
-        """Allow the methods of the path's reader routes."""
+        """Prepare the answers for a path. `methods`: the methods of its routes for the role reader."""
         self._cross_origin = cross_origin
         self._methods = ", ".join(methods)
 

@@ -3,7 +3,7 @@
     request ──> foreign pages ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
-An answer to a read may get the headers of CORS, and a long one is compressed.
+An answer to a read may get headers of CORS, and is compressed if it is long.
 
 When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
 the cause, which is only in the log. `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares everything
@@ -55,9 +55,9 @@ X_TRACEPARENT = istr("traceparent")
 _ACCEPTED = hdrs.ACCEPT_ENCODING
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
-# The log shows only these path parameters. It hides owners, because they are people, and lease keys and post ids, which
-# may name people. It also hides the part of a path after /jolokia, which is a request of another protocol.
-# `path` is the path of a request for no route, in which `service.app` has already hidden unknown words.
+# The log shows only these path parameters. It hides owners, lease keys and post ids, because they may name people. It
+# also hides the part of a path after /jolokia, which is a request of another protocol. `path` is the whole path of a
+# request that matches no route; `service.app` has already hidden the unknown words in it.
 _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id", "path")
 # These two statuses are never sent. They are only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
@@ -78,7 +78,7 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {  # any other parameter may be 
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointContext:
-    """The parts of the application's context that endpoints use. Endpoints pass the whole context to handlers."""
+    """The parts of `service.context.Context` that endpoints use. Endpoints pass the whole context to handlers."""
 
     settings: Settings
     metrics: Metrics
@@ -90,10 +90,10 @@ class EndpointContext:
     tracer: Tracer | None = None  # None if requests are not traced
 
     def end_endless_answers(self) -> None:
-        """End the answers that don't end by themselves, such as streams."""
+        """End all answers that would not end by themselves, such as streams. The server calls this when it stops."""
 
     async def ready(self) -> list[int]:
-        """Return the partitions that are away. Raise a storage error or a ProblemError if the store does not answer."""
+        """Return the partitions that do not answer. Raise StorageError or ProblemError if the process is not ready."""
         return []
 
 
@@ -212,7 +212,7 @@ class Endpoint:
             )
 
     def _logged_path(self, parameters: Sequence[str]) -> str:
-        """Return the path for the log, with the name of a parameter instead of any value that may name a person."""
+        """Return the path for the log. If a parameter may name a person, show its name, not its value."""
         found = dict(zip(_PARAMETER.findall(self.route.path), parameters, strict=True))
         return _PARAMETER.sub(
             lambda part: clip_text(found[part[1]]) if part[1] in _LOGGED_PARAMETERS else part[0], self.route.path
@@ -269,7 +269,7 @@ def make_problem_response(problem: ProblemError, request_id: str) -> web.Respons
     headers = {hdrs.CONTENT_TYPE: PROBLEM_TYPE, X_REQUEST_ID: request_id, **problem.headers}
     response = PlainResponse(body=problem.to_json(), status=problem.status, headers=headers)
     if problem.code == "body_timeout":
-        response.force_close()  # otherwise the unread part of the body would be read as the next request
+        response.force_close()  # otherwise the rest of the body would be read as the next request
     return response
 
 
@@ -314,9 +314,9 @@ def parse_media_type(header: str) -> str:
 
 
 def _check_path(raw_path: str) -> None:
-    """Refuse a path whose percent escapes are not UTF-8, or have NUL, which PostgreSQL can't look up.
+    """Refuse a path if its percent escapes are not UTF-8, or contain NUL, which PostgreSQL can't store.
 
-    aiohttp would not decode `%FF`. The request would reach the owner named `%FF`, whose correct path has `%25FF`.
+    aiohttp would leave `%FF` as it is. The request would reach the owner named `%FF`, whose correct path has `%25FF`.
     """
     try:
         text = unquote_to_bytes(raw_path).decode("utf-8")

@@ -12,7 +12,7 @@ from time import time
 
 from aiohttp import ClientConnectionResetError, hdrs, web
 
-BODY_BYTES_MAX = 64 * 1024  # a larger body needs aiohttp's flow control
+BODY_BYTES_MAX = 64 * 1024  # a larger body needs aiohttp's flow control, so aiohttp writes it
 
 
 class _WithoutServerHeader(web.StreamResponse):
@@ -25,7 +25,7 @@ class PlainResponse(_WithoutServerHeader, web.Response):
     """An answer in one piece, without a `Server` header."""
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Add headers before the answer is sent. A second `Vary` is added to the first."""
+        """Add headers before the answer is sent. A second `Vary` is added to the first one."""
         for name, value in headers.items():
             known = self.headers.get(name) if name == hdrs.VARY else None
             self.headers[name] = f"{known}, {value}" if known else value
@@ -44,7 +44,7 @@ def _format_date(second: int) -> bytes:
 class FastJsonResponse(web.Response):
     """A 200 with a JSON body, or a 304 if the body is None; `request_id` is sent as X-Request-Id."""
 
-    # Attributes in place of aiohttp's properties, which would be calls for each answer.
+    # These attributes replace properties of aiohttp, because each use of a property would be a call.
     status = 200
     body: bytes | None = None
     keep_alive = True
@@ -56,7 +56,7 @@ class FastJsonResponse(web.Response):
         self._more: dict[str, str] | None = None
 
     def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Add headers before the answer is sent. A second `Vary` is added to the first."""
+        """Add headers before the answer is sent. If a name was added before, join both values with a comma."""
         more = self._more = self._more or {}
         for name, value in headers.items():
             more[name] = f"{more[name]}, {value}" if name in more else value
@@ -76,7 +76,7 @@ class FastJsonResponse(web.Response):
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n%bContent-Length: %d\r\n\r\n%b"
                 % (ids, len(self.body), self.body)
             )
-        # A caller that reads no answers has to wait. Otherwise `write` would buffer the answers without a bound.
+        # If a caller does not read its answers, wait here. Otherwise `write` would buffer more and more of them.
         if transport.get_write_buffer_size() > BODY_BYTES_MAX:
             await request.writer.drain()
 

@@ -1,10 +1,10 @@
 """Keeps foreign web pages away from a service without API keys.
 
-Without keys, every caller on this machine has the role ops. So any web page that is open in a browser on this machine
-could send requests with that role. Two headers reveal such a page:
+Without keys, every caller on this machine has the role ops, which may do everything. So any web page in a browser on
+this machine could send requests with that role. Two headers reveal such a page:
 
 * `Host` holds the name of the page's site, if an attacker made that name resolve to this machine (DNS rebinding).
-* `Origin` holds the site and the port of the page. The site or the port differs from the service's own.
+* `Origin` holds the site and the port of the page. One of the two differs from the service's own site and port.
 """
 
 import re
@@ -19,7 +19,7 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@]+?)\.?(:[0-9]{0,5})?")
 
 
 def refuse_foreign_page(host: str | None, origin: str | None, *, changes: bool) -> None:
-    """Refuse a request that a web page other than the service's own may have made.
+    """Refuse a request that may come from a web page other than the service's own page.
 
     `changes` says whether the request may change anything. A page from another port of this machine may send requests
     that only read, because the browser hides the answers from the page.

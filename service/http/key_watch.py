@@ -1,9 +1,9 @@
-"""Updates the key ring of this process when keys in the store change, so that a change needs no restart.
+"""Updates the key ring (the API keys that this process accepts) when keys in the store change, without a restart.
 
     this or another process ──creates or revokes a key──> store ──polled every second──> key ring ──> sessions end
 
-A poll counts the API keys. It reads them all only if the counts have changed. While the store does not answer, the
-known keys stay valid, and nobody can revoke a key.
+A poll counts the API keys in the store, and reads all keys only if the counts have changed. While the store does not
+answer, the known keys stay valid, and nobody can revoke a key.
 
 The watch is not a job, because a revoked key must stop working even if an operator has paused all jobs.
 """
@@ -19,20 +19,20 @@ from storage.boards.api_keys import KeyCounts, StoredKey, count_keys, list_keys
 from storage.store import Program, Store
 
 log = structlog.get_logger(__name__)
-KEY_POLL_INTERVAL_S = 1.0  # the wire contract promises that a change takes effect within 5 s on every process
+KEY_POLL_INTERVAL_S = 1.0  # the API promises that a change takes effect within 5 s in every process
 
 
 class KeyWatch:
     def __init__(self, store: Store, keyring: KeyRing, *, keys_max: int) -> None:
         self._store, self.keyring, self._keys_max = store, keyring, keys_max
         self._known: KeyCounts | None = None
-        self._poll_lock = asyncio.Lock()  # held during each poll, because an older poll must not undo a newer one
+        self._poll_lock = asyncio.Lock()  # one poll at a time: an older poll must not undo a newer one
 
     async def poll_keys(self) -> None:
         """Replace the keys in the key ring with the store's current keys.
 
         Raises:
-            StoreBusyError: the store did not answer within its bounds.
+            StoreBusyError: the store did not answer in time.
         """
         async with self._poll_lock:
             counts, rows = await self._store.read(self._changed)
@@ -66,7 +66,7 @@ class KeyWatch:
 
 
 async def watch_keys(settings: Settings, store: Store, stack: AsyncExitStack) -> KeyWatch:
-    """Return a watch that has polled the store once, and continues to poll until the stack is closed."""
+    """Return a watch that has polled the store once. It continues to poll until `stack` is closed."""
     watch = KeyWatch(store, KeyRing(anonymous=settings.anonymous_role == "reader"), keys_max=settings.keys_max)
     await watch.poll_keys()
     polling = asyncio.create_task(watch.poll_forever(), name="key watch")

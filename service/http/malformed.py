@@ -17,7 +17,7 @@ Refuse = Callable[[HttpProcessingError | None], web.Response]
 
 
 class ProblemServer(web.Server):
-    """Serves requests, and answers what can't be read with `refuse`. `stop` ends what would not end by itself."""
+    """Answers unreadable requests of aiohttp's server with `refuse`, and calls `stop` when its shutdown begins."""
 
     def __init__(
         self,
@@ -49,12 +49,12 @@ class _ProblemHandler(web.RequestHandler):
         self._was_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for the first request. The pause before a later one is bounded by `keepalive_s_max`."""
+        """Limit the wait for the first request. `keepalive_s_max` limits the wait for every later request."""
         super().connection_made(transport)
         self._first_wait = self._loop.call_later(self._head_wait_s_max, self._close_unused)
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._first_wait.cancel()  # otherwise it would keep this object in memory
+        self._first_wait.cancel()  # otherwise the timer would keep this object in memory
         super().connection_lost(exc)
 
     def _close_unused(self) -> None:
@@ -66,11 +66,11 @@ class _ProblemHandler(web.RequestHandler):
         super().pause_reading()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Parse what a pause left unparsed, and read on.
+        """Parse the bytes that arrived during a pause, and continue to read. Do nothing before the first pause.
 
-        aiohttp calls this whenever a body is read, and parses again, which takes a tenth of the time of a single post.
-        On most connections, no body ever fills its buffer, so nothing was paused. After the first pause, the parser may
-        hold bytes back at any time, so nothing is left out from then on.
+        aiohttp calls this for every body and parses again, which takes a tenth of the time of a single post. On most
+        connections no body fills the buffer, so reading is never paused and nothing is left to parse. After the first
+        pause, the parser may hold back bytes at any time, so every later call is passed on to aiohttp.
         """
         if self._was_paused:
             super().resume_reading(resume_parser)
@@ -90,7 +90,7 @@ class _ProblemHandler(web.RequestHandler):
 
 
 def describe_fault(error: HttpProcessingError) -> str:
-    """Return why a request could not be read. Use only the parser's first line: the other lines quote the request."""
+    """Return why a request could not be read. Use only the error's first line: the other lines quote the request."""
     if isinstance(error, LineTooLong):
         return "a line of it is too long"
     if isinstance(error, InvalidURLError):

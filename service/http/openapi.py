@@ -1,6 +1,6 @@
-"""Reads the OpenAPI 3.1 document. `docs/write_reference.py` writes it from the routes and their types.
+"""Reads the OpenAPI 3.1 document for this service. `docs/write_reference.py` writes `openapi.json` from the routes.
 
-If a setting defines a bound, `openapi.json` names the setting. The document has the setting's value in this service.
+If a setting defines a bound, `openapi.json` has the name of the setting. `read_document` puts the value there.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _BOUNDS = ("maximum", "maxItems")  # JSON Schema keywords whose value may be the
 
 
 def read_document(routes: Sequence[Route], settings: Any) -> dict[str, Any]:
-    """Return the document of a service that has these routes and settings."""
+    """Return the OpenAPI document of a service with these routes and settings."""
     document: dict[str, Any] = _with_bounds(msgspec.json.decode(FILE.read_bytes()), settings)
     document["info"]["version"] = service_version()
     served = {route.path for route in routes}

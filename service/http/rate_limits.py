@@ -1,9 +1,9 @@
-"""Limits how much a caller may ask for, by token buckets. Each API key has one for reads and another for posts.
+"""Limits the rates of callers by token buckets. Each API key has a bucket for reads and another one for posts.
 
-`anonymous_callers` has those of callers without a key.
+`anonymous_callers` has the buckets of callers without an API key.
 
-A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket then has fewer than 0
-tokens. So a batch of any size passes eventually, and no size of batches lets a caller exceed the rate.
+A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket then has a negative
+number of tokens. So a batch of any size passes eventually, but a caller can't exceed the rate with large batches.
 
 Without API keys, all callers are on this machine and share the same buckets.
 """
@@ -19,8 +19,8 @@ from storage.meter import Meter
 class RateLimit:
     """One bucket of tokens for each caller, refilled with `rate_per_s` tokens per second up to `burst`.
 
-    A rate of 0 is no limit. A new caller has a full bucket. If there are more than `callers_max` buckets, the one that
-    was unused for the longest time is dropped. `kind` says in errors and metrics what is limited.
+    A rate of 0 means no limit. A new caller has a full bucket. If there are more than `callers_max` buckets, the bucket
+    that was unused for the longest time is dropped. `kind` is the name of the limit in errors and metrics.
     """
 
     def __init__(
@@ -56,19 +56,19 @@ class RateLimit:
         return max(0.0, missing / self._rate_per_s)
 
     def admit(self, caller: str, count: int = 1) -> None:
-        """Take tokens and count them. Raises ProblemError `rate_limited` if there are too few."""
+        """Take tokens, and count them in the metrics. Raises ProblemError `rate_limited` if there are too few."""
         if self.is_set:
             self.count_or_refuse(count, self.take_tokens(caller, count))
 
     def count_or_refuse(self, count: int, wait_s: float) -> None:
-        """Count what passed, or what was refused. Raises ProblemError `rate_limited` if the caller has to wait."""
+        """Count tokens as passed if `wait_s` is 0. Else count them as refused; raise ProblemError `rate_limited`."""
         self._meter.add("rankcurve_rate_limit", count, self._kind, "refused" if wait_s else "passed")
         if wait_s:
             raise ProblemError("rate_limited", f"the rate of {self._kind} is used up", retry_after_s=wait_s)
 
 
 class KeyLimits:
-    """The limits of reads and of posts of each API key, by the key's id."""
+    """The rate limits for reads and for posts. Each API key has its own buckets, under the id of the key."""
 
     def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
         limit = partial(RateLimit, callers_max=settings.keys_max + 1, meter=meter, monotonic=monotonic)

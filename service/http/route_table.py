@@ -1,4 +1,4 @@
-"""Finds the handler of a request by its method and its path."""
+"""Finds the handler of a request by the method and the path of the request."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
@@ -6,28 +6,28 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 H = TypeVar("H")
-_PARAMETER, _HANDLER = "{}", "{handler}"  # keys of a tree beside the words of paths; neither is a word of a route
+_PARAMETER, _HANDLER = "{}", "{handler}"  # keys of a tree, besides words of paths; no path has such a word
 
 
-class FoundRoute(msgspec.Struct, Generic[H]):  # made in a third of the time of a named tuple
+class FoundRoute(msgspec.Struct, Generic[H]):  # making a named tuple would take three times as long
     handler: H
     parameters: Sequence[str]  # the values of the path's parameters, decoded, in the order of the path
 
 
 class RouteTable(Generic[H]):
-    """The handlers of all routes.
+    """The handlers of all routes, by method and path.
 
-    aiohttp compares a path with one pattern after the other. This table takes a step for each word of the path, so the
-    time does not depend on the number of routes.
+    A look-up takes one step for each word of the path, so its time does not depend on the number of routes. aiohttp
+    would compare the path with one pattern after the other.
     """
 
     def __init__(self) -> None:
-        # One tree for each method and number of words: a word of a short route may be the value of a longer one.
+        # One tree for each method and number of words: a short route's word may be a parameter's value in a longer one.
         self._trees: dict[tuple[str, int], dict[str, Any]] = {}
         self._open_ended: dict[tuple[str, str], H] = {}
 
     def add_route(self, methods: Iterable[str], path: str, handler: H, *, open_ended: bool = False) -> None:
-        """Add a route. Each `{name}` in its path matches one word, or if `open_ended`, the last one the whole rest."""
+        """Add a route. Each `{name}` in `path` matches one word. With `open_ended`, the last one matches the rest."""
         for method in methods:
             if open_ended and path.endswith("}"):
                 self._open_ended[method, path[: path.rindex("{")]] = handler
@@ -39,7 +39,7 @@ class RouteTable(Generic[H]):
             tree[_HANDLER] = handler
 
     def find_route(self, method: str, path: str) -> FoundRoute[H] | None:
-        """Return the route of a request. `path` is yarl's `path_safe`: decoded, except for `%2F` and `%25`."""
+        """Return the route of a request, or None. `path` is yarl's `path_safe`: decoded, except for `%2F` and `%25`."""
         words = path.split("/")
         tree = self._trees.get((method, len(words)))
         if tree is not None:

@@ -1,7 +1,7 @@
 """The supervisor starts the processes of `rankcurve serve --workers N`, replaces those that crash, and stops them.
 
-The docstring of the package draws the states of a process. The workers share one port (SO_REUSEPORT). The supervisor
-keeps this port bound. The kernel distributes new connections among the workers.
+The docstring of the package draws the states of a process. The workers share one port (SO_REUSEPORT), and the kernel
+distributes new connections among the workers. The supervisor keeps the port bound, but does not listen on it.
 
 Orders travel through a pipe, never on a command line or in the environment, because the store's URL may hold a
 password.
@@ -23,15 +23,15 @@ from service.contract.problems import ServiceError
 
 log = structlog.get_logger(__name__)
 PAUSE_S = 0.5  # the time between a crash and the start of another process; it doubles with every further crash
-PAUSE_S_MAX = 30.0  # the longest such time; after a process that ran for this long, the time is PAUSE_S again
-STOP_GRACE_S = 5.0  # the time to close the store and write the last log lines, after requests and jobs have stopped
+PAUSE_S_MAX = 30.0  # the longest pause; if a process ran for this long, the next pause is PAUSE_S
+STOP_GRACE_S = 5.0  # for closing the store and writing the last log lines, after requests and jobs have ended
 WorkKind = Literal["serve", "jobs"]
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """The first and only line on the standard input of a process."""
+    """What a new process has to do. The supervisor sends it as the only line on the process's standard input."""
 
-    name: str  # the name of the place in the node; a process that replaces another one gets the same name
+    name: str  # the name of the process's place; a process that replaces another has the same name
     work: WorkKind
     folder: str  # the folder with the metrics of the node's processes
     settings: dict[str, Any]
@@ -69,7 +69,7 @@ Spawn = Callable[[ProcessSlot], Awaitable[Process]]
 
 
 class Supervisor:
-    """Keeps one process running in every place."""
+    """Keeps one process running in every place of a node. `node` makes one supervisor and runs it."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]],
         monotonic: Callable[[], float],
     ) -> None:
-        """Prepare the places. `ready` is called once every place has had a process that reported ready.
+        """Prepare the places. `ready` is called one time, as soon as every place has had a process that was ready.
 
-        `ended` is called for every process that has ended, before another takes its place.
+        `ended` is called after the end of each process, before another process is started in the same place.
         A process that takes longer than `stop_s_max` seconds to stop is killed.
         """
         self._places, self._spawn = places, spawn
@@ -114,7 +114,7 @@ class Supervisor:
             stopping.cancel()
             await self._end(keepers)
         for keeper in keepers:
-            await keeper  # raises the error of a place that could not keep a process running
+            await keeper  # raises `NodeFailedError` if this place failed
         if self._unclean:
             raise NodeFailedError(f"not stopped cleanly: {', '.join(sorted(self._unclean))}")
 
@@ -129,7 +129,7 @@ class Supervisor:
                 return
             if place not in self._ready:  # another start would not help
                 detail = report.detail if report is not None else f"{place.name} crashed (exit code {code})"
-                raise NodeFailedError(detail)  # a node with a single process gives the same message
+                raise NodeFailedError(detail)  # `serve` without `--workers` fails with the same detail
             detail = "" if report is None else report.detail
             log.error("process_crashed", name=place.name, exit_code=code, detail=detail)
             if self._monotonic() - started_s >= PAUSE_S_MAX:
@@ -138,7 +138,7 @@ class Supervisor:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int]:
-        """Return the report of a process and its exit code."""
+        """Run one process until it ends. Return its report, or None if it sent none, and its exit code."""
         child = self._children[place] = await self._spawn(place)
         if self._stop.is_set():
             _send_signal(child, signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A worker. The supervisor starts this module as a program of its own and sends its orders to standard input.
+"""A worker process. The supervisor starts this module as a program, and sends orders to its standard input.
 
 When the pipe that brought the orders closes, the worker stops. If stopping takes longer than `stop_s_max`, the worker
 exits without cleaning up.
@@ -68,7 +68,7 @@ def end_with_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, fo
 
     def watch() -> None:
         os.read(ORDERS_DESCRIPTOR, 1)  # no more bytes are sent, so this call returns only when the supervisor ends
-        shutil.rmtree(folder, ignore_errors=True)  # the supervisor has ended and can't do it
+        shutil.rmtree(folder, ignore_errors=True)  # the supervisor, which would do this, has ended
         detail = "stopping, because without a supervisor nobody would replace or stop this process"
         log.error("supervisor_gone", detail=detail)
         loop.call_soon_threadsafe(stop.set)

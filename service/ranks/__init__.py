@@ -1,4 +1,4 @@
-"""Finding ranks on leaderboards: positions, pages of a ranking, a distribution.
+"""Finds ranks on leaderboards: the positions of owners and values, pages of a ranking, the distribution of a column.
 
     request ──> RankContext (a Locator for each board) ───> count: near the top, without a curve, or if there is room
                                                         └─> curve: everywhere else
@@ -6,8 +6,8 @@
 Every rank is returned with its bracket `low … high` and with the method that found it. Ranking is expensive without a
 curve: the lower an owner stands, the more entries must be counted.
 
-A count may start from a knot of a curve and the curve's mark in the change log. The caller takes the curve and the mark
-before its read begins. If they were newer than the snapshot of the read, the ranks would be wrong.
+A count may start at a knot of a curve. It then adds the changes after the curve's mark, a position in the change log.
+The caller takes curve and mark before its read begins. If they were newer than its snapshot, ranks would be wrong.
 
 The room imports storage, predictor and `service.contract`. It does not use HTTP. `streams` and `views` use it.
 

@@ -1,7 +1,7 @@
 """The distribution of a column: the number of entries between two values, counted or estimated from its curve.
 
-The range of the column is split into parts of equal width. An estimate takes the rank of each edge from the curve: the
-number of entries in a part is the difference between the ranks of its two edges. It reads nothing from the store.
+The range of values is split into parts of equal width. An estimate takes the rank of each edge between two parts from
+the curve. The number of entries in a part is the difference between two ranks, so nothing is read from the store.
 """
 
 from itertools import pairwise
@@ -16,7 +16,7 @@ from storage.store import Program
 class Part(NamedTuple):
     """The number of entries with a value from `least` to `past`. Only the last part includes the value `past`.
 
-    `low` and `high` are the bracket of an estimated number of entries. A counted number has none.
+    `low` and `high` are the bracket of an estimated number of entries. They are None if the entries were counted.
     """
 
     least: int
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
 
 class _Counts(NamedTuple):
-    """The number of entries with a smaller value than an edge of a part, with the bracket of that number."""
+    """The estimated number of entries whose value is smaller than an edge of a part, with its bracket."""
 
     entries: int
     low: int
@@ -35,13 +35,13 @@ class _Counts(NamedTuple):
 
 
 def _split_range(least: int, most: int, parts: int) -> list[int]:
-    """Return the edges of `parts` parts of equal width, or of fewer parts if the range has fewer values."""
+    """Return the edges of `parts` parts of equal width, in ascending order. A short range has fewer parts."""
     edges = sorted({least + (most - least) * part // parts for part in range(parts + 1)})
     return edges if len(edges) > 1 else [*edges, edges[0]]
 
 
 def count_buckets(ranking: Ranking, parts: int) -> Program[list[Part]]:
-    """Count the entries in each of `parts` parts of the range of values, or of fewer parts; smallest values first."""
+    """Split the range of values into at most `parts` parts, and count the entries in each; smallest values first."""
     best = yield from ranking.find_cell(None, 1)
     worst = yield from ranking.find_worst_cell()
     if best is None or worst is None:
@@ -57,7 +57,7 @@ def count_buckets(ranking: Ranking, parts: int) -> Program[list[Part]]:
 
 
 def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part]:
-    """Return the number of entries in each of `parts` parts of the curve's range of values, smallest values first."""
+    """Split the curve's range of values into at most `parts` parts, and estimate the entries in each; see `Part`."""
     if not curve.total:
         return []
     first, last = curve.key_at(1), curve.key_at(curve.total)
@@ -74,7 +74,7 @@ def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part
 
 
 def _below(curve: AnyCurve, padding: Padding, value: int) -> _Counts:
-    # `pad` returns the best cell that a value can have. Therefore every entry with a better cell has a better value.
+    # `pad` returns the best cell that a value can have. So every entry with a cell better than it has a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))
         total = curve.total + 1

@@ -1,15 +1,15 @@
-"""Find ranks on one board, each with its bracket and its method.
+"""Finds ranks on one board, each with its bracket and with the method that found it.
 
 A rank comes from the curve or from a count. The mode of the request decides which:
 
-    auto      counts near the top, in short gaps, where there is no curve, and in longer gaps if this process has room
+    auto      counts near the top, in short gaps, without a curve, and in longer gaps while this process is not busy
     exact     always counts
     estimate  never counts where a curve exists
 
-A count may start at the anchor knot, which is the nearest knot of the curve that is better than the value. Such a count
-is as short for a bad rank as for a good one. It is possible only while the change log still holds every change since
-the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded number of rows. The more
-ranks a request wants, the shorter the gaps in which it counts.
+A gap is the range between two neighbouring knots of the curve. A count may start at the nearer knot of the gap around
+the value (the anchor knot), so it is as short for a bad rank as for a good one. This is possible only while the change
+log still holds every change since the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded
+number of rows. If a request wants more ranks, it counts only in shorter gaps.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,13 +35,13 @@ from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
-COUNT_SLACK = 2  # `auto` counts up to this many times `exact_top` rows before it falls back to the curve
-DEFAULT_CHANGES_MAX = 100  # most changes since the curve that a count for `auto` in a longer gap adds up
-COUNTED_METHODS = ("count", "gap")  # with these methods, the rank is exact in the snapshot that was read
+COUNT_SLACK = 2  # a count from the top reads at most `exact_top` times this many rows; then `auto` uses the curve
+DEFAULT_CHANGES_MAX = 100  # a count in the read of a row adds up at most this many changes since the curve
+COUNTED_METHODS = ("count", "gap")  # methods whose rank is exact in the snapshot that was read
 
 
 class WantedRank(NamedTuple):
-    """A cell whose rank is wanted. `owner` is the cell's owner, or None if a newcomer would get the cell."""
+    """A cell whose rank is wanted. `owner` is its owner. None: find the rank that a new owner would get with it."""
 
     column_index: int
     cell: str
@@ -49,7 +49,7 @@ class WantedRank(NamedTuple):
 
 
 class CountBegin(NamedTuple):
-    """The start of a count, found before its read begins. Without a `start`, it counts from the top."""
+    """Where a count starts, found before the read begins. If `start` is None, the count starts at the top."""
 
     start: CountStart | None
     asked_us: int  # a time before the read
@@ -65,7 +65,7 @@ class LocatedRank(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def exact(self) -> bool:
-        """Return whether the bracket contains no other rank."""
+        """Return whether the bracket contains only the rank itself."""
         return self.low == self.high
 
 
@@ -93,7 +93,7 @@ class Locator:
         self.board, self.entries = board, entries
         self.store, self._book, self._limits, self._crowd, self.now_us = store, book, limits, crowd, now_us
         self._reads, self._rankings = reads, entries.rankings
-        # An archive counts every rank exactly, as of the time when the board was closed. So no curve is used.
+        # In an archive, every rank is counted, which is exact and reads only a few blocks. So no curve is used.
         self._archived = board.gate.archived_us is not None
         self._segmented = board.is_spread
         self._exact_top = board.spec.predictor.exact_top
@@ -125,7 +125,7 @@ class Locator:
         return found
 
     def find_ranked_indexes(self, names: tuple[str, ...]) -> list[int] | None:
-        """Return the indexes of ranked columns; None if one of the names is unknown or not ranked."""
+        """Return the indexes of the columns with these names, or None if a name is unknown or not ranked."""
         if not self._ranked_indexes.keys() >= set(names):
             return None
         return [self._ranked_indexes[name] for name in names]
@@ -133,9 +133,9 @@ class Locator:
     def find_position(
         self, wanted: WantedRank, mode: RankMode, starts: Mapping[int, CountStart], read: EntryRead
     ) -> Position | None:
-        """Return the position of an owner's cell that `read` counted, or else the position that the curve gives it.
+        """Return the position of an owner's cell, from the count in `read` if there is one, or else from the curve.
 
-        Return None if the caller must use `RankContext.find_positions`. `starts`: those that `read` got.
+        Return None if the caller must use `RankContext.find_positions`. `starts`: where the counts of `read` started.
         """
         index = wanted.column_index
         count = read.counts.get(index)
@@ -144,7 +144,7 @@ class Locator:
         if self._rankings[index].timed:
             return None
         gap_rows_max, curve = self.short_gap_rows, None
-        if self._segmented:  # the read of an owner's segment never counts, so this looks at the room for a count
+        if self._segmented:  # the read of an owner's segment never counts, so decide here whether to count
             gap_rows_max = self.find_gap_rows_max(1)
         elif index in starts and index not in read.counts:
             # The read found that the curve knows the rank exactly, or that the gap is too long.
@@ -156,7 +156,7 @@ class Locator:
         return None if self._archived else self._book.find_curve(self.board, index)
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
-        """Return whether a rank is exact in the snapshot with these totals, in which it was counted if it was."""
+        """Return whether a rank is exact in the snapshot with these totals. A counted rank must come from it."""
         return located.exact and (located.curve is None or self.is_current(index, located.curve, totals))
 
     def is_current(self, index: int, curve: AnyCurve, totals: dict[int, int]) -> bool:
@@ -164,14 +164,14 @@ class Locator:
         return self._book.is_current(self.board, index, curve, totals)
 
     def find_gap_rows_max(self, ranks: int) -> int:
-        """Return how many entries a gap may hold that `auto` counts in, if a request wants this many ranks."""
+        """Return the size, in entries, of the largest gap in which `auto` counts for a request of this many ranks."""
         short = self.short_gap_rows
         return short if self._crowd.is_crowded() else max(short, self._limits.exact_gap_rows_max // max(1, ranks))
 
     def locate_without_count(
         self, wanted: WantedRank, mode: RankMode, gap_rows_max: int, curve: AnyCurve | None = None
     ) -> LocatedRank | None:
-        """Return the rank that the curve gives the cell; None if the rank must be counted.
+        """Return the rank that the curve gives the cell, or None if the rank must be counted.
 
         `gap_rows_max`: see `find_gap_rows_max`. `curve`: the curve, if the caller has it already.
         """
@@ -198,9 +198,9 @@ class Locator:
         return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Return the curve and the mark from which a count in a column can start, or None.
+        """Return where a count in a column can start: a curve with its mark. Return None if there is no such curve.
 
-        Call this before the read begins: the mark must not be newer than the snapshot of the read.
+        Call this before the read begins, because the mark must not be newer than the snapshot of the read.
         """
         if self._archived:
             return None
@@ -209,9 +209,9 @@ class Locator:
     def find_default_starts(
         self, indexes: Iterable[int], mode: RankMode = "auto", *, in_segments: bool = True
     ) -> Mapping[int, CountStart]:
-        """Return the start of a count for each column whose default ranks can be counted; none in other modes.
+        """Return, by column index, the starts of the counts in the mode `auto`. Return none in other modes.
 
-        `in_segments`: whether the read can count in segments.
+        `in_segments`: whether the read of the caller can count in segments.
         """
         if mode != "auto" or self._archived or (self._segmented and not in_segments):
             return NO_STARTS
@@ -232,7 +232,7 @@ class Locator:
     ) -> bool:
         """Return whether counting this rank may read more than `light_read_rows_max` rows.
 
-        `totals`: those of the board, or of one of its leaves, if they are known.
+        `totals`: the totals of the board or of one of its leaves, or None if they are not known.
         """
         if self._archived:  # a count in an archive reads only a few blocks
             return False
@@ -245,7 +245,7 @@ class Locator:
         return start.curve.find_gap(key).rows > rows_max
 
     def locate_rank(self, wanted: WantedRank, mode: RankMode, begin: CountBegin) -> Program[LocatedRank]:
-        """Return the rank that the curve gives the cell. If it must be counted, count it."""
+        """Return the rank that the curve gives the cell. If the rank must be counted, count it."""
         located = self.locate_without_count(wanted, mode, self.find_gap_rows_max(1))
         return located or (yield from self.count_rank(wanted, mode, begin))
 
@@ -259,10 +259,10 @@ class Locator:
         return self.locate_by_count(found)
 
     def locate_by_count(self, found: GapCount) -> LocatedRank:
-        """Return the rank that a count found, as of a time at which its snapshot was the current state.
+        """Return the rank that a count found. Its `as_of_us` is a time at which the counted snapshot was current.
 
-        Segments have snapshots of their own. So their sum is as of the time before the first snapshot, and its bracket
-        covers what was posted since then.
+        Each segment of a board is counted in a snapshot of its own. So the sum of these counts is as of a time before
+        the first snapshot, and the bracket covers the posts since then.
         """
         rank = 1 + found.better_count + found.ties_before
         low, high, as_of_us = rank, rank, found.asked_us
@@ -275,12 +275,12 @@ class Locator:
     def _owner_among_ties(self, wanted: WantedRank) -> str:
         """Return the owner if a count must find the owner's place among equal cells, else an empty text.
 
-        If equal values share a rank, counting the equal cells is not necessary and may take long.
+        If equal values share a rank, the place does not matter, and counting the equal cells may take long.
         """
         return wanted.owner or "" if self._rankings[wanted.column_index].timed else ""
 
     def needs_totals(self, known: Mapping[int, object]) -> bool:
-        """Return whether an estimated position needs the board's totals, and `known` (by board key) lacks them."""
+        """Return whether the board's totals must be read for an estimated position. `known` has totals by board key."""
         return not self._segmented and self.board.key not in known
 
     async def count_alone(self, wanted: WantedRank, start: CountStart) -> GapCount | None:
@@ -300,7 +300,7 @@ class Locator:
         value = int(cell if width is None else cell[:width]) - (offset or 0)
         total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high
         if self._segmented and located.curve is not None:
-            total = located.curve.total  # an estimate reads no other segment than the owner's
+            total = located.curve.total  # for an estimate, only the owner's segment was read
         return Position(
             column=name,
             value=value if scale == 0 else to_wire_number(value, scale),
@@ -315,7 +315,7 @@ class Locator:
         )
 
 
-_as_of = lru_cache(maxsize=1024)(format_us)  # all ranks from one curve show the same time
+_as_of = lru_cache(maxsize=1024)(format_us)  # cached: all ranks from one curve show the same time
 
 
 def percentile(rank: int, total: int) -> float:

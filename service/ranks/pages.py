@@ -1,4 +1,4 @@
-"""Pages of a ranking, and the rows around an owner: rows in order, with consistent ranks.
+"""Reads pages of a ranking: rows in order, with their ranks.
 
 A page needs the exact row number of its first row. This number is 1 on the first page. For a later page, the cursor
 gives the number. If the board has changed since the cursor was made, the rows above the page are counted again.
@@ -31,7 +31,7 @@ FirstPage = tuple[Tagged, int]  # the first page of a ranking, encoded as JSON, 
 class Window:
     rows: list[Entry]
     first_row_number: int  # 1-based
-    first_rank: int  # the rank of the first row; smaller than its row number if the window begins inside a tie
+    first_rank: int  # the rank of the first row; less than its row number if an earlier row has the same value
     exact: bool
     totals: dict[int, int]
     more_before: bool
@@ -39,9 +39,9 @@ class Window:
 
 
 def rank_rows(ranking: Ranking, window: Window) -> list[int]:
-    """Return the rank of each row.
+    """Return the rank of each row of a window.
 
-    The rank is the row number. If ties share a rank, it is the row number of the first row of the tie.
+    The rank is the row number. If equal values share a rank, they have the row number of the first row with that value.
     """
     ranks: list[int] = []
     previous: str | None = None
@@ -56,27 +56,27 @@ def rank_rows(ranking: Ranking, window: Window) -> list[int]:
 
 
 def cell_of(ranking: Ranking, entry: Entry) -> str:
-    """Return a row's cell in the ranked column. The row must be in the ranking."""
+    """Return a row's cell in the ranked column. The row must have a value there."""
     cell = entry.cells[ranking.index]
     assert isinstance(cell, str)
     return cell
 
 
 async def read_first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
-    """Read the first page of a ranking once for several callers, who asked for the same ranking and limit."""
+    """Read the first page of a ranking once, for several callers that all asked for the same ranking and limit."""
     pager, limit = asked[0]
     window = await pager.read_first(limit)
     return [(pager.tag_page(window), len(window.rows))] * len(asked)
 
 
 def make_entity_tag(board: Board | Leaf, totals: dict[int, int], curve: AnyCurve | None = None) -> str:
-    """Return the `ETag` of answers that change only with the board's rows and columns, and with `curve` if given."""
+    """Return an `ETag` that changes whenever the board's rows or columns do, or the curve, if one is given."""
     off_curve = "" if curve is None else f"-{curve.tag}"
     return f'W/"{board.key}-{board.gate.epoch}-{totals.get(CHANGES, 0)}-{totals.get(STATE, 0)}{off_curve}"'
 
 
 class Pager:
-    """Reads the rows of one ranking and makes pages of them; most methods are programs for `Store.read`."""
+    """Reads the rows of one ranking and makes pages of them. Methods that return a `Program` need `Store.read`."""
 
     def __init__(self, locator: Locator, cursors: CursorCodec, index: int) -> None:
         self._locator, self._cursors, self._index = locator, cursors, index
@@ -96,7 +96,7 @@ class Pager:
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows from row number `rank` on, or no rows if there are fewer. The first may be inside a tie."""
+        """Return the rows from row number `rank` on, or no rows if there are fewer. They may begin inside a tie."""
         totals = yield from read_board_totals(self.board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
@@ -107,7 +107,7 @@ class Pager:
         return (yield from self._window(near.after, limit, rank, totals))
 
     def find_rows_at_cursor(self, place: RowCursor, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows before or after a cursor's place.
+        """Return the rows before or after the row that a cursor names, even if this row was changed meanwhile.
 
         Raises:
             UnknownBoardError, BoardChangedError: the board was deleted or emptied; see `read_board_totals`.
@@ -136,7 +136,7 @@ class Pager:
         return window
 
     def _window(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> Program[Window]:
-        """Return a window of the first `limit` rows. The first of `rows` has this row number."""
+        """Return a window with the first `limit` of the rows. `row_number` is the number of the first row."""
         rank, shown = row_number, rows[:limit]
         if rows and rank > 1 and not self.ranking.timed:
             _, before = yield from self.ranking.count_tied(cell_of(self.ranking, rows[0]), rows[0].owner)

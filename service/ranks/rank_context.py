@@ -23,7 +23,7 @@ _Totals = Mapping[int, dict[int, int]]  # totals of boards by board key
 
 
 class AskedRank(NamedTuple):
-    """A rank that is wanted on the board of a locator."""
+    """A cell whose rank is wanted, with the locator of its board."""
 
     locator: Locator
     wanted: WantedRank
@@ -55,7 +55,7 @@ class RankContext:
         )
 
     def find_locator(self, board: Board) -> Locator:
-        """Return the locator for this state of the board. Make a locator if the cached one is for an earlier state."""
+        """Return the locator of a board. If the cached locator is for an earlier state of the board, make a new one."""
         found = self._locators.get(board.key)
         if found is not None and found.board is board:
             return found
@@ -72,10 +72,10 @@ class RankContext:
         return Pager(self.find_locator(board), self._cursors, index)
 
     async def find_positions(self, asked: Sequence[AskedRank], mode: RankMode, totals: _Totals) -> list[Position]:
-        """Return the positions in the order of `asked`. The ranks counted in one store come from one snapshot.
+        """Return the positions in the order of `asked`. All ranks that are counted in one store share a snapshot.
 
-        `totals`: those that the caller has read. A board on which a rank is counted shows the totals from the snapshot
-        of the count instead.
+        `totals`: the totals that the caller has read, by board key. If a rank is counted on a board, the position has
+        the totals from the snapshot of the count instead.
 
         Raises:
             UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
@@ -119,8 +119,8 @@ class RankContext:
             alone = await locator.count_alone(wanted, begins[0].start)
             if alone is not None:
                 return [locator.locate_by_count(alone)], {boards[0].key: alone.totals}
-            # The change log can't confirm that the start is usable, so count from the top. In segments, the start may
-            # be usable for a count that is made without those of other requests.
+            # The change log can't confirm the start, so count from the top. With segments, keep the start: the attempt
+            # may have used the start of another request, and this one may still be usable.
             begins, far = begins if boards[0].is_spread else [begins[0]._replace(start=None)], mode == "exact"
 
         def count_all() -> Program[tuple[list[LocatedRank], _Totals]]:

@@ -1,18 +1,17 @@
 """Streams of server-sent events. A stream follows the changes of the top of a ranking, or of one owner's position.
 
     journal ──new rows of the watched boards──> Feed ──one event for each topic──> Topic's clients
-                                                 │ FeedSnapshot: what all topics share during one poll
+                                                 │ FeedSnapshot: the data that all topics share in one poll
     client ──join──> waits for the next poll ──first events──> watched ──leave, or too slow──> dropped
 
 All streams of a process share one reader of the journal, the feed. The feed pauses for `stream_poll_s` seconds between
 two polls. Each poll reads one snapshot, whatever the number of topics.
 
-A topic has one state, which all its clients share. The state is an immutable value. If a poll fails, the topic goes
-back to the value from before the poll. The number of an event is a sequence number of the journal, so a client can
-resume its stream at any process.
+A topic is the top of a ranking or an owner's position. It has one state, which all its clients share. The state is an
+immutable value, so if a poll fails, the topic keeps the state from before the poll. The id of an event has sequence
+numbers of the journal, so a client can resume its stream at any process.
 
-The room imports `ranks`, `service.contract` and storage. It does not import HTTP: `views/posts/stream` holds the
+The room imports `ranks`, `service.contract` and storage. It does not import HTTP: `views/posts/stream` has the
 connections. `long_answers` has another purpose: it lets only one long answer of a journal be encoded at a time.
-
-Begin with `subscriptions` (the two topics), then `feed`.
+Begin with `subscriptions` (the two topics), then read `feed`.
 """

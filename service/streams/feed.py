@@ -1,9 +1,9 @@
-"""Feeds: one reader of the journal for all streams of this process that are about boards of the same partitions.
+"""Reads the journal once for all streams of this process whose boards are in the same partitions.
 
 Every poll reads the rows of the journal that the topics have not seen yet, and sends at most one event for each topic.
 A client that connects again, to any process, names the last event that it has seen. So the client misses no change.
 
-A board is in one partition, a board with segments perhaps in several. Each has a journal with numbers of its own.
+A board is in one partition; a board with segments may be in several. Each partition has a journal with its own numbers.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ class _Joining:
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    begins_after: Numbers  # the journals begin after these numbers; earlier rows were pruned
-    lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
+    begins_after: Numbers  # by partition, the number after which the journal begins
+    lost: bool = False  # True if the journal was pruned of rows that the topics have not seen
     states: dict[Topic, Any] = field(default_factory=dict)  # the states that the poll has read or changed
     events: list[tuple[Topic, Event]] = field(default_factory=list)
     ended: list[Topic] = field(default_factory=list)  # topics whose streams end after this poll
@@ -62,7 +62,7 @@ class _PollResult:
 
 
 class Feeds:
-    """The feeds of this process, one for each partition, or set of partitions, whose boards clients have followed."""
+    """The feeds of this process. There is one feed for all boards in the same partition or set of partitions."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Feed:
         self._monotonic, self._sleep = feeds.monotonic, feeds.sleep
         self._topics: dict[Hashable, Topic] = {}
         self._joining: list[_Joining] = []
-        self._seen: Numbers | None = None  # all topics have seen every row of the journals up to these numbers
-        self._sizes: dict[int, int] = {}  # entries by board key, only for boards on which counts start from the top
+        self._seen: Numbers | None = None  # the topics have seen all rows up to here; None: no topics
+        self._sizes: dict[int, int] = {}  # entries by board key; only of boards where counts start at the top
         self._task: asyncio.Task[None] | None = None
         self._failure = ""  # the error of the last poll; empty if it succeeded
         self._beaten_s = 0.0
@@ -119,8 +119,8 @@ class Feed:
     ) -> None:
         """Send a topic's events to a client from now on. Return when the client's first events have been sent.
 
-        The feed calls `make` only if no client follows the topic of `key` yet. `last_seen` has the numbers of the last
-        event that the client has seen; None for a new client; `NEVER_SEEN` for a number that no journal has.
+        The feed calls `make` only if no client follows the topic of `key` yet. `last_seen` has the journal numbers of
+        the client's last event. It is None for a new client, and has `NEVER_SEEN` where the client's id is invalid.
 
         Raises:
             StoreBusyError: `stream_clients_max` streams are open.
@@ -131,7 +131,7 @@ class Feed:
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():
-            # Without a context of its own, the task of all clients would log the request id of the first client.
+            # The task works for all clients. Without its own context, it would log the first client's request id.
             self._task = asyncio.create_task(self._run(), name="feed", context=Context())
         await done
 
@@ -216,7 +216,7 @@ class Feed:
         return poll
 
     def _read_changes(self, after: Numbers, boards: Iterable[Board]) -> Program[list[tuple[Numbers, JournalRow]]]:
-        """Return up to `stream_rows_max` changes of these boards, each with the numbers to continue after."""
+        """Return up to `stream_rows_max` changes of these boards, each with the journal numbers to continue after."""
         limit, keys = self._limits.stream_rows_max, sorted({leaf.key for board in boards for leaf in board.leaves})
         page = yield from journal.read_page(after, limit=limit, partitions=self.partitions, boards=keys)
         return list(page.list_changes())
@@ -297,7 +297,7 @@ class Feed:
                 client.end_stream()
 
     def _send(self, events: Sequence[Event], clients: Iterable[Subscriber]) -> int:
-        """Send the events to each client. Return how many were sent. End the streams of clients that take no more."""
+        """Send the events to each client. Return how many were sent. End the stream of a client that takes no more."""
         texts, sent = [event.encode_event(self.partitions) for event in events], 0
         for client in clients:
             if all(client.write(text) for text in texts):
@@ -308,7 +308,7 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
-    """Return the start of a count for each column in which clients follow an owner. Call this before a poll."""
+    """Return where to start counting ranks in each column in which clients follow an owner. Call this before a poll."""
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         slot = topic.board.key, topic.index

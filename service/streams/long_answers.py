@@ -1,7 +1,7 @@
 """Encodes long answers one at a time, and only a few lines in each turn of the event loop.
 
-A page of the journal takes far longer to encode than an owner's positions. Therefore a request for a journal waits here
-for the earlier ones. Every other request waits for at most one turn.
+A page of a journal takes far longer to encode than an owner's positions. Therefore a request for a journal waits here
+for earlier requests for a journal. Every other request waits for at most one turn.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ _encode = msgspec.json.Encoder().encode_lines
 
 
 class LongAnswers:
-    """Serves one reader of a journal at a time, in the order in which they arrive."""
+    """Lets one request for a journal read and encode at a time, in the order in which the requests arrive."""
 
     def __init__(self, *, reads_waiting_max: int) -> None:
         self._reads_waiting_max = reads_waiting_max
-        self._readers = 0  # the one that reads, and those that wait
+        self._readers = 0  # readers that read or wait
         self._free = asyncio.Semaphore(1)
 
     @asynccontextmanager
@@ -46,7 +46,7 @@ class LongAnswers:
 
 
 async def encode_in_turns(lines: Iterable[msgspec.Struct]) -> bytes:
-    """Return the lines as NDJSON. Other tasks run between two turns, even if `lines` is made lazily."""
+    """Return the lines as NDJSON. Other tasks run between two turns. `lines` may be a lazy iterator."""
     remaining, encoded = iter(lines), list[bytes]()
     while some := list(islice(remaining, TURN_LINES)):
         if encoded:

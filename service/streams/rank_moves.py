@@ -1,8 +1,8 @@
-"""Moves in one ranked column, read from rows of the journal, and a test whether they concern an owner.
+"""Finds the moves of entries in one ranked column from rows of the journal, and tests whether they concern an owner.
 
-A row concerns an owner in three cases: it belongs to the owner; it names no owner and may be about this one; or it
-moves an entry past the owner's cell. The test takes two binary searches for each owner, and does not look at every row.
-Therefore clients can follow many owners of a busy board.
+A cell is the stored text of a value. A row concerns an owner in three cases: it belongs to the owner; it names no owner
+and may be about this owner; or it moves an entry past the owner's cell. The test takes two binary searches for each
+owner and does not look at every row, so clients can follow many owners of a busy board.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from storage.log.log_record import NO_CHANGE
 from storage.log.partition_journal import JournalRow
 from storage.records import Board
 
-# Maps `high` to a text that is worse than every cell. The text stands for an entry without a cell.
+# Maps `high` (whether high values are best) to a text that is worse than every cell. It stands for a missing cell.
 _ABSENT = {True: "", False: "~"}
 
 
 @dataclass(frozen=True, slots=True)
 class RankMove:
-    """The change of one column's cell by a row of the journal. A cell is None if the column did not rank the entry."""
+    """The change of an entry's cell by a row of the journal. A cell is None if the column did not rank the entry."""
 
     row: JournalRow
     before: str | None
     after: str | None
 
     def may_concern_cell(self, cell: str | None) -> bool:
-        """Return whether the move erases some owner with this cell, or empties the board. Its row names no owner."""
+        """Return whether the move's row names no owner, and erases an entry with this cell or empties the board."""
         return self.row.owner is None and (self.before == cell or not self.row.next)
 
 
@@ -38,7 +38,7 @@ class MoveReader:
         self._cells, self._index, self.high = RankedCells(board.spec), index, high
 
     def read_moves(self, rows: Iterable[JournalRow]) -> Moves:
-        """Return the moves of all rows that changed an entry, even of rows that left this column unchanged."""
+        """Return a move for each row that changed an entry, even if the row left this column unchanged."""
         found = []
         for row in rows:
             if row.record is not None and row.record.kind in NO_CHANGE:
@@ -55,7 +55,7 @@ class MoveReader:
 
 
 class Moves:
-    """Moves in the order of their rows, with a fast search for moves that pass a cell."""
+    """The moves of several rows in order, with a fast test whether any move passes a cell."""
 
     def __init__(self, moves: list[RankMove], *, high: bool) -> None:
         self.all = moves
@@ -68,7 +68,7 @@ class Moves:
         self._from, self._to = sorted(map(min, spans)), sorted(map(max, spans))
 
     def concern_owner(self, owner: str, cell: str | None) -> bool:
-        """Return whether a move is the owner's, may be the owner's, or brings another entry past the owner's cell."""
+        """Return whether a move is or may be the owner's, or brings another entry past the owner's cell."""
         if owner in self._owners or cell in self._nameless or self._of_all:
             return True
         return cell is not None and self._search(self._from, cell) != self._search(self._to, cell)

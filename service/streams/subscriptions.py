@@ -1,7 +1,7 @@
 """The two topics of streams: the top of a ranking, and the position of one owner in it.
 
 A topic first reads its state and the journal's last number in one snapshot. Then it applies the rows after that number.
-If the snapshot already included the change of a row, applying the row changes nothing.
+If the snapshot already includes the change of a row, applying this row changes nothing.
 """
 
 from collections import defaultdict
@@ -27,21 +27,21 @@ from storage.store import Program, in_partition
 
 from .rank_moves import MoveReader, Moves, RankMove
 
-RankedColumnId = tuple[int, int]  # a ranked column: the key of its board and its index
+RankedColumnId = tuple[int, int]  # the key of a board, and the index of a ranked column
 CountStarts = Mapping[RankedColumnId, CountStart | None]
 NEVER_SEEN = -1  # a number that no journal has
-OVERTAKERS_MAX = 10  # the most names in `overtaken_by` of an event; more owners may have overtaken
+OVERTAKERS_MAX = 10  # maximum names in `overtaken_by` of an event, even if more owners overtook
 
 
 class FeedSnapshot:
-    """One snapshot of the store, with all rows of the journal up to the numbers `until`. All topics of a poll share it.
+    """One snapshot of the store with the new rows of the journal. All topics of a poll share the snapshot.
 
-    `until` has the numbers of the partitions of the feed, and 0 for others. Each board, column and entry is read at
-    most once for all topics.
+    `until` has, for each partition of the feed, the number of the last row that is included, and 0 for other
+    partitions. Each board, column and entry is read at most once for all topics.
     """
 
     def __init__(self, starts: CountStarts, ends: Numbers) -> None:
-        """Make a snapshot without rows. `ends`: for each partition, the number of the last row of its journal."""
+        """Make a snapshot without rows. `ends` has, for each partition, the number of the last row of its journal."""
         self.starts, self.ends, self.until = starts, ends, ends
         self._rows: defaultdict[int, list[JournalRow]] = defaultdict(list)
         self._followed: defaultdict[int, set[str]] = defaultdict(set)
@@ -71,7 +71,7 @@ class FeedSnapshot:
         return self._totals[board.key]
 
     def read_entry(self, board: Board, entries: OpenBoard, owner: str) -> Program[Entry | None]:
-        """Return an owner's entry. The first call for a board also reads every followed owner whom a new row names."""
+        """Return an owner's entry. The first call for a board also reads the entries of followed owners in new rows."""
         kept = self._entries[board.key]
         if owner not in kept:
             moved = {row.owner for row in self.find_rows(board)} & self._followed[board.key]
@@ -82,7 +82,7 @@ class FeedSnapshot:
 
 
 class Event(NamedTuple):
-    numbers: Numbers  # of the journal in each partition; the event includes every change up to them
+    numbers: Numbers  # for each partition, a journal number; all changes up to it are included
     name: str
     data: bytes  # JSON on one line
 
@@ -92,16 +92,16 @@ class Event(NamedTuple):
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id, self.name.encode(), self.data)
 
 
-_UNTOLD = Event((), "position", b"")  # of a state for which there is no event yet
+_UNTOLD = Event((), "position", b"")  # stands for the last event of a state that has no event yet
 
 
 def encode_event_id(partitions: Sequence[int], numbers: Sequence[int]) -> str:
-    """Return the id of an event. A number alone means partition 0, which most stores have as their only one."""
+    """Return the id of an event, such as `17` or `17,1.5`. A number alone is for partition 0, often the only one."""
     return ",".join(f"{each}.{numbers[each]}" if each else str(numbers[each]) for each in partitions)
 
 
 def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers:
-    """Return the numbers of an event's id, or `NEVER_SEEN` if the id is none of an event in these partitions."""
+    """Return the journal numbers in an event's id, or only `NEVER_SEEN` if the id does not fit these partitions."""
     numbers = [0] * (partitions[-1] + 1)
     for partition, each in zip(partitions, text.split(","), strict=False):
         number = each.rpartition(".")[2]
@@ -137,7 +137,7 @@ class _Standing:
     cell: str | None
     rank: int | None
     total: int
-    counted: Mapping[int, int]  # the last number that the rank includes, by leaf key
+    counted: Mapping[int, int]  # by leaf key, the number of the last journal row that the rank includes
 
     @property
     def is_empty(self) -> bool:
@@ -145,15 +145,15 @@ class _Standing:
 
 
 class _Topic:
-    """A ranked column of a board, the clients that follow it, and the state of what they follow.
+    """The base of both topics: a ranked column of a board, the clients of the topic, and the state that they follow.
 
-    Programs return a state instead of changing it, because a poll may fail, or run again.
+    Programs return a new state instead of changing the topic, because a poll may fail or run again.
     """
 
     def __init__(self, board: Board, index: int, ranking: Ranking) -> None:
         self.board, self.index, self._ranking = board, index, ranking
         self._column = MoveReader(board, index, high=ranking.padding.high)
-        self.state: Any = None  # after the last poll that succeeded; None: it was not read yet
+        self.state: Any = None  # the state after the last poll that succeeded; None: not read yet
         self.clients: set[Subscriber] = set()
 
 
@@ -195,10 +195,10 @@ class TopTopic(_Topic):
 
 
 class OwnerTopic(_Topic):
-    """The position of one owner.
+    """The position of one owner in a ranking.
 
-    The rank is counted when the owner's own entry moves. Between two counts, each entry that passes the owner changes
-    the rank by one.
+    The rank is counted when the owner's own entry moves. Between two counts, every other entry that passes the owner
+    changes the rank by one.
     """
 
     def __init__(self, ranks: RankContext, board: Board, index: int, owner: str) -> None:
@@ -211,9 +211,9 @@ class OwnerTopic(_Topic):
         return self._locator.find_count_start(self.index)
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[_Standing]:
-        """Count the owner's rank in the snapshot. It includes all rows of the journal up to `snapshot.until`.
+        """Return the owner's state, with the rank counted in the snapshot. It includes all rows up to `snapshot.until`.
 
-        An owner without a value in the column may get one by a post. Then that is the first event of new clients.
+        An owner without a value has no event to show yet. Clients get their first event when a post gives a value.
 
         Raises:
             UnknownOwnerError: the owner has no entry on the board, which is archived.
@@ -235,7 +235,7 @@ class OwnerTopic(_Topic):
             raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
 
     def apply_new_rows(self, before: _Standing, snapshot: FeedSnapshot) -> Program[_Standing]:
-        """Return the state after the new rows about the board. It has another last event if these rows cause one."""
+        """Return the state after the new rows about the board. The state has a new last event if the rows cause one."""
         moves = snapshot.read_moves(self.board, self.index, self._column)
         if not moves.concern_owner(self.owner, before.cell):
             return before
@@ -256,7 +256,7 @@ class OwnerTopic(_Topic):
     def find_missed_event(self, now: _Standing, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
         """Return the event for a client that missed only these rows, or None if the topic shows no change.
 
-        `until` has the numbers of the event.
+        `until` has the journal numbers of the event to return.
         """
         moves = self._column.read_moves(rows).all
         own = next((move for move in moves if move.row.owner == self.owner), None)
@@ -304,7 +304,7 @@ class OwnerTopic(_Topic):
         return _Standing(_UNTOLD, cell, rank, total, counted)
 
     def _told(self, now: _Standing, until: Numbers, before: int | None, overtakers: list[str]) -> _Standing:
-        """Return the state `now` with a new last event, which describes it."""
+        """Return the state `now` with a new last event, which tells clients this state."""
         column = self.board.spec.columns[self.index]
         value = None if now.cell is None else to_wire_number(self._ranking.padding.decode_value(now.cell), column.scale)
         event = OwnerEvent(

@@ -1,4 +1,4 @@
-"""Removes API keys, request bodies and names of owners from log lines, also from the lines of libraries.
+"""Removes API keys, request bodies and names of owners from log lines, including the log lines of libraries.
 
 The functions with three parameters are processors of structlog. The text of an exception may quote a caller's input,
 unless the type of the exception is in `_QUOTING_CODE`. A traceback keeps its file names, line numbers and function
@@ -28,7 +28,7 @@ Event = MutableMapping[str, Any]
 
 
 def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
-    """Remove callers' input from tracebacks. At this step, a traceback is still a dict."""
+    """Remove callers' input from tracebacks. Call this before JSON is made, while tracebacks are still dicts."""
     for each in _chained(event.get("exception")):
         each["exc_value"] = scrub_text(each["exc_type"], each["exc_value"])
         each["exc_notes"] = [scrub_text(each["exc_type"], note) for note in each.get("exc_notes", ())]
@@ -58,7 +58,7 @@ def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
 
 
 def escape_unprintable(_: object, __: str, event: Event) -> Event:
-    """Escape unprintable characters, so that no text begins a new line or controls a terminal. JSON does so itself."""
+    """Escape unprintable characters, so that text can't begin a line or control a terminal. JSON needs no such step."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in value)

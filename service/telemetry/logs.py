@@ -33,7 +33,7 @@ _FAILED_STATUS = 400
 class LineWriter:
     """Writes lines to a stream in a thread of its own, in batches.
 
-    `queue_line` never blocks. If lines are lost, `queue_line` or the writing thread calls `on_drop` with their number.
+    `queue_line` never blocks. If lines are lost, `queue_line` or the writing thread calls `on_drop` with their count.
     """
 
     def __init__(self, stream: TextIO, *, on_drop: Callable[[int], None]) -> None:
@@ -44,7 +44,7 @@ class LineWriter:
         self._thread.start()
 
     def queue_line(self, line: str) -> bool:
-        """Queue a line, given without its line end. If the queue is full, drop the line and return False."""
+        """Queue a line. The thread adds the line end. If the queue is full, drop the line and return False."""
         try:
             self._lines.put_nowait(line)
         except queue.Full:

@@ -1,4 +1,4 @@
-"""Sends tracing spans to a collector of OpenTelemetry (OTLP over HTTP), for requests and for refreshes that they cause.
+"""Sends tracing spans to a collector of OpenTelemetry (OTLP over HTTP), for requests and the refreshes they cause.
 
     traceparent of the caller ──> span of the request ──request_origin──> span of the refresh, in any process
 

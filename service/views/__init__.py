@@ -7,13 +7,13 @@
     leases/    pools, their clients and their resources, leases
     keys       API keys
 
-A handler receives a `Context` (the objects of the process) and a `Call` (the decoded request). It returns a type of
-`service.contract`, bytes, a `Reply`, or None for an answer 204. Or it raises a `ProblemError` or a typed error of a
-lower room. `service.http` turns results and errors into HTTP answers.
+A handler receives a `Context` (the shared objects of the process) and a `Call` (the parsed request). It returns a
+struct of `service.contract`, bytes, a `Reply`, or None for an answer 204. If it fails, it raises a `ProblemError` or an
+error of a package below. `service.http` turns results and errors into HTTP answers.
 
-A handler asks the store before it answers that something does not exist, because another process may have created it.
-`retry_on_change` runs a handler again if a board has changed while the handler ran.
+Before a handler answers that something does not exist, it asks the store, because another process may have created it.
+`retry_on_change` runs a handler again if a board has changed since this process read it.
 
-`owners` is the lowest folder: the others import from it, and not from each other. Begin with the route table in
-`service.api`, then read `rankings/rankings`.
+The other folders import from `owners`, but not from each other. Begin with the route table in `service.api`, then read
+`rankings/rankings`.
 """

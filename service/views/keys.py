@@ -1,6 +1,6 @@
-"""Handlers and routes of API keys: operators create, list and revoke them.
+"""Handlers and routes of API keys, with which operators create, list and revoke keys.
 
-The text of a key appears only in the answer that creates it, and never in a log, a cache or a list.
+The text of a key appears only in the answer to the request that creates the key, never in a log, a cache or a list.
 """
 
 from contextlib import suppress
@@ -25,7 +25,7 @@ KeyName = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX), matching
 
 
 class PostKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An API key to create. `name` says whom the key is for, and `role` what its holder may do."""
+    """An API key to create. `name` says whom the key is for. `role` says what callers may do with the key."""
 
     name: KeyName
     role: RoleName
@@ -42,7 +42,7 @@ class KeyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatedKey(KeyAnswer, frozen=True, kw_only=True):
-    """An API key that was just created, with its text. The text is never shown again."""
+    """An API key that was just created. `key` is the text to send in requests, which is never shown again."""
 
     key: str
 
@@ -78,7 +78,7 @@ async def remove_key(context: Context, call: Call) -> None:
 
 
 async def _apply(context: Context) -> None:
-    """Make this process read the API keys immediately. If it can't, the key watch reads them within a second."""
+    """Make this process read the changed API keys now. If that fails, the key watch reads them within a second."""
     with suppress(StorageError):
         await context.key_watch.poll_keys()
 

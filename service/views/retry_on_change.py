@@ -1,10 +1,10 @@
 """Runs a handler again if another process has changed a board: created it again, emptied it, moved it, added columns.
 
-Before every new try, the boards are read from the store again, so the answer fits their current state. If an owner is
-unknown only because the owner is hidden, the answer says so.
+Before each further try, the boards of the request are read from the store again, so the answer fits their current
+state. If a handler does not find an owner because the owner is hidden, the answer says that the owner is hidden.
 
-Before every try, aliases of periods (`arena:this-week`) are replaced by the periods that they stand for. So handlers
-see only ids of boards. All tries use the time at which the request arrived.
+Before each try, aliases of periods in ids of boards (`arena:this-week`) are replaced by the periods. So handlers see
+only ids of real boards. All tries of a request use the time at which the request arrived.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ from service.contract.routes import Answer, Call, Route
 from storage.boards.family_ids import has_alias
 from storage.errors import BoardChangedError, NotRankedError, UnknownBoardError, UnknownOwnerError
 
-_RENEWALS_MAX = 3  # the most rereads of the boards; if a board still changes afterwards, the request fails
+_RENEWALS_MAX = 3  # the boards are read again at most this often; if a board changes once more, the request fails
 
 
 def retry_on_change(route: Route) -> Route:
-    """Return a route whose handler gets no aliases, and runs again if a board has changed or is unknown."""
+    """Return the route with a handler that replaces aliases, and tries again if a board has changed or is unknown."""
     names_boards = "{board}" in route.path or route.body is ManyBoards or route.query is HistoryQuery
     if not names_boards or route.method == "PUT":
         return route
@@ -34,7 +34,7 @@ def retry_on_change(route: Route) -> Route:
 
     @wraps(handler)
     async def handle(context: Context, call: Call) -> Answer:
-        # Most ids have no colon. They need no further check.
+        # Only an id with a colon can have an alias, and most ids have no colon.
         named = () if names_one_board and ":" not in call.path["board"] else _boards_of(call)
         may_be_aliased = any(map(has_alias, named))
         now_us = context.now_us() if may_be_aliased else 0
@@ -49,10 +49,10 @@ def retry_on_change(route: Route) -> Route:
                     raise
                 raise NotRankedError(f"{owner!r} is hidden") from None
             except (UnknownBoardError, BoardChangedError) as error:
-                # Nothing was written: a transaction that finds its board deleted or changed is rolled back.
+                # The handler wrote nothing: a transaction that finds its board deleted or changed is rolled back.
                 board_ids = _boards_of(call)
                 if isinstance(error, UnknownBoardError) and not all(map(context.catalog.find_known, board_ids)):
-                    raise  # the handler has just failed to find it in the store
+                    raise  # the handler has just asked the store for the board, so a reread would not find it
                 for each in (*board_ids, *call.other_boards):
                     with suppress(UnknownBoardError):
                         await context.catalog.reread_board(each)
@@ -62,7 +62,7 @@ def retry_on_change(route: Route) -> Route:
 
 
 async def _resolve_aliases(context: Context, call: Call, named: Sequence[str], now_us: int) -> None:
-    """Replace the aliases in a request. `named` are its boards as the caller has named them."""
+    """Replace the aliases in a request. `named` are the ids of its boards as the caller sent them."""
     if len(named) > context.settings.query_values_max + 1:
         return  # the handler refuses so many boards
     found = await context.catalog.resolve_aliases(named, now_us)

@@ -1,4 +1,4 @@
-"""Answers callers that have the answer for the present state of a board already: `If-None-Match` gets 304."""
+"""Answers 304 to callers who already have the current answer, as the header `If-None-Match` of the request shows."""
 
 import msgspec
 from aiohttp import hdrs
@@ -11,12 +11,12 @@ from storage.records import Board, Leaf
 
 
 async def find_unchanged(context: Context, call: Call, board: Board | Leaf, index: int | None = None) -> Tagged | None:
-    """Return the answer 304 if the caller has a tag of the board's present state. This takes no read of rows.
+    """Return the answer 304 if the caller sent an entity tag of the board's current state, else None. Read only totals.
 
-    `index`: the column whose curve the caller's answer may have been read off. Its tag then names the present curve.
+    `index`: a column whose curve the answer may depend on. The tag of such an answer also names the current curve.
     """
     known = call.request.headers.get(hdrs.IF_NONE_MATCH)
-    if known is None or (known == "*" and "owner" in call.path):  # `*` needs a look whether the owner has an entry
+    if known is None or (known == "*" and "owner" in call.path):  # for `*`, find out whether the owner has an entry
         return None
     totals = await context.reads.read_totals(board)
     curve = None if index is None or isinstance(board, Leaf) else context.curves.book.find_curve(board, index)
@@ -29,9 +29,9 @@ async def find_unchanged(context: Context, call: Call, board: Board | Leaf, inde
 def tag_answer(
     call: Call, board: Board | Leaf, totals: dict[int, int], answer: msgspec.Struct, curve: AnyCurve | None = None
 ) -> Tagged:
-    """Return an answer with the tag of the state that was read with it, or 304 if the caller sent `*`.
+    """Return an answer with the entity tag of the state that was read with it. Return 304 if the caller sent `*`.
 
-    `curve`: the curve that a part of the answer was read off, unless this part is exact.
+    `curve`: the curve that a part of the answer was read off; None if no part was, or if this part is exact.
     """
     unwanted = call.request.headers.get(hdrs.IF_NONE_MATCH) == "*"
     return Tagged(None if unwanted else msgspec.json.encode(answer), make_entity_tag(board, totals, curve))

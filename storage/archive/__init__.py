@@ -1,18 +1,18 @@
-"""Closed boards: closing them, replacing their rows by a compressed archive, and reading that archive.
+"""Programs that close boards, replace the rows of closed boards by a compressed archive, and read that archive.
 
     open ── closes_at ──> shut ── final curves stored ──> frozen ── all blocks stored, rows removed ──> archived
 
-A shut board takes no posts. A board is archived once its rows need not be kept any longer. A board whose rows are kept
-for ever stays frozen. The jobs in `jobs.boards` run the steps; this room holds the program of each step. A board with
-segments is shut with all of them, and all segments have one archive.
+A shut board takes no posts. A frozen board is archived when the time for which its rows are kept is over. If its rows
+are kept for ever, the board stays frozen. The jobs in `jobs.boards` run the steps, and this room holds the program of
+each step. A board is shut together with all its segments, and the segments have one archive in common.
 
-The most important rule: every step is one short transaction, which first reads what is left to do. Therefore a job may
-be late, be killed at any point, or run twice without harm.
+The most important rule: every step is stored in one short transaction, which first checks that the step is still to be
+done. Therefore a job may be late, be killed at any point, or run twice without harm.
 
-Once a board is archived, `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `RowRanking`. Most
+Once a board is archived, `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `RowRanking`, so most
 readers treat all boards alike. A read that needs the removed rows raises `ArchivedError`.
 
-This room may import `segments`, `entries`, `log`, `boards`, `schema`, the modules at the root of `storage`, and
+This room may import `segments`, `leaves`, `log`, `boards`, `schema`, the modules at the root of `storage`, and
 `predictor` for the curves. It must not import the room `curves`. Begin with `board_closing`, then `blocks`,
 `archive_writer` and `archive_reader`.
 """

@@ -1,7 +1,7 @@
-"""Archived boards: `ArchivedEntries` and `ArchivedRanking` return what the archive of a board holds.
+"""Reads the archives of boards: `ArchivedEntries` reads entries by owner, and `ArchivedRanking` reads rankings.
 
-Ranks and totals are those of the moment when the board was archived. If an owner is erased afterwards, the owner's
-place stays empty, so nobody else's rank changes. Only reads of rows in order leave empty places out.
+Ranks and totals are those of the moment when the board was archived. If an owner is erased or hidden afterwards, the
+owner's entry is still counted, so nobody else's rank changes. Only reads of rows in order skip such an entry.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ from storage.store import Program, Rows
 
 from .blocks import OWNERS, SectionKind, TallyBlock, decode_rows, decode_tally, encode_rows, section_of
 
-NOBODY = ""  # the owner of a row whose real owner was erased, or is hidden
+NOBODY = ""  # stands for the owner in a row whose real owner was erased
 
 _TEXT, _PLACE = param("text"), param("place", INTEGER)
 _SECTION = col("board_key").eq(param("board_key")), col("section").eq(param("section"))
@@ -45,10 +45,9 @@ _CHANGE = update(ARCHIVE_BLOCKS).set(document=param("document")).where(*_SECTION
 
 
 def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
-    """Return facts about the last block of a section, or None if the section has no block.
+    """Return three values of the last block of a section, or None if the section has no block.
 
-    The facts are the number of entries in all earlier blocks, the number of entries in the last block, and the last
-    owner or cell in that block.
+    The values are the fields `number`, `entries` and `last` of the block, see `ArchiveBlock`.
     """
     rows = yield _LAST.bind(board_key=board_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
@@ -61,9 +60,9 @@ class ArchivedRanking(Ranking):
         self._closed_us, self._columns = leaf.closed_us, len(leaf.spec.columns)
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
-        """Find the tally block that can hold a cell; return the number of entries before the block, and the block.
+        """Return the only tally block that can hold a cell, and the number of entries in the blocks before it.
 
-        This is the last block that begins with this cell or a better one. Return None if there is no such block.
+        It is the last block that begins with this cell or a better one. Return None if no block begins so.
         """
         statement = _FIRST_FROM if self.padding.high else _FIRST_UP_TO
         return _decode_tally((yield statement.bind(**self._in(SectionKind.TALLY), text=text)))
@@ -75,7 +74,7 @@ class ArchivedRanking(Ranking):
         return {"board_key": self.board_key, "section": section_of(kind, self.index)}
 
     def _count(self, kind: SectionKind) -> Program[int]:
-        """Return the number of entries in a section: of the whole column, or of the archived top."""
+        """Return the number of entries in the column's section of this kind: `TALLY` has all, `TOP` the first."""
         last = yield from find_last_block(self.board_key, section_of(kind, self.index))
         return 0 if last is None else last[0] + last[1]
 
@@ -86,12 +85,12 @@ class ArchivedRanking(Ranking):
         return (yield from self._count(SectionKind.TOP)) == (yield from self._total())
 
     def _top(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
-        """Return at least the first `rows_max` rows that are shown: without owners who were erased or are hidden."""
+        """Return the archived top without erased and hidden owners: `rows_max` rows or more, if there are that many."""
         blocks = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
         kept = [entry for _, document in blocks for entry in _widened(document, self._columns)]
         unseen = {NOBODY, *(yield from find_hidden_owners([entry.owner for entry in kept]))}
         shown = [entry for entry in kept if entry.owner not in unseen]
-        if len(shown) < rows_max <= len(kept):  # further blocks may have rows in place of those left out
+        if len(shown) < rows_max <= len(kept):  # rows were left out, so read all blocks
             return (yield from self._top())
         return shown
 
@@ -112,7 +111,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._less_than(past)) - (yield from self._less_than(least))
 
     def _less_than(self, text: str) -> Program[int]:
-        """Return how many entries have a cell that sorts before `text`. `text` may be shorter than a cell."""
+        """Return how many entries have a cell that sorts before `text`, which may be shorter than a cell."""
         # `count_better` needs a cell of full width, so missing digits become zeros. ":" sorts after every cell.
         width = len(self.padding.pad(self.padding.min_scaled))
         if text > "9" * width:
@@ -125,9 +124,9 @@ class ArchivedRanking(Ranking):
         return (yield from self._total()) - better - ties
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
-        """Count the entries with this cell, and those of them that stand before `owner`.
+        """Count the entries with this cell, and how many of these entries stand before `owner`.
 
-        If equal values share a rank, the archive knows the order of tied entries only in its top.
+        If equal values share a rank, the archive knows the order of tied entries only for the rows of its top.
         """
         found = yield from self._tally_of(cell)
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
@@ -141,7 +140,7 @@ class ArchivedRanking(Ranking):
         return ties, next((place for place, name in enumerate(tied) if name > owner), len(tied))
 
     def _kept_place(self, owner: str) -> Program[int | None]:
-        """Return how many tied entries stand before an owner, or None if the archive has no such owner."""
+        """Return how many entries with the owner's cell stand before the owner, or None if this is not stored."""
         found = yield _FIRST_UP_TO.bind(board_key=self.board_key, section=OWNERS, text=owner)
         for _, document in found:
             rows = decode_rows(document)
@@ -207,9 +206,9 @@ class ArchivedRanking(Ranking):
         return near
 
     def _placed(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
-        """Return the shown rows of the archived top, and the index of the row with this cell and owner among them.
+        """Return the shown rows of the archived top, and the index in them of the row with this cell and owner.
 
-        If there is no such row, return the index of the first row that ranks after this cell and owner.
+        If there is no such row, the index is that of the first row that ranks after this cell and owner.
         """
         top, key = (yield from self._top()), self.padding.key_of_cell(cell)
         for index, entry in enumerate(top):
@@ -221,7 +220,7 @@ class ArchivedRanking(Ranking):
         return entry.owner == owner and entry.cells[self.index] == cell
 
     def _check_end(self) -> Program[None]:
-        """Raise `ArchivedError` if the ranking had more rows than the archive keeps in its top."""
+        """Raise `ArchivedError` if the ranking had more rows than the archived top keeps."""
         kept = yield from self._count(SectionKind.TOP)
         if kept < (yield from self._total()):
             raise ArchivedError(f"the leaderboard was archived with its first {kept} rows by this column")
@@ -236,7 +235,7 @@ class ArchivedEntries(OpenLeaf):
         return {index: ArchivedRanking(self.leaf, index) for index in self.leaf.sorted_indexes}
 
     def read_curves(self, column_index: int) -> Program[list[Curve]]:
-        """Return the final curves of the segments that the board had, or of the board; or no curve."""
+        """Return the final curve of each segment that the board had, or of the board itself. The list may be empty."""
         section = section_of(SectionKind.CURVE, column_index)
         rows = yield _BEFORE_PLACE.bind(board_key=self.leaf.key, section=section, place=INT64_MAX)
         return [decode_curve(document) for _, document in rows]
@@ -278,9 +277,9 @@ class ArchivedEntries(OpenLeaf):
         return {owner: entries[owner] for owner in owners if owner in entries}
 
     def erase_entry(self, owner: str) -> Program[bool]:
-        """Erase an owner from the archive. Return False if the owner is not in it.
+        """Erase an owner from the archive. Return False if the archive does not have the owner.
 
-        The ranks of all other owners stay the same, and the change log gets no record.
+        The ranks of all other owners stay the same, and nothing is written to the change log.
         """
         key = self.leaf.key
         held = yield _HELD_UP_TO.bind(board_key=key, section=OWNERS, text=owner)
@@ -313,17 +312,17 @@ class ArchivedEntries(OpenLeaf):
 
 
 def note_change(leaves: Iterable[Leaf]) -> Program[None]:
-    """Let the tags of answers about archives change: owners were erased, hidden or shown there. Call this last."""
+    """Count an erased, hidden or shown owner as a change, so that answers get new tags. Call this last."""
     yield from add_totals({leaf.key: {CHANGES: 1} for leaf in leaves})
 
 
 def _nobodys(entry: Entry, index: int) -> Entry:
-    """Return an entry of `NOBODY` with the same cell in the column `index`, and None in all other columns."""
+    """Return an entry of `NOBODY` that keeps the cell in the column `index` and has None in all other columns."""
     return Entry(NOBODY, 0, [cell if at == index else None for at, cell in enumerate(entry.cells)])
 
 
 def list_archives_of_owner(owner: str, *, after_key: int, limit: int) -> Program[list[int]]:
-    """Return the keys of boards whose archives may hold an owner: the first `limit` keys above `after_key`."""
+    """Return the keys of boards whose archives may hold an owner: up to `limit` keys greater than `after_key`."""
     covering = (col("section").eq(OWNERS), col("first").le(param("owner")), col("last").ge(param("owner")))
     found = select(col("board_key")).from_(ARCHIVE_BLOCKS).where(col("board_key").gt(param("after_key")), *covering)
     rows = yield found.order_by(asc(col("board_key"))).limit(limit).bind(owner=owner, after_key=after_key)
@@ -335,7 +334,7 @@ def _decode_tally(found: Rows) -> tuple[int, TallyBlock] | None:
 
 
 def _widened(document: bytes, columns: int) -> list[Entry]:
-    """Decode the rows of a block, with None in columns that were added after the board was archived."""
+    """Decode the rows of a block. Set columns that were added after the board was archived to None."""
     entries = decode_rows(document).entries
     for entry in entries:
         entry.cells.extend([None] * (columns - len(entry.cells)))

@@ -6,11 +6,11 @@
 The parts are written in this order: tally, top and curve of each ranked column, then the owners. Any process can do the
 next step, because the stored blocks show how much of the archive is written.
 
-The rows of segments are merged into one archive, which is stored in the partition of the board.
+The rows of all segments are merged into one archive, which is stored in the partition of the board.
 
 An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased. So a
-step is stored only if the board has not changed since the step was read. The head of an archive has the board's count
-of changes. If it is no longer the same, the next step begins the archive anew.
+step is stored only if the board has not changed since the step was read. The head of an archive holds the board's count
+of changes. If the board has another count of changes now, the next step begins the archive anew.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,31 +39,31 @@ from .board_closing import ClosingStage
 
 
 class _Progress(NamedTuple):
-    """The progress of an archive that is being written."""
+    """How much of an archive is written: the place where the next step begins."""
 
-    part_index: int = 0  # the part that is being written
-    number: int = 0  # number of entries of this part that are written
-    last: str = ""  # the owner of the last written entry, or its cell if the part is a tally
+    part_index: int = 0  # the 0-based number of the part that is being written
+    number: int = 0  # how many entries of this part are written
+    last: str = ""  # the owner of the last written entry; in a tally, the cell of that entry
 
 
 class ArchiveBlock(NamedTuple):
-    """A row of the table of archives."""
+    """A block of an archive, as a row of the table of archives."""
 
     section: int
-    number: int  # number of entries in the earlier blocks of the section
+    number: int  # entries in the earlier blocks of the section; for a curve, the number of its segment
     entries: int
-    first: str
-    last: str
+    first: str  # the first owner of a block of owners, or the best cell of a tally block; empty in other sections
+    last: str  # the last owner or the worst cell
     document: bytes = b""
 
 
-DraftBlock = tuple[ArchiveBlock, Callable[[], bytes]]  # a block without its document, and what encodes the document
+DraftBlock = tuple[ArchiveBlock, Callable[[], bytes]]  # a block without document, and what makes the document
 
 
 class ArchiveStep(NamedTuple):
-    """The next blocks of an archive, from one snapshot."""
+    """The next blocks of an archive, which were read from one snapshot. `is_last`: they complete the archive."""
 
-    changes: int  # the board's count of changes
+    changes: int  # the board's count of changes in the snapshot
     is_first: bool
     is_last: bool
     drafts: list[DraftBlock]
@@ -71,17 +71,17 @@ class ArchiveStep(NamedTuple):
 
 class _Part(NamedTuple):
     section: int
-    # Reads the part from `progress` on; returns its blocks and the number of rows that were read.
+    # Reads the part from the given progress on. Returns the next blocks, and how many rows were read.
     read: Callable[[_Progress], Program[tuple[list[DraftBlock], int]]]
-    stepwise: bool  # whether a step may read only some of the part
+    stepwise: bool  # whether one step may read only some rows of the part
 
 
 @dataclass(slots=True)
 class ArchiveWriter:
-    """Writes one archive.
+    """Programs that write the archive of one board. The closing job runs them for the board's partition.
 
-    The caller runs each program for the board's partition. Only one process at a time stores steps. Between reading a
-    step and storing it, the caller calls `encode_blocks` in another thread.
+    Only one process at a time stores steps. Between reading a step and storing it, the caller calls `encode_blocks` in
+    another thread.
     """
 
     board: Board
@@ -97,7 +97,7 @@ class ArchiveWriter:
         return [*parts, _Part(OWNERS, self._read_owners, True)]
 
     def is_begun(self) -> Program[bool]:
-        """Return whether a part of the archive of the board as it is now is stored."""
+        """Return whether the store has the beginning of an archive that shows the board as it is now."""
         head = yield from find_last_block(self.board.key, HEAD)
         return head is not None and head[1] == (yield from self._count_changes())
 
@@ -106,7 +106,7 @@ class ArchiveWriter:
         return totals[self.board.key].get(CHANGES, 0)
 
     def read_step(self) -> Program[ArchiveStep]:
-        """Read the next rows from one snapshot, at most about `archive_step_rows`."""
+        """Read the next blocks from one snapshot. Read about `archive_step_rows` rows at most."""
         is_first = not (yield from self.is_begun())
         place = _Progress() if is_first else (yield from self._find_progress())
         parts, left = self._parts(), self.limits.archive_step_rows
@@ -115,7 +115,7 @@ class ArchiveWriter:
             part = parts[place.part_index]
             blocks, rows = yield from part.read(place)
             found += blocks
-            left -= rows  # a step that does not end the archive has a block, so the next step begins after it
+            left -= rows  # the loop ends early only after reading a block, so every step makes progress
             if part.stepwise and rows == self.limits.archive_step_rows:
                 block, _ = blocks[-1]
                 place = _Progress(place.part_index, block.number + block.entries, block.last)
@@ -152,7 +152,7 @@ class ArchiveWriter:
     def _cut_rows(
         self, section: int, number: int, entries: list[Entry], ties_before: dict[int, list[int]]
     ) -> list[DraftBlock]:
-        """Return the blocks of rows, of which the first is the entry `number` of the section."""
+        """Cut rows into blocks. `number` is how many entries of the section stand before the first of these rows."""
         size = self.limits.archive_block_rows
         blocks: list[DraftBlock] = []
         for start in range(0, len(entries), size):
@@ -163,7 +163,7 @@ class ArchiveWriter:
         return blocks
 
     def _read_curve(self, index: int, _place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
-        """Read the last curve of each part, or make an exact one if the part has so few entries in the column."""
+        """Read the last curve of each leaf. If a leaf has at most `exact_top` entries, make an exact curve."""
         totals, exact_top = (yield from find_totals_of([self.board])), self.board.spec.predictor.exact_top
         blocks: list[DraftBlock] = []
         for number, part in enumerate(self.board.leaves):
@@ -187,7 +187,7 @@ class ArchiveWriter:
         return self._cut_rows(OWNERS, place.number, entries, ties_before), len(entries)
 
     def _count_ties_before(self, index: int, entries: list[Entry], after: str) -> Program[list[int]]:
-        """Count, for each of these rows, which follow the owner `after`, the rows with its cell that rank before it."""
+        """Return, for each entry, how many rows with the same cell rank before it. The owners sort after `after`."""
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
         passed: dict[str | int, int] = dict.fromkeys(cells, 0)
         for part in self.board.leaves:
@@ -203,19 +203,19 @@ class ArchiveWriter:
         return ties_before
 
     def encode_blocks(self, found: Sequence[DraftBlock]) -> list[ArchiveBlock]:
-        """Encode the documents of blocks. This is CPU work: run it in another thread."""
+        """Encode the documents of blocks. Call this in another thread, because encoding uses much CPU time."""
         return [block._replace(document=encode()) for block, encode in found]
 
     def store_step(self, step: ArchiveStep, blocks: Sequence[ArchiveBlock], *, now_us: int) -> Program[Board | None]:
         """Store the blocks of a step. The last step also marks the board as archived and removes its rows.
 
-        The segments of the board stay in the catalog, because the journal and post ids name them.
-        Return the board. Return None, and store nothing, if the board has changed since the step was read.
+        The segments of the board stay in the catalog, because the journal and post ids refer to them.
+        Return the board. If the board has changed since the step was read, store nothing and return None.
 
         Raises:
             UnknownBoardError: the board was deleted.
         """
-        # An erasure locks these rows of the catalog too, so it waits until this transaction ends.
+        # An erasure locks the same rows of the catalog, so the erasure waits until this transaction ends.
         board = yield from find_same_board(self.board, lock=Lock.UPDATE)
         totals = (yield from find_totals_of([board]))[board.key]
         if totals.get(CHANGES, 0) != step.changes:
@@ -249,7 +249,7 @@ class ArchiveWriter:
 
 
 def build_exact_curve(leaf: Leaf, column_index: int) -> Program[Curve]:
-    """Return the exact curve of a column with few entries on a closed leaf. Every value is a knot."""
+    """Return the exact curve of a column of a closed leaf that has few entries. Every value of the column is a knot."""
     ranking = RowRanking(leaf, column_index)
     rows = yield from ranking.tally_cells(1 + leaf.spec.predictor.exact_top)
     knots, better_count = [], 0

@@ -1,13 +1,13 @@
-"""The blocks of an archive as bytes. Each section of an archive is a sequence of compressed blocks.
+"""Encodes and decodes the blocks of an archive. Each section of an archive is a sequence of compressed blocks.
 
     head               the board's count of changes when the archive was begun
     owners             all rows of the board, ordered by owner
-    tally of a column  every distinct cell, best first, and how many entries have it
-    top of a column    its best rows, in order
-    curve of a column  the last curve that was fitted, of each segment if there were several
+    tally of a column  every distinct cell, best first, and how many entries have this cell
+    top of a column    the best rows by this column, in order
+    curve of a column  the final curve of the board, or of each segment if the board had segments
 
-A block of rows stores its columns one after the other. Blocks must stay small, because reading one row decodes its
-whole block.
+A block of rows stores one column after the other. Blocks must stay small, because a read of one row decodes the whole
+block.
 """
 
 import zlib
@@ -28,7 +28,7 @@ _LEVEL = 6
 
 
 class SectionKind(IntEnum):
-    """A kind of section that each ranked column has."""
+    """The kinds of sections that an archive has for each ranked column."""
 
     TALLY = 0
     TOP = 1
@@ -40,10 +40,10 @@ def section_of(kind: SectionKind, column_index: int) -> int:
 
 
 class Rows(NamedTuple):
-    """A block of rows.
+    """The decoded content of a block of rows.
 
-    `ties_before` has a list for each column index whose ties are stored. For each row of the block, the list says how
-    many rows with the same cell rank before that row.
+    `ties_before` has a list for each column whose ties are stored, by column index. The list has one number for each
+    row: how many rows with the same cell rank before this row.
     """
 
     entries: list[Entry]
@@ -66,7 +66,7 @@ def decode_rows(document: bytes) -> Rows:
 
 
 class TallyBlock(NamedTuple):
-    """A block of a tally: distinct keys, best first, and for each key its number of entries."""
+    """A block of a tally: distinct keys, best first, and for each key the number of entries with this key."""
 
     keys: list[int]
     ties: list[int]
@@ -84,13 +84,13 @@ class TallyBlock(NamedTuple):
         return self.keys[bisect_left(counted, place + 1)]
 
     def next_better_key(self, key: int) -> int | None:
-        """Return the worst key of the block that is better than `key`, or None."""
+        """Return the worst of the block's keys that are better than `key`, or None if no key is better."""
         index = bisect_left(self.keys, key)
         return self.keys[index - 1] if index else None
 
 
 def encode_tally(tally: TallyBlock) -> bytes:
-    """Encode a block of a tally. Numbers are written as text, because keys may be wider than 64 bits."""
+    """Encode a block of a tally. Write numbers as text, because keys may be wider than 64 bits."""
     steps = [tally.keys[0], *[after - before for before, after in pairwise(tally.keys)]]
     ties = [] if all(count == 1 for count in tally.ties) else tally.ties
     return _packed((",".join(map(str, steps)), ",".join(map(str, ties))))

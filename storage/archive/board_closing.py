@@ -1,7 +1,7 @@
-"""Closing boards: shut them, freeze them once their final curves are stored, and find when to archive them.
+"""Programs that shut boards, freeze them once their final curves are stored, and find when to archive them.
 
-The docstring of `storage.archive` draws the stages of a board. `due_at` only says when the job checks a board next; a
-check at a wrong time does no harm.
+The docstring of `storage.archive` draws the stages of a board. The catalog's column `due_at` only says when the closing
+job checks a board next. A check at a wrong time does no harm.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ from storage.store import Program
 
 
 class ClosingStage(IntEnum):
-    """A stage in the closing of a board."""
+    """The stages of a board, in their order, as the catalog stores them."""
 
     OPEN = 0  # the next step shuts the board
     SHUT = 1  # the next step fits the board's final curves
@@ -29,7 +29,7 @@ class ClosingStage(IntEnum):
 
 
 def list_due_boards(stage: ClosingStage, *, now_us: int, limit: int) -> Program[list[tuple[int, Board]]]:
-    """Return the due boards at a stage, each with its due time, ordered by due time."""
+    """Return up to `limit` boards at a stage that are due now, as pairs (`due_at`, board), the earliest first."""
     rows = yield _DUE.bind(stage=int(stage), now_us=now_us, limit=limit)
     boards = yield from make_boards([decode_row(row[1:]) for row in rows])
     return [(row[0], board) for row, board in zip(rows, boards, strict=True)]
@@ -47,20 +47,20 @@ _DUE = (
 
 
 def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
-    """Shut those of the given boards whose closing time has come, and return them. They take no more posts.
+    """Shut the given boards whose closing time has come, so that they take no more posts. Return the shut boards.
 
-    Boards with so few entries that every rank is counted need no final curve. This transaction also freezes them.
+    A board needs no final curve if it has so few entries that every rank is counted. Freeze such a board immediately.
     """
     closed: list[Board] = []
     # Boards without a family come first, because posts lock the rows of boards before those of families.
     for key in sorted(board.key for board in boards if board.family_key is None):
-        # A split locks the board's row, too. So the segments are those of now.
+        # A split of the board has to wait for the lock on this row, so the segments stay the same meanwhile.
         for board in (yield from _shut([key], now_us)):
             closed.append((yield from _shut_segments(board, now_us)))
     for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
         theirs = [board.key for board in boards if board.family_key == family_key]
-        # A transaction with posts to the family holds a lock on this row, and this update waits until it ends. So every
-        # transaction after this one sees what those posts wrote.
+        # A transaction with posts to the family locks this row, so this update waits until that transaction ends.
+        # Therefore every transaction after this one sees all posts that the family took.
         yield (
             update(FAMILIES)
             .set(closed_through=now_us)
@@ -83,7 +83,7 @@ def _shut(keys: Sequence[int], now_us: int) -> Program[list[Board]]:
 
 
 def _shut_segments(board: Board, now_us: int) -> Program[Board]:
-    """Shut the segments of a board, one after the other, because posts lock their rows in the order of the keys."""
+    """Shut the segments of a board in the order of their keys, because posts lock the segments in the same order."""
     for key in sorted(leaf.key for leaf in board.leaves if board.is_spread):
         yield from store_columns(key, closed_at=now_us)
     gate = board.gate._replace(closed_us=now_us)
@@ -91,14 +91,14 @@ def _shut_segments(board: Board, now_us: int) -> Program[Board]:
 
 
 def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list[tuple[Leaf, int]]:
-    """Return the ranked columns of the leaves that have too many entries to count every rank."""
+    """Return pairs of a leaf and a ranked column that have too many entries for counting every rank."""
     exact_top = board.spec.predictor.exact_top
     columns = [(leaf, index) for leaf in board.leaves for index in leaf.sorted_indexes]
     return [(leaf, index) for leaf, index in columns if totals[leaf.key].get(index, 0) > exact_top]
 
 
 def freeze_boards(boards: Iterable[Board]) -> Program[None]:
-    """Mark shut boards, whose final curves are stored, as frozen. They are due again when they may be archived."""
+    """Mark shut boards as frozen, after their final curves were stored. Set `due_at` to the time of archiving."""
     families: dict[int, Family] = {}
     for board in boards:
         due_us = yield from _archive_us(board, families)
@@ -111,7 +111,7 @@ def freeze_boards(boards: Iterable[Board]) -> Program[None]:
 
 
 def check_archive_time(board: Board, *, now_us: int) -> Program[bool]:
-    """Return whether a frozen board is to be archived now. If not, set when the closing job checks it next."""
+    """Return whether a frozen board is to be archived now. If not, set when the closing job checks the board next."""
     due_us = yield from _archive_us(board, {})
     if due_us is not None and due_us <= now_us:
         return True
@@ -120,7 +120,7 @@ def check_archive_time(board: Board, *, now_us: int) -> Program[bool]:
 
 
 def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
-    """Set when the closing job checks a closed board next. None: not until another transaction sets a time."""
+    """Set when the closing job checks a closed board next. None: wait until another program sets a time."""
     yield (
         update(BOARDS)
         .set(due_at=param("at_us"))
@@ -132,10 +132,10 @@ def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
 
 
 def _archive_us(board: Board, families: dict[int, Family]) -> Program[int | None]:
-    """Return when a closed board is to be archived; None: never. `families` caches families by key.
+    """Return when a closed board is to be archived, or None if never. `families` caches families by key.
 
-    The time depends on the row of the family, or of the board if it has no family. This function locks that row. So a
-    transaction that changes the row waits for this one. It then sets `due_at`, so that the job checks the board again.
+    The time depends on the row of the family, or of the board if it has no family. This program locks that row, so a
+    transaction that changes the row has to wait. Afterwards that transaction sets `due_at`, so the job checks again.
     """
     if board.family_key is None:
         season = (yield from find_same_board(board, lock=Lock.UPDATE)).spec.season

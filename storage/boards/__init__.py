@@ -1,10 +1,10 @@
-"""The maps from a name, a time and an owner to leaves: boards, families with their periods, seasons, segments.
+"""Programs for the maps that lead from a name, a time and an owner to leaves: boards, families, seasons, segments.
 
     outside a family    create_board ──> board ── change_board, reset_board ──> board ── delete_board ──> deleted
     in a family         put_family ── a first post: make_boards ──> board ── delete_family ──> deleted
 
-This room creates, changes, finds, moves and deletes boards. It does not read or write single entries: `storage.leaves`
-does. `journal` merges the logs of the leaves of all partitions for callers.
+This room creates, changes, finds, moves and deletes boards. The room `storage.leaves` reads and writes single entries.
+`journal` merges the change logs of all partitions for callers.
 
 The most important rule: a process has only a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be outdated.
 The process reads the store before it reports that a board is unknown. If a program finds that its copy of a board is

@@ -27,7 +27,7 @@ _COLUMNS = ("id", "name", "role", "hash", "created_at", "revoked_at")  # in the 
 def list_keys(*, limit: int, after: tuple[int, str] = (0, "")) -> Program[list[StoredKey]]:
     """Return at most `limit` keys, including revoked ones, ordered by time of creation.
 
-    `after`: the time of creation, in microseconds, and the id of the key after which the list begins.
+    `after` is the last key of the previous page: its time of creation, in microseconds since 1970, and its id.
     """
     listed = select(*map(col, _COLUMNS)).from_(API_KEYS)
     past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))

@@ -1,4 +1,4 @@
-"""Changes boards: new columns, another predictor, other times. A change never reinterprets what posts have stored."""
+"""Changes boards: adds columns, and replaces the predictor or the times. Stored values always keep their meaning."""
 
 from dataclasses import replace
 
@@ -15,14 +15,14 @@ from .shared_tables import widen_table
 
 
 def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
-    """Add the new columns of `wanted` to a board, and give the board the predictor and the season of `wanted`.
+    """Add the new columns of `wanted` to a board, and give the board the predictor and season of `wanted`.
 
     Everything else in `wanted` must be the same as in the stored spec.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
-        SpecConflictError: the change would reinterpret or drop stored values; or `_check_times` refuses the season; or
-            the board is closed, and `wanted` has new columns.
+        SpecConflictError: the change would reinterpret or drop stored values; or `_check_times` does not allow the
+            new season; or `wanted` has new columns, but the board is closed.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
     added = find_added_columns(board.spec, wanted)
@@ -54,7 +54,7 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
 
 
 def _rename_own_table(leaf: Leaf) -> Program[Leaf]:
-    """Rename the table of a leaf, so that every process reads the leaf from the catalog before its next post."""
+    """Rename a leaf's own table. A post with an old copy of the leaf then fails, and its process reads the catalog."""
     renamed = replace(leaf, place=leaf.place._replace(rows_key=leaf.rows_key + 1))
     yield rename_table(layout_of(leaf).table, layout_of(renamed).table).bind().at(leaf.partition)
     yield from store_columns(leaf.key, rows_key=renamed.rows_key)
@@ -62,20 +62,20 @@ def _rename_own_table(leaf: Leaf) -> Program[Leaf]:
 
 
 def _store_spec(key: int, spec: BoardSpec, board: Board, *, is_segment: bool) -> Program[None]:
-    """Store the spec in the row with this key. `board`: as it was before the change."""
+    """Store the spec in the catalog's row with this key. `board` is the board before the change."""
     values: dict[str, int | str | None] = {"spec": encode_spec(spec)}
     if board.gate.archived_us is None:
         values |= times_of(spec.season)
-        if not is_segment:  # the closing job checks the board when it closes, or now if it is closed
+        if not is_segment:  # the closing job checks the board at its closing time, or now if it is closed
             values["due_at"] = values["closes_at"] if board.gate.closed_us is None else 0
     yield from store_columns(key, **values)
 
 
 def _check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
-    """Raise `SpecConflictError` if the times of a board outside a family may not become those of `wanted`.
+    """Raise `SpecConflictError` if the season of a board outside a family may not be replaced by `wanted`.
 
-    A time may change only if every earlier decision to take or refuse a post stays right. Once a board has opened, its
-    opening time stays. A closed board stays closed. An open board gets an end, or another one, only in the future.
+    A time may change only if every earlier decision to take or refuse a post remains correct. Therefore the opening
+    time of an opened board cannot change, a closed board stays closed, and a new end must be in the future.
     """
     stored = board.spec.season
     if wanted == stored:
@@ -107,7 +107,7 @@ def _is_over(time_us: int | None, now_us: int) -> bool:
 
 
 def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
-    """Return the new columns of `wanted`. Raise `SpecConflictError` if it would reinterpret or drop stored values."""
+    """Return the columns that `wanted` adds. Raise `SpecConflictError` if stored values would change or be lost."""
     if wanted.segments != stored.segments:
         detail = f"segments is {stored.segments}; `rankcurve board split` changes it"
         raise SpecConflictError(detail, pointer="/segments")

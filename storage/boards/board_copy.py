@@ -1,29 +1,29 @@
 """Programs that copy a board to other leaves while posts to the board go on. `jobs.boards.move` runs them.
 
-The other leaves are one in another partition (`begin_move`) or new segments (`begin_split`).
+The targets of a copy are a leaf in another partition (`begin_move`) or new segments (`begin_split`).
 
     step                          posts go to    the copy in the targets
     begin_move, begin_split       source         empty; the lease keeps other moves away
     read_page, write_owners       source         rows and post ids as they were when their pages were read
-    read_changes, write_changes   source         lacks only the posts of the last moments; repeated until it does
+    read_changes, write_changes   source         lacks the latest posts; the step is repeated until they are few
     switch, one transaction       nobody         complete; the catalog refers to it, and the source is cleared
       done                        targets
       failed                      source         changes are read again, or remove_copy
 
-So before the switch nothing refers to the copy, and afterwards nothing refers to the source. Posts that waited find
-their table or their copy of the board outdated, and are applied again in the targets.
+So before the switch nothing refers to the copy, and afterwards nothing refers to the source. Posts that waited for the
+switch find that their copy of the board is outdated, and are applied again in the targets.
 
-The most important rule: the switch copies nothing that an earlier transaction can still change. The locks on the
-catalog's row and on the table of rows make it wait for all such transactions.
+The most important rule: the switch copies nothing that an earlier transaction can still change. The switch locks the
+catalog's row and the table of rows, so it waits for all such transactions.
 
-`leaf_copy` has the programs of each leaf. The log stays in the source, and so does the history of the board. The
-journal merges it with the logs of the targets.
+`leaf_copy` has the programs of each leaf. The log of earlier changes stays in the partition of the source. The journal
+merges this log with the logs of the targets.
 
     pending segment ──switch──> segment ──another split──> retired segment, without rows
 
-Retired segments stay in the catalog, so the journal knows the board of their changes. A stored post id has only a keyed
-hash of its owner, which does not tell the owner's segment. So each new segment gets the post ids of all earlier ones.
-The new segments begin without curves; the refresh job fits them next.
+Retired segments stay in the catalog, so that the journal can find the board of their changes. A stored post id has only
+a keyed hash of its owner, so nobody can tell which segment has the owner. Therefore each new segment gets the post ids
+of all earlier segments. New segments have no curves until the refresh job fits some.
 """
 
 from collections.abc import Sequence
@@ -58,14 +58,14 @@ from .boards import find_board, find_other_segments, lock_standalone_board
 from .shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
 
 MOVE_WORK = "move"  # the kind of the work leases for moving a board
-_Counts = dict[int, int]  # by column index and `ALL_ENTRIES`
+_Counts = dict[int, int]  # numbers of entries, by column index; `ALL_ENTRIES` is the index of all entries
 _LEASES = WorkLeases(store_clock, margin_us=0)
 
 
 def check_not_moving(board: Board) -> Program[None]:
-    """Raise `LeaseTakenError` if a process moves the board. Lock the catalog's row of the board first.
+    """Raise `LeaseTakenError` if a process is moving or splitting the board. Lock its row in the catalog first.
 
-    A transaction that replaces the rows of a board without logging it calls this program.
+    A transaction has to call this program before it replaces the rows of a board without logging the new rows.
     """
     lease = yield from in_partition(CONTROL, _LEASES.find_lease(MOVE_WORK, str(board.key)))
     free_in_us = 0 if lease is None else lease.expires_at_us - (yield from in_partition(CONTROL, store_clock()))
@@ -76,28 +76,28 @@ def check_not_moving(board: Board) -> Program[None]:
 
 
 class BoardCopy:
-    """The copy of a board, which one transaction begins to use. Run the programs for `CONTROL`."""
+    """A copy of a board in target leaves, and the programs that switch the board to it. Run them for `CONTROL`."""
 
     def __init__(self, board: Board, targets: Sequence[Leaf]) -> None:
-        """Prepare the programs. `targets`: the board as it will be in another partition, or its new segments."""
+        """Prepare the programs. `targets` are the board's leaf in another partition, or the board's new segments."""
         self.board, self.targets = board, tuple(targets)
         self.leaves = [LeafCopy(leaf, targets) for leaf in board.leaves]
         self._moves = targets[0].key == board.key
-        self._counted: dict[int, _Counts] = {}  # by the key of a new segment
+        self._counted: dict[int, _Counts] = {}  # the entries of each new segment, by its key
 
     def list_left_behind(self) -> list[tuple[int, int, int]]:
-        """Return the partitions and the rows that `sweep_rows` has to delete there before rows are copied to them."""
+        """Return which rows `sweep_rows` has to delete before the copy, as (partition, `table_key`, `rows_key`)."""
         notes = [(target.partition, POST_IDS_KEY, target.key) for target in self.targets]
         in_shared = (target for target in self.targets if target.table_key is not None and target.archived_us is None)
         return notes + [(target.partition, target.table_key or 0, target.rows_key) for target in in_shared]
 
     def note_left_behind(self) -> Program[None]:
-        """Let `sweep_rows` delete in the targets what a copy may have left there."""
+        """Note the rows that an unfinished copy may have left in the targets, so that `sweep_rows` deletes them."""
         for partition, table_key, rows_key in self.list_left_behind():
             yield from in_partition(partition, note_dropped_rows(table_key, rows_key))
 
     def count_targets(self) -> Program[None]:
-        """Count the entries of new segments, which nobody else changes, because `switch` stores their totals."""
+        """Count the entries of new segments, because `switch` stores their totals. Only this copy writes to them."""
         indexes = self.board.sorted_indexes
         for segment in () if self._moves else self.targets:
             layout = layout_of(segment)
@@ -106,14 +106,14 @@ class BoardCopy:
             self._counted[segment.key] = dict(zip((ALL_ENTRIES, *indexes), map(int, row), strict=True))
 
     def switch(self, marks: Sequence[int], *, released: Program[None]) -> Program[None]:
-        """Hold back posts, copy what is left, and let the board begin in the targets.
+        """Make posts wait, copy the last changes, and let the catalog lead to the targets instead of the source.
 
-        `marks`: of each leaf. `released` gives the lease back in the same transaction.
+        `marks`: for each leaf, the log position of the first change to copy. `released` gives the lease back.
 
         Raises:
-            LostRaceError: there is too much left to copy, or an owner is being shown.
-            BoardChangedError: the board is not the one of which the rows were copied.
-            JournalIncompleteError: changes were pruned from the log.
+            LostRaceError: too many changes are left to copy, or an owner was erased, or a hidden owner is being shown.
+            BoardChangedError: the board was emptied, archived, moved, split or got columns, or was closed in a split.
+            JournalIncompleteError: changes that have not been copied were pruned from the log.
         """
         now = yield from find_board(self.board.id, lock=Lock.UPDATE, queued=True)
         if [*map(_shape_of, now.leaves)] != [*map(_shape_of, self.board.leaves)]:
@@ -124,7 +124,7 @@ class BoardCopy:
         else:
             yield from self._begin_segments(now, marks, begun_us)
         yield from released
-        # Readers of streams then look for the board in the catalog. The log comes last, because of its counter.
+        # After this event, streams find the board again. It is logged last, because posts wait for the log's counter.
         yield from journal.log_event(self.board, ChangeKind.MOVED, begun_us)
 
     def _begin_elsewhere(self, now: Board, mark: int) -> Program[None]:
@@ -136,7 +136,7 @@ class BoardCopy:
         yield from in_partition(leaf.source.partition, clear_partition(now.leaf))
 
     def _begin_segments(self, now: Board, marks: Sequence[int], begun_us: int) -> Program[None]:
-        """Retire the earlier segments, or the table of the board, and let the new segments begin."""
+        """Clear and retire the board's earlier leaves, and let the catalog lead to the new segments."""
         if now.gate.closed_us is not None:
             raise BoardChangedError
         counted = {key: dict(counts) for key, counts in self._counted.items()}
@@ -146,7 +146,7 @@ class BoardCopy:
             yield from leaf.write_changes(found)
             yield from leaf.copy_small_table(HIDDEN_ENTRIES)
         totals = yield from find_totals_of([now])
-        counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)  # the content stays the same
+        counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)  # a split changes no content
         for number, source in enumerate(now.leaves):
             yield from in_partition(source.partition, clear_partition(source))
             if now.is_spread:
@@ -155,17 +155,17 @@ class BoardCopy:
         yield from store_columns(now.key, spec=encode_spec(spec), segment=WHOLE)
         of_segment = encode_spec(replace(now.spec, segments=1))
         for number, segment in enumerate(self.targets):
-            its_times = times_of(now.spec.season)  # they may have changed since the segment was created
+            its_times = times_of(now.spec.season)  # the times may have changed since the segment was made
             yield from store_columns(segment.key, segment=number, spec=of_segment, **its_times)
         yield from store_states(self.targets)
         for segment in self.targets:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
 
     def remove_copy(self, released: Program[None]) -> Program[None]:
-        """Remove the copy, unless the board has begun there. `released` gives the lease back.
+        """Remove the copy, unless the board already uses this copy. `released` gives the lease back.
 
         Raises:
-            LeaseLostError: another process has the lease, and needs its copy.
+            LeaseLostError: another process has the lease now, and may use the same tables for its own copy.
         """
         try:
             if self.has_begun((yield from find_board(self.board.id, lock=Lock.UPDATE))):
@@ -182,7 +182,7 @@ class BoardCopy:
 
 
 def _count_changes(leaf: LeafCopy, found: LeafChanges, counted: dict[int, _Counts]) -> Program[None]:
-    """Subtract the entries that the changes replace in new segments, and add those that they write."""
+    """Change the counts of new segments: subtract the rows that the changes replace, and add the new rows."""
     shares = zip(leaf.share(found.owners, str), leaf.share(found.rows, leaf.rows[0].owner_of), strict=True)
     for segment, (owners, rows) in zip(leaf.targets, shares, strict=True):
         replaced = yield from in_partition(segment.partition, RowsCopy(segment, segment).read_owners(owners))
@@ -195,7 +195,7 @@ def _count_changes(leaf: LeafCopy, found: LeafChanges, counted: dict[int, _Count
 
 
 def _remove_tables(targets: Sequence[Leaf]) -> Program[None]:
-    """Remove the tables of a copy, and pending segments from the catalog."""
+    """Drop the tables of a copy, and delete the copy's pending segments from the catalog."""
     for target in targets:
         if target.table_key is None and target.archived_us is None:
             yield drop_table(layout_of(target).table, if_exists=True).bind().at(target.partition)
@@ -205,15 +205,15 @@ def _remove_tables(targets: Sequence[Leaf]) -> Program[None]:
 def begin_move(
     board_id: str, leases: WorkLeases, *, target: int, holder: str, lease_us: int
 ) -> Program[tuple[BoardCopy, WorkLease]]:
-    """Take the lease of a board and create an empty table in the target. Run this for `CONTROL`.
+    """Take the lease of a board, and prepare an empty copy in the partition `target`. Run this for `CONTROL`.
 
-    The lock on the catalog's row makes a move wait for a rebuild of the board, but not for posts.
+    This locks the catalog's row, so a move waits for a rebuild of the board, but not for posts.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
-        SpecInvalidError: the store does not have the target.
-        SpecConflictError: the board is in the target already, or has segments.
-        LeaseTakenError: another process moves the board.
+        SpecInvalidError: the store does not have the partition `target`.
+        SpecConflictError: the board is in this partition already, or has segments.
+        LeaseTakenError: another process moves or splits the board.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.SHARE)
     if board.is_spread:
@@ -231,7 +231,7 @@ def begin_move(
         place = place._replace(rows_key=leaf.rows_key + 1)
     moved = replace(leaf, place=place)
     if moved.table_key is None and leaf.archived_us is None:
-        for partition in range((yield from count_partitions())):  # a killed move may have left its table anywhere
+        for partition in range((yield from count_partitions())):  # a killed move may have left its table in any of them
             yield drop_table(layout_of(moved).table, if_exists=True).bind().at(partition)
         yield from in_partition(target, create_row_table(layout_of(moved)))
     copy = BoardCopy(board, [moved])
@@ -249,7 +249,7 @@ def begin_split(
     holder: str,
     lease_us: int,
 ) -> Program[tuple[BoardCopy, WorkLease]]:
-    """Take the lease of a board, and create empty segments. Run this for `CONTROL`.
+    """Take the lease of a board, and create new, empty segments for it. Run this for `CONTROL`.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
@@ -269,7 +269,7 @@ def begin_split(
         raise SpecConflictError(f"{board_id!r} has {segments} segments already", pointer="/segments")
     lease = yield from leases.claim(MOVE_WORK, str(board.key), holder=holder, lease_us=lease_us)
     others = yield from find_other_segments(board)
-    yield from _remove_tables([row.leaf for row in others if row.segment <= PENDING])  # a split that was killed
+    yield from _remove_tables([row.leaf for row in others if row.segment <= PENDING])  # left by a split that was killed
     yield from check_board_limits(new=segments, own=True, boards_max=boards_max, own_tables_max=own_tables_max)
     places = yield from choose_partitions(None, segments)
     made = []
@@ -280,7 +280,7 @@ def begin_split(
 
 
 def _shape_of(leaf: Leaf) -> tuple[int, int, int, int | None]:
-    """Return what changes if rows are removed or get another form."""
+    """Return numbers that identify the leaf's rows. One of them changes if the rows are removed or get new columns."""
     return leaf.key, state_of(leaf), leaf.rows_key, leaf.table_key
 
 

@@ -1,7 +1,7 @@
 """Creates boards and their segments, within the limits of the store.
 
-create_board ──┬── a row in the catalog, a table or a key in a shared table ──> board
-               └── a row in the catalog, and for each segment the same as for a board ──> board with segments
+create_board ──┬── a row in the catalog, and a table or a key in a shared table ──> board
+               └── a row in the catalog, and for each segment another row and a table ──> board with segments
 """
 
 from dataclasses import replace
@@ -38,11 +38,11 @@ def create_board(
 ) -> Program[Board]:
     """Create a board, its table and its indexes in one transaction. If the board exists, return it unchanged.
 
-    `partition`: where the board is created; None: `choose_partitions` decides. Each segment has a table of its own.
+    `partition` is the partition for the board. If it is None, `choose_partitions` chooses one, or one for each segment.
 
     Raises:
-        SpecInvalidError: the store does not have this partition, or a board with segments can't be in one partition or
-            in a shared table.
+        SpecInvalidError: the store does not have this partition; or the board has segments, but `partition` is set or
+            the spec asks for a shared table.
         SpecConflictError: the board exists in another partition.
         FamilyBoardError: the id belongs to a family, and only posts create the boards of a family.
         TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
@@ -84,7 +84,7 @@ def create_board(
 
 
 def check_segments(*, shared: bool, partition: int | None) -> None:
-    """Raise `SpecInvalidError` if a board can't have segments."""
+    """Raise `SpecInvalidError` if a board with segments would be in a shared table or in a single partition."""
     if shared:
         raise SpecInvalidError("a leaderboard in a shared table has one segment", pointer="/segments")
     if partition is not None:
@@ -92,7 +92,7 @@ def check_segments(*, shared: bool, partition: int | None) -> None:
 
 
 def insert_segment(board: Board, number: int, partition: int) -> Program[Leaf]:
-    """Store a segment of a board in the catalog, create its table, and return it. The caller stores its state."""
+    """Create a segment of a board: its row in the catalog and its table. The caller then calls `store_states`."""
     spec = replace(board.spec, segments=1)
     leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=max(number, 0))
     yield from _insert_row(board, leaf, number)
@@ -132,9 +132,10 @@ def _check_existing(board: Board, partition: int | None) -> None:
 
 
 def choose_partitions(wanted: int | None, segments: int = 1) -> Program[list[int]]:
-    """Return the partitions of a new board's segments, or of a board or family without: `wanted` is the only one.
+    """Return a partition for each segment of a new board, or one for a family or for a board without segments.
 
-    Otherwise the segments are spread evenly, beginning with the partition that has the fewest boards and families.
+    If `wanted` is a partition, return only this one. Otherwise spread the segments evenly over all partitions. Begin
+    with the partition that has the fewest boards and families.
 
     Raises:
         SpecInvalidError: the store does not have the wanted partition.
@@ -167,7 +168,7 @@ def check_board_limits(*, new: int, own: bool, boards_max: int, own_tables_max: 
     `own` says whether each new board gets a table of its own. On SQLite each new table makes every other connection
     parse the whole schema again at its next statement. The more tables there are, the longer all readers have to wait:
     7 ms with 1,000 tables, 95 ms with 6,000, 235 ms with 10,000. A board in a shared table needs no new table if there
-    is already a shared table for its columns. `own_tables_max` is None for stores whose connections do not do that.
+    is already a shared table for its columns. On PostgreSQL, `own_tables_max` is None.
 
     Raises:
         TooManyBoardsError: the store would hold more than `boards_max` boards.

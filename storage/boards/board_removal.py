@@ -1,9 +1,9 @@
-"""Empties and deletes boards. Post ids of an emptied or deleted board become void.
+"""Empties and deletes boards. The post ids of such a board become void: they no longer identify duplicates.
 
     reset_board    another epoch, no rows, totals or curves ──> the same board, empty
     delete_board   the same for all segments that the board has ever had, and no row in the catalog ──> deleted
 
-Rows in a shared table stay until `sweep_rows` deletes them. Nothing refers to them any longer.
+Rows in a shared table stay until `sweep_rows` deletes them, but no read and no post finds these rows any longer.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,17 +50,17 @@ def delete_board(*, board_id: str) -> Program[Board]:
         else:
             yield from in_partition(row.leaf.partition, clear_partition(row.leaf))
     keys = [board.key, *(leaf.key for leaf in board.leaves), *(row.leaf.key for row in others)]
-    if board.is_spread:  # an archive may have been begun
+    if board.is_spread:  # a part of an archive may be stored already
         yield from in_partition(board.home, delete_of_leaves([ARCHIVE_BLOCKS], [board.key]))
     yield from delete_of_leaves((BOARDS, REFRESH_REQUESTS), keys)
     earlier = [replace(row.leaf, segment=1) for row in others if row.segment > PENDING]
-    if board.is_spread:  # the board may have had no segments before
+    if board.is_spread:  # before a split, the board itself may have had rows
         earlier.append(replace(board.leaf, key=board.key, place=Place(board.home), segment=1))
     return replace(board, leaves=(*board.leaves, *earlier))
 
 
 def clear_partition(leaf: Leaf) -> Program[None]:
-    """Permanently remove everything of a leaf except its log. Run this program for the partition to clear."""
+    """Permanently remove all data of a leaf except its change log. Run this program for the leaf's partition."""
     if leaf.archived_us is None:
         yield from drop_rows(leaf)
     yield from delete_of_leaves((TOTALS, ARCHIVE_BLOCKS), [leaf.key])
@@ -83,7 +83,7 @@ def drop_rows(leaf: Leaf) -> Program[None]:
 
 
 def delete_of_leaves(tables: Iterable[str], keys: Sequence[int]) -> Program[None]:
-    """Delete the rows of these leaves or boards in tables that name them by their keys."""
+    """Delete all rows of leaves or boards in these tables. `keys` are their values in the column `board_key`."""
     for table in tables:
         yield delete(table).where(col("board_key").in_(param("keys"))).bind(keys=list(keys))
 
@@ -95,7 +95,7 @@ def delete_refresh_leases(leaves: Iterable[Leaf]) -> Program[None]:
 
 
 def reset_board(*, board_id: str) -> Program[Board]:
-    """Empty a board and keep its spec. Earlier post ids, and curves that are being fitted now, become void.
+    """Empty a board and keep its spec. Earlier post ids become void, and so do curves that are being fitted now.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
@@ -111,9 +111,9 @@ def reset_board(*, board_id: str) -> Program[Board]:
 
 
 def begin_epoch(board: Board) -> Program[Board]:
-    """Begin a new epoch, which makes earlier post ids and fits void.
+    """Begin a new epoch of a board. Post ids and curves from earlier epochs are then void.
 
-    The caller then has to call `store_states` and `count_epochs`.
+    Afterwards, the caller has to call `store_states` and `count_epochs`.
     """
     gate = board.gate._replace(epoch=board.gate.epoch + 1)
     for key in sorted({board.key, *(leaf.key for leaf in board.leaves)}):
@@ -122,13 +122,13 @@ def begin_epoch(board: Board) -> Program[Board]:
 
 
 def count_epochs(board: Board) -> Program[None]:
-    """Let processes look up the epoch that `begin_epoch` began. Call this last in the transaction."""
+    """Make all processes read the board's epoch again after `begin_epoch`. Call this last in the transaction."""
     for partition in sorted({leaf.partition for leaf in board.leaves}):
         yield from in_partition(partition, count_fact())
 
 
 def remove_rows(board: Board) -> Program[Board]:
-    """Remove a board's rows, totals and curves. The caller then has to call `store_states` with the returned leaves."""
+    """Remove a board's rows, totals and curves. The caller then has to pass the returned leaves to `store_states`."""
     emptied = []
     for leaf in board.leaves:
         emptied.append((yield from in_partition(leaf.partition, _remove_rows(leaf))))
@@ -143,7 +143,7 @@ def _remove_rows(leaf: Leaf) -> Program[Leaf]:
         yield from note_dropped_rows(leaf.table_key, leaf.rows_key)
         emptied = replace(leaf, place=leaf.place._replace(rows_key=(yield from take_keys())))
         yield from store_columns(leaf.key, rows_key=emptied.rows_key)
-    else:  # posts rely on the `rows_key` of a family's board, so it has to stay the same
+    else:  # posts do not look up the `rows_key` of a family's board, so this key must not change
         yield hold_table(layout.table).bind()
         yield delete(layout.table).where(*layout.scope()).bind(**scope_of(leaf))
     yield from delete_of_leaves((TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [leaf.key])

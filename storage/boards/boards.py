@@ -1,4 +1,4 @@
-"""The boards of the catalog: how they are found, locked and listed, and the states that lists of boards show."""
+"""Programs that find, lock and list the boards of the catalog, and read the states that lists of boards show."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -34,12 +34,12 @@ _WHOLE_BOARDS = CATALOG_ROWS.where(col("segment_of").is_null())
 
 
 def read_boards(query: Bound, lock: Lock | None = None) -> Program[list[Board]]:
-    """Return the boards of the rows that a query finds. The rows are no segments. `lock`: lock the segments."""
+    """Return the boards whose catalog rows a query finds. With `lock`, also lock the rows of their segments."""
     return (yield from make_boards((yield from read_rows(query)), lock))
 
 
 def lock_standalone_board(board_id: str, *, lock: Lock, queued: bool = False) -> Program[Board]:
-    """Lock the catalog's row of a board outside a family, and return the board. `queued`: see `find_board`.
+    """Lock the catalog's row of a board outside a family, and return the board. `find_board` explains `queued`.
 
     Raises:
         UnknownBoardError: no board has that id.
@@ -54,8 +54,9 @@ def lock_standalone_board(board_id: str, *, lock: Lock, queued: bool = False) ->
 def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False) -> Program[Board]:
     """Return the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board.
 
-    `queued`: let later posts to a board in a shared table wait. Otherwise posts that overlap could share the row for
-    ever. Only short transactions may do that, because boards have advisory locks in common.
+    With `queued`, later posts to a board in a shared table wait. Otherwise overlapping posts could share the row's lock
+    for ever, and this transaction would never get it. `queued` is only for short transactions, because several boards
+    have the same advisory lock.
     """
     outputs = (*COLUMNS, advisory_lock(BOARD_LOCK, shared=False)) if queued else COLUMNS
     found = select(*outputs).from_(BOARDS).where(col("id").eq(param("id")), col("segment_of").is_null())
@@ -66,7 +67,7 @@ def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False)
 
 
 def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
-    """Lock and return a board as the catalog has it now.
+    """Lock a board's row in the catalog, and return the board as it is stored now.
 
     Raises:
         UnknownBoardError: the board was deleted.
@@ -79,7 +80,7 @@ def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
 
 
 def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program[list[Board]]:
-    """Return boards with their leaves, in the order of the rows. An archived board has no segments any more."""
+    """Return a board with its leaves for each row, in the same order. An archived board no longer has segments."""
     segments: dict[int | None, list[Leaf]] = {
         row.leaf.key: [] for row in rows if row.segment == WHOLE and row.segment_of is None
     }
@@ -92,7 +93,7 @@ def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program
 
 
 def find_other_segments(board: Board) -> Program[list[CatalogRow]]:
-    """Return segments without the board's entries: retired ones, those that a split fills, and those of an archive."""
+    """Return the segments that do not hold the board's entries: retired, still filled by a split, or archived ones."""
     every = yield from read_rows(CATALOG_ROWS.where(col("segment_of").eq(board.key)).bind())
     present = {leaf.key for leaf in board.leaves}
     return [row for row in every if row.leaf.key not in present]
@@ -104,7 +105,7 @@ def list_boards(
     """Return boards whose id starts with `prefix` and is greater than `after`, ordered by id.
 
     `archived` says whether the result includes archived boards, and `families` whether it includes boards of families.
-    With `contains`, each id contains this text, in upper or lower case. Then the database reads every id.
+    With `contains`, return only ids that contain this text, in upper or lower case. The database then reads every id.
     """
     conditions = [col("id").ge(prefix), col("id").gt(after)]
     if contains:
@@ -128,9 +129,9 @@ _BOARDS_BY_ID = _WHOLE_BOARDS.where(col("id").in_(param("ids"))).packed().prepar
 
 
 def find_present_boards(keys: list[int]) -> Program[dict[int, Board]]:
-    """Return, by key, the boards that take the posts to boards or segments with these keys.
+    """Return, for each key of a board or segment, the board that takes posts to this key now.
 
-    For a segment that was retired, and for a board that was split, this is the board with its present segments.
+    For a retired segment and for a board that was split, this is the board with its present segments.
     """
     rows = yield from find_rows_by_key(keys)
     split = {key: row.segment_of or key for key, row in rows.items() if row.segment < 0}
@@ -161,25 +162,25 @@ class BoardState(NamedTuple):
 
 
 def read_states(boards: Sequence[Board], now_us: int) -> Program[list[BoardState]]:
-    """Return the states of boards, as the store has them, in the order of `boards`."""
+    """Return the state of each board, in the order of `boards`. Read the totals and the families from the store."""
     totals = yield from find_totals_of(boards)
     keys = {board.family_key for board in boards if board.family_key is not None}
     families = (yield from find_families_by_key(keys)) if keys else {}
     found = []
     for board in boards:
         family, closed = families.get(board.family_key or 0), board.gate.closed_us is not None
-        if family is not None and board.gate.ends_us is not None:  # the boards of a period close together
+        if family is not None and board.gate.ends_us is not None:  # all boards of a period close together
             closed = board.gate.ends_us <= family.shut_through_us(now_us)
         found.append(BoardState(totals[board.key].get(ALL_ENTRIES, 0), closed))
     return found
 
 
 def find_last_changes(boards: Sequence[Board]) -> Program[dict[int, int]]:
-    """Return, by board key, when boards were changed last, or else created, in microseconds since 1970."""
+    """Return the time of each board's last logged change, or else of its creation, in microseconds since 1970."""
     logged: list[tuple[int, int, int]] = []  # partition, key in the log, board key
     for board in boards:
         logged += [(leaf.partition, leaf.key, board.key) for leaf in board.leaves]
-        if board.is_spread:  # a split leaves the changes in the logs of the board and of its earlier segments
+        if board.is_spread:  # earlier changes are logged under the keys of the board and of its retired segments
             earlier = yield from find_other_segments(board)
             logged += [(row.leaf.partition, row.leaf.key, board.key) for row in earlier]
             logged.append((board.home, board.key, board.key))

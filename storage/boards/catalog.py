@@ -1,4 +1,4 @@
-"""A process's copy of the catalog. It holds the boards, and the attribute `families` holds the families.
+"""A process's copy of the catalog, in which the process looks up boards and families without reading the store.
 
 If the copy does not have a board, the process reads the store before it reports that the board is unknown. So the copy
 may be outdated, but a process finds every board that exists.
@@ -33,18 +33,18 @@ class Catalog:
         self._on_removal: list[Callable[[int], None]] = []
 
     def watch_removals(self, forget: Callable[[int], None]) -> None:
-        """Call `forget`, from now on, with the key of each known board that was deleted or archived."""
+        """From now on, call `forget` with the key of each known leaf whose board was deleted, archived or split."""
         self._on_removal.append(forget)
 
     def _tell_removal(self, board: Board) -> None:
-        # Call this method only for boards that were in the copy before a read of the store began. A board that was
-        # added to the copy during the read may be missing in the result of the read, although it still exists.
+        # Call this method only for boards that were in the copy before a read of the store began. If a board was added
+        # to the copy during the read, the result of the read may lack this board, although the board still exists.
         for forget in self._on_removal:
             for leaf in board.leaves:
                 forget(leaf.key)
 
     async def load(self, *, boards_max: int) -> None:
-        """Read every board that is not archived."""
+        """Fill the copy with up to `boards_max` boards from the store. Leave out archived boards."""
         known_before = {leaf.key: board for board in self._by_id.values() for leaf in board.leaves}
         with self._reading():
             boards = await self._store.read(lambda: list_boards(prefix="", after="", limit=boards_max, archived=False))
@@ -60,7 +60,7 @@ class Catalog:
                 self._tell_removal(known_before[key])
 
     def find_known(self, board_id: str) -> Board | None:
-        """Return the board as this process last saw it, or None, without a read."""
+        """Return the board from the copy, or None if the copy lacks it. This does not read the store."""
         return self._by_id.get(board_id) or self._archived.get(board_id)
 
     def list_leaves(self) -> list[Leaf]:
@@ -72,7 +72,7 @@ class Catalog:
         return list(self._by_id.values())
 
     def is_known(self, leaf: Leaf) -> bool:
-        """Return whether the copy has this object."""
+        """Return whether the copy holds this very object. If not, the leaf may be outdated."""
         board = self.find_known(leaf.id)
         return board is not None and any(each is leaf for each in board.leaves)
 
@@ -103,7 +103,7 @@ class Catalog:
             return board if board_id in self._written_meanwhile else self._keep(board)
 
     async def resolve_aliases(self, board_ids: Iterable[str], now_us: int) -> list[str]:
-        """Return these ids with each alias of a period replaced by the period that it stands for at a time.
+        """Return these ids, with each alias, such as `this-week`, replaced by the period that it means at `now_us`.
 
         A board outside a family may have an id that looks as if it had an alias. Such an id is returned unchanged.
 
@@ -114,7 +114,7 @@ class Catalog:
         return [await self._resolve_alias(each, now_us, reread) for each in board_ids]
 
     async def _resolve_alias(self, board_id: str, now_us: int, reread: dict[str, Family]) -> str:
-        """Return the id of one board. `reread` has the families that were read for this request, by id."""
+        """Return one id, with an alias replaced. `reread` has the families that this request has read, by id."""
         family_id = find_aliased_family(board_id)
         if family_id is None or self.find_known(board_id) is not None:
             return board_id
@@ -142,7 +142,7 @@ class Catalog:
         return found
 
     async def make_boards(self, family: Family, board_ids: Iterable[str], **limits: Any) -> dict[str, Board]:
-        """Return the boards of a family with these ids, by id. Create missing ones within the limits of `families`."""
+        """Return the boards of a family with these ids, by id. Create missing ones as `families.make_boards` does."""
         found: dict[str, Board] = {}
         missing: list[str] = []
         for each in board_ids:
@@ -157,7 +157,7 @@ class Catalog:
         return found
 
     async def renew_copies(self, boards: Iterable[Board | Leaf]) -> None:
-        """Read boards again of which this process has outdated copies, or the families that these boards belong to."""
+        """Replace outdated copies: read boards again. Forget boards of families, and read their families again."""
         family_ids: set[str] = set()
         for board in {board.id: board for board in boards}.values():
             if board.family_key is not None:
@@ -171,13 +171,13 @@ class Catalog:
                 await self.families.reread_family(family_id)
 
     def keep_board(self, board: Board) -> Board:
-        """Keep in the copy a board that this process has just written. Return the object that the copy holds."""
+        """Put a board that this process has just written into the copy. Return the object that the copy then holds."""
         if self._reads_under_way:
             self._written_meanwhile.add(board.id)
         return self._keep(board)
 
     def keep_leaf(self, leaf: Leaf) -> None:
-        """Keep in the copy a leaf that this process has just read. The store may have other leaves of its board."""
+        """Put a leaf that this process has just read into the copy, unless the copy of its board has other leaves."""
         board = self.find_known(leaf.id)
         if board is None or leaf.key not in [each.key for each in board.leaves]:
             return  # the board was deleted or split meanwhile
@@ -189,7 +189,7 @@ class Catalog:
         self.keep_board(changed if board.is_spread else replace(changed, spec=leaf.spec, home=leaf.partition))
 
     def forget_board(self, board_id: str) -> None:
-        """Remove from the copy a board that this process has just deleted."""
+        """Remove a board from the copy, because it was deleted or has to be read again."""
         if self._reads_under_way:
             self._written_meanwhile.add(board_id)
         self._archived.pop(board_id, None)
@@ -197,7 +197,7 @@ class Catalog:
             self._tell_removal(board)
 
     def _keep(self, board: Board) -> Board:
-        """Keep a board in the copy and return it. If the copy has an equal board, keep that object and its caches."""
+        """Put a board into the copy and return it. If the copy has an equal board, keep and return that one instead."""
         if board.gate.archived_us is not None:
             return self._keep_archived(board)
         self._archived.pop(board.id, None)

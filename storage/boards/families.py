@@ -5,8 +5,8 @@
 A board of a family is created when the first post reaches it, and is deleted only with its family. If the boards share
 a table, no board outside the family uses that table. The table is dropped with the family.
 
-A board of the family that no post has reached is empty, and the catalog has no row of it. `FamilyCatalog` makes an
-object for such a board at each read and does not keep the object.
+As long as no post has reached a board of a family, the board is empty, and the catalog has no row of this board.
+`FamilyCatalog` makes an object for such a board at each read and does not keep the object.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -63,7 +63,7 @@ def put_family(
 ) -> Program[tuple[Family, bool]]:
     """Create a family, or change the existing one to this spec. Return the family, and whether it is new.
 
-    `partition`: where the boards of a new family are created; None: `choose_partitions` decides.
+    `partition` is the partition for all boards of a new family. If it is None, `choose_partitions` chooses one.
 
     Raises:
         SpecInvalidError: the store does not have this partition.
@@ -133,7 +133,7 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
 
 
 def _close_earlier(family: Family, seconds: int) -> Program[None]:
-    """Make a family's open boards close `seconds` earlier. The closing job closes those whose new time has passed."""
+    """Make a family's open boards close `seconds` earlier. The closing job closes boards whose new time has passed."""
     still_open = col("closes_at").not_null(), col("closed_at").is_null()
     sooner = plus(col("closes_at"), -seconds * 1_000_000)
     closing = update(BOARDS).set(closes_at=sooner, due_at=sooner)
@@ -156,7 +156,7 @@ def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
 def delete_family(*, family_id: str) -> Program[list[Leaf]]:
     """Delete a family with all its boards, and return their leaves, or raise `UnknownFamilyError`.
 
-    The post ids of the family become void, because no later family gets the same key.
+    The post ids of the family become void, because no later family gets the key under which they are stored.
     """
     family = yield from find_family(family_id, lock=Lock.UPDATE)
     leaves = yield from _leaves(family)
@@ -172,13 +172,13 @@ def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
     yield from note_dropped_rows(POST_IDS_KEY, family.key)
     tables = (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES)
     yield from delete_of_leaves(tables, [leaf.key for leaf in leaves])
-    yield from delete_refresh_leases(leaves)  # after the totals, as in `hold_epoch`
+    yield from delete_refresh_leases(leaves)  # after the totals: `store_curve` locks both in this order
     for table in (BOARDS, FAMILIES):
         yield delete(table).where(col("family_key").eq(param("key"))).bind(key=family.key)
 
 
 def find_family(family_id: str, *, lock: Lock | None = None) -> Program[Family]:
-    """Return the family with that id, or raise `UnknownFamilyError`. With `lock`, lock its row."""
+    """Return the family with that id, or raise `UnknownFamilyError`. With `lock`, lock the family's row."""
     found = yield from read_families(_by_id.locked(lock).bind(id=family_id))
     if not found:
         raise UnknownFamilyError(f"no family {family_id!r}")
@@ -189,13 +189,13 @@ _by_id = FAMILY_ROWS.where(col("id").eq(param("id")))
 
 
 def list_families(*, after: str, limit: int) -> Program[list[Family]]:
-    """Return families with an id greater than `after`, ordered by id."""
+    """Return up to `limit` families with an id greater than `after`, ordered by id."""
     listed = FAMILY_ROWS.where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
     return (yield from read_families(listed.bind()))
 
 
 def count_boards(family: Family) -> Program[int]:
-    """Return how many boards of a family have received a post."""
+    """Return how many boards of a family are stored. A board is stored when the first post reaches it."""
     counted = select(count()).from_(BOARDS).where(col("family_key").eq(param("key")))
     [[boards]] = yield counted.bind(key=family.key)
     return int(boards)
@@ -204,9 +204,9 @@ def count_boards(family: Family) -> Program[int]:
 def make_boards(
     family_id: str, board_ids: Iterable[str], *, now_us: int, boards_max: int, own_tables_max: int | None = None
 ) -> Program[list[Board]]:
-    """Return the boards of a family with these ids, and create those that are missing.
+    """Return the boards of a family with these ids, and create the missing boards.
 
-    If two processes create the same boards at the same time, both get the same boards.
+    If two processes create the same boards at the same time, both processes get the same boards.
 
     Raises:
         UnknownFamilyError: the family was deleted.
@@ -253,10 +253,10 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
 def list_boards_on_shelf(
     family: Family, shelf_id: str, *, names: Sequence[str], values: Mapping[str, str], after: str, limit: int
 ) -> Program[list[Board]]:
-    """Return those boards of one period and one list of facets that have received a post, ordered by id.
+    """Return up to `limit` stored boards of one period and one list of facets (a shelf), ordered by id.
 
-    Return only boards whose id is greater than `after`. `names` is the list of facets, sorted. `values` holds the
-    wanted values of some or all of these facets.
+    Return only boards whose id is greater than `after`. `names` is the sorted list of facet names. `values` holds the
+    wanted values of some or all of these facets, by facet name.
     """
     found = CATALOG_ROWS.where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
     found = found.where(col("id").gt(param("after")), *_facets_in_id(names, values)).order_by(asc(col("id")))
@@ -264,7 +264,7 @@ def list_boards_on_shelf(
 
 
 def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[Condition]:
-    """Yield conditions that are true for the ids of boards with these facet values.
+    """Yield conditions that are true for the ids of boards with these facet values. `names` are all facets of the id.
 
     Such an id is `family:period:name=value,name=value`. Neither names nor values contain a delimiter.
     """
@@ -285,7 +285,7 @@ def _leaves(family: Family) -> Program[list[Leaf]]:
 
 
 class FamilyCatalog:
-    """A process's copy of the families, by id."""
+    """A process's copy of the families, in which the process looks up families without reading the store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -312,7 +312,7 @@ class FamilyCatalog:
         self._by_id.pop(family_id, None)
 
     async def find_unreached_board(self, board_id: str) -> Board | None:
-        """Return an empty board with this id, or None if the stored family lists no such board.
+        """Return an empty board with this id, or None if no stored family has a board with such a period and facets.
 
         Call this only for a board that no post has reached.
         """

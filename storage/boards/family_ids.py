@@ -5,8 +5,8 @@
 
 A board has exactly one id. The facet names in the id are sorted, and an id in any other order is invalid.
 
-A caller may put an alias in the place of the period. What the alias stands for depends on the time, so the text is no
-id yet: `Catalog.resolve_aliases` returns the id.
+A caller may write an alias instead of the period. The time of the request decides which period the alias means.
+`Catalog.resolve_aliases` turns a text with an alias into the id of a board.
 
     family:alias:name=value,name=value       races:this-week:country=fr,mode=solo
 """
@@ -24,8 +24,8 @@ FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 FACET_PATTERN = "^[a-z][a-z0-9_]{0,15}$"
 FACET_VALUE_PATTERN = "^[A-Za-z0-9._@+-]{1,64}$"
 FACETS_TOGETHER_MAX = 3
-FACETS_RESERVED = ("period", "at")  # no facet may have these names, because requests already have parameters with them
-# The most pairs of a period and a set of facet values for which a process remembers the ids of the boards.
+FACETS_RESERVED = ("period", "at")  # request parameters have these names, so no facet may have them
+# A process remembers the ids of the boards for at most this many combinations of a period and facet values.
 FACET_SETS_KEPT = 32_768
 ID_CHARS_MAX = 32 + 1 + 10 + 1 + FACETS_TOGETHER_MAX * (16 + 1 + 64 + 1) - 1
 
@@ -62,14 +62,14 @@ def board_id(family: str, period_id: str, facets: Sequence[tuple[str, str]] = ()
 
 
 def parse_board_id(text: str) -> FamilyBoardId | None:
-    """Return the parts of a board's id, or None if no family could have such a board."""
+    """Return the parts of a board's id, or None if the text cannot be the id of a family's board."""
     parts = _split(text)
     period = None if parts is None else parse_period(parts[1])
     return None if parts is None or period is None else FamilyBoardId(parts[0], period, parts[2])
 
 
 def _split(text: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
-    """Return a family, a text in the place of a period, and facets; None if the family or the facets are invalid."""
+    """Split a text into family id, period or alias, and facets. Return None if the family or a facet is invalid."""
     family, _, rest = text.partition(":")
     period, faceted, listed = rest.partition(":")
     facets = _parse_facets(listed) if faceted else ()
@@ -90,24 +90,24 @@ def _parse_facets(listed: str) -> tuple[tuple[str, str], ...] | None:
 
 
 def has_alias(text: str) -> bool:
-    """Return whether a text has an alias in the place of the period."""
+    """Return whether a text has an alias, such as `this-week`, instead of a period."""
     return ":" in text and text.split(":", 2)[1] in ALIASES
 
 
 def find_aliased_family(text: str) -> str | None:
-    """Return the id of the family of which a text names a board by an alias, or None if the text does not."""
+    """Return the family's id if a text names a board of a family by an alias, otherwise None."""
     parts = _split(text) if has_alias(text) else None
     return None if parts is None else parts[0]
 
 
 def resolve_alias(spec: FamilySpec, text: str, now_us: int) -> str:
-    """Return the id of the board that a text with an alias names at a time, in the time zone of the family."""
+    """Return the id of the board that a text with an alias names at `now_us`, in the time zone of the family."""
     family, alias, *facets = text.split(":", 2)
     return ":".join([family, calendar_of(spec.time_zone).find_by_alias(alias, now_us).id, *facets])
 
 
 def names_family_board(text: str) -> bool:
-    """Return whether a text is the id of a board that a family could have, or names such a board by an alias."""
+    """Return whether a text may be the id of a family's board, or may name such a board by an alias."""
     return parse_board_id(text) is not None or find_aliased_family(text) is not None
 
 
@@ -117,7 +117,7 @@ def is_listed(spec: FamilySpec, named: FamilyBoardId) -> bool:
 
 
 def shelf(period_id: str, facet_names: Sequence[str]) -> str:
-    """Return the text by which the catalog finds all boards of one period and one list of facets."""
+    """Return the text under which the catalog stores all boards of one period and one list of facets."""
     return f"{period_id}:{','.join(facet_names)}"
 
 
@@ -125,9 +125,10 @@ def shelf(period_id: str, facet_names: Sequence[str]) -> str:
 def list_reached(
     family: str, period_id: str, listed: tuple[tuple[str, ...], ...], values: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...]:
-    """Return the ids of the boards of a period that a post reaches: one for each facet list that it has values for.
+    """Return the ids of the boards in one period that a post reaches.
 
-    `listed`: the facet lists of the family. `values`: names and values of the post's facets, sorted by name.
+    Each facet list in `listed` (the family's lists) gives one id if the post has values for all facets of the list.
+    `values` are names and values of the post's facets, sorted by name.
     """
     given = dict(values)
     return tuple(
@@ -140,7 +141,7 @@ def list_reached(
 def find_reached(
     family: Family, facets: Mapping[str, str], at_us: int, now_us: int
 ) -> list[tuple[str, PeriodClosedError | None]]:
-    """Return the ids of the boards that a post with this time reaches, each with an error if its period is closed.
+    """Return the ids of the boards that a post with the time `at_us` reaches, with errors for closed periods.
 
     Raises:
         PostRejectedError: the post reaches no board.

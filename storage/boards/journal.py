@@ -1,7 +1,7 @@
 """The journal: the change logs of all partitions as callers read them.
 
-A page merges the partitions by the time at which changes were logged. So the place of a reader is a number for each
-partition, see `partition_journal`.
+A page of the journal merges the logs by the time at which changes were logged. A reader remembers one number for each
+partition: the number of the last change that it has read there. `partition_journal` explains these numbers.
 """
 
 from collections import Counter
@@ -18,22 +18,22 @@ from storage.records import INT64_MAX, SEGMENT_SIGN, Board, Leaf, by_partition
 from storage.schema.creation import in_each_partition
 from storage.store import Program, Row, in_partition
 
-_DELETED_A_STATEMENT = 1_000  # deleted boards that one statement logs, each with its spec
-# A number of each partition, in their order. A partition that is left out has the number 0.
+_DELETED_A_STATEMENT = 1_000  # the most deleted leaves that one statement logs, because each row holds a spec
+# The numbers of changes, one for each partition by its index. Partitions that are missing at the end have 0.
 Numbers = tuple[int, ...]
-# What happens to a whole board, and so to each of its segments.
+# Changes of these kinds concern a whole board, so every segment of the board logs them.
 _OF_WHOLE_BOARD = (ChangeKind.RESET, ChangeKind.DELETED, ChangeKind.MOVED)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalPage:
     after: Numbers  # the page begins after these numbers
-    begins_after: Numbers  # where earlier changes were removed from each partition; only of a page with all boards
-    bundles: list[tuple[int, Row]]  # each with its partition, in the order of the page
+    begins_after: Numbers  # up to these numbers, changes were pruned; valid only for a page of all boards
+    bundles: list[tuple[int, Row]]  # pairs of a partition and a bundle, in the order of the page
     limit: int
 
     def list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
-        """Yield the changes of the page, each with the numbers after which a reader continues."""
+        """Yield the changes of the page. Each has the `after` with which a reader continues after this change."""
         return islice(self._list_changes(), self.limit)
 
     def _list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
@@ -45,9 +45,9 @@ class JournalPage:
                     yield tuple(numbers), change
 
     def find_lost(self, after: Numbers) -> tuple[int, int] | None:
-        """Return the number of a reader and the later begin of the journal in the first partition that has one.
+        """Find the first partition that begins after the reader's number. Return both numbers, or None.
 
-        Between the two, changes were removed that the reader has not seen.
+        The reader has missed the changes between the two numbers, because these changes were pruned.
         """
         pairs = zip(padded(after, len(self.begins_after)), self.begins_after, strict=True)
         return next(((number, begin) for number, begin in pairs if number < begin), None)
@@ -56,9 +56,9 @@ class JournalPage:
 def read_page(
     after: Numbers, *, limit: int, partitions: Sequence[int], boards: Sequence[int] | None = None
 ) -> Program[JournalPage]:
-    """Return at most `limit` changes of these partitions with greater numbers than `after`, the oldest first.
+    """Return a page of at most `limit` changes in these partitions after the numbers `after`, the oldest first.
 
-    `boards`: only changes of boards with these keys.
+    With `boards`, return only changes of boards with these keys.
     """
     start = [*padded(after, max(partitions, default=0) + 1)]
     begins = [0] * len(start)
@@ -85,8 +85,8 @@ def read_posts_of_owner(
 ) -> Program[tuple[list[tuple[int, JournalRow]], Numbers | None]]:
     """Return an owner's changes in all partitions, newest first, each with its partition, and the next `before`.
 
-    `before`: only changes with smaller numbers; None: all. `blocks_max` bounds the search as in
-    `read_changes_of_owner`. If the search ends at that bound, the next page may have some newer changes.
+    With `before`, return only changes with smaller numbers. `blocks_max` bounds the search as in
+    `read_changes_of_owner`. If this bound ends the search, a later page may have newer changes than this one.
     """
     numbers = (INT64_MAX,) * partitions if before is None else padded(before, partitions)
     found: list[list[JournalRow]] = []
@@ -114,12 +114,12 @@ def read_posts_of_owner(
 
 
 def find_begins() -> Program[Numbers]:
-    """Return the number of each partition after which the journal is complete there."""
+    """Return, for each partition, the number after which the journal of the partition is complete."""
     return tuple(begin for begin, _ in (yield from in_each_partition(partition_journal.find_ends)))
 
 
 def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: int) -> Program[dict[int, Leaf]]:
-    """Return leaves by key. `changes` has pairs of a partition and the key of a leaf whose changes are there.
+    """Return leaves by key. `changes` has pairs of a partition and the key of a leaf with changes in this partition.
 
     A deleted leaf is returned as long as the journal holds its deletion.
     """
@@ -128,7 +128,7 @@ def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: int) -> 
         return {}
     found = yield from find_leaves(sorted(places))
     for key in sorted(places.keys() - found.keys()):
-        # If the board was moved, another partition than that of the changes has its deletion.
+        # If the board was moved before it was deleted, the deletion is in another partition than these changes.
         others = (each for each in range(partitions) if each != places[key])
         for partition in (places[key], *others):
             found |= yield from in_partition(partition, partition_journal.find_deletion(key))
@@ -138,10 +138,10 @@ def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: int) -> 
 
 
 def log_event(board: Board, kind: ChangeKind, now_us: int) -> Program[None]:
-    """Log in the partition of a board that this transaction empties the board, or moves it to another partition.
+    """Log that this transaction empties a board, moves it to another partition, or splits it.
 
-    Each segment gets a row of its own; `is_told` says which rows callers see. After a move, readers of streams look
-    for the board in the catalog again.
+    Log one change for each segment; `is_told` says which of these changes callers see. After a move or split, streams
+    look up the board in the catalog again.
     """
     for partition, leaves in by_partition(board.leaves):
         events = [NewChange(leaf.key, "", "", "", record_of_event(kind)) for leaf in leaves]
@@ -149,7 +149,7 @@ def log_event(board: Board, kind: ChangeKind, now_us: int) -> Program[None]:
 
 
 def log_deleted(leaves: Iterable[Leaf], now_us: int) -> Program[None]:
-    """Log that this transaction deletes the leaves of boards. Their earlier changes stay readable."""
+    """Log that this transaction deletes these leaves. Readers can still read the earlier changes of the leaves."""
     for partition, theirs in by_partition(leaves):
         for start in range(0, len(theirs), _DELETED_A_STATEMENT):
             some = theirs[start : start + _DELETED_A_STATEMENT]
@@ -158,12 +158,12 @@ def log_deleted(leaves: Iterable[Leaf], now_us: int) -> Program[None]:
 
 
 def padded(numbers: Numbers, partitions: int) -> Numbers:
-    """Return a number for each partition."""
+    """Return the numbers of all partitions: add 0 for each partition that is missing at the end."""
     return numbers + (0,) * (partitions - len(numbers))
 
 
 def _choose_bundles(sizes: Mapping[int, BundleSizes], limit: int) -> list[int]:
-    """Return the partition of each bundle of a page with `limit` changes, in the order of the page."""
+    """Choose bundles for a page of `limit` changes. Return the partition of each bundle, in the order of the page."""
     ordered = sorted(
         (
             (logged_us, partition, index, count)
@@ -176,15 +176,15 @@ def _choose_bundles(sizes: Mapping[int, BundleSizes], limit: int) -> list[int]:
 
 
 def _name_of(leaf: Leaf) -> str:
-    """Return the id of the leaf's board, and for each leaf but the first also the number of the leaf."""
+    """Return the id of the leaf's board. For a segment other than the first, add the number of the segment."""
     return f"{leaf.id}{SEGMENT_SIGN}{leaf.segment}" if leaf.segment else leaf.id
 
 
 def is_told(leaf: Leaf | None, record: ChangeRecord | None) -> bool:
     """Return whether callers see a row of the journal. `leaf` is the leaf that the row belongs to, if it is known.
 
-    What happens to a whole board is logged once for each leaf; callers see only the row of the first leaf. The rows
-    from before the board was split belong to its own leaf, so callers see all of them.
+    A change of a whole board is logged once for each leaf, but callers see only the row of the first leaf. Rows from
+    before a split belong to a leaf with the board's own key, so callers see all of these rows.
     """
     of_whole = record is not None and record.kind in _OF_WHOLE_BOARD
     return leaf is None or not leaf.segment or not of_whole

@@ -1,6 +1,6 @@
 """Profiles of owners: a small JSON object (a name, an avatar) that responses can show beside an owner's rows.
 
-A profile belongs to no board, and no ranking and no count depends on it.
+A profile belongs to no board, and no ranking and no count depends on profiles.
 """
 
 from collections.abc import Sequence

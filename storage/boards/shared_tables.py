@@ -1,10 +1,10 @@
-"""Finds and widens the tables that boards share, and deletes the rows that boards left behind in them.
+"""Finds and widens the tables that boards share, and deletes rows that boards no longer use from these tables.
 
     board deleted or emptied ── note_dropped_rows: a row in `dropped_rows` ──> sweep_rows, by a job, some rows at a time
 
 A board outside a family leaves a shared table, or is emptied there, in one short transaction. Afterwards, nothing
-refers to the `rows_key` that the board had there. `sweep_rows` later deletes the rows with that key in bounded steps,
-and also the post ids of deleted boards and families.
+refers to the board's old `rows_key`. Later, `sweep_rows` deletes the rows with this key in bounded steps. It also
+deletes the post ids of deleted boards and families.
 """
 
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Progra
 
 
 def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
-    """Add columns to a shared table. Skip those that the table already has because of another board."""
+    """Add columns to a shared table. Skip a column that the table already has because of another board."""
     found = select(col("columns")).from_(SHARED_TABLES).where(col("table_key").eq(param("key"))).locked(Lock.UPDATE)
     [[columns]] = yield found.bind(key=table_key)
     names = columns.split(_BETWEEN)
@@ -46,26 +46,24 @@ def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
 
 
 def note_dropped_rows(table_key: int, rows_key: int) -> Program[None]:
-    """Note that these rows are no longer used, so that `sweep_rows` deletes them.
+    """Note that the rows with this `rows_key` are no longer used, so that `sweep_rows` deletes them.
 
-    With `POST_IDS_KEY`, the rows are the post ids of a board or family, and `rows_key` is its key.
+    With `POST_IDS_KEY`, the rows are post ids, and `rows_key` is the key of their board or family.
     """
     note = insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key)
     yield note.on_conflict("table_key", "rows_key").do_nothing().bind()
 
 
 def sweep_rows(*, rows_max: int, only: tuple[int, int] | None = None) -> Program[int]:
-    """Delete at most `rows_max` of the rows that one board left behind. Return 0 if no board has rows to delete.
+    """Delete at most `rows_max` unused rows of one board. `only`: the `table_key` and `rows_key` of these rows.
 
-    `only`: delete only rows with this `table_key` and `rows_key`.
-
-    Otherwise return how many rows were deleted, but at least 1, so that the caller calls again for the next rows or
-    the next board.
+    Return the number of deleted rows, but at least 1, so that the caller calls again. Return 0 if there was nothing
+    left to delete.
     """
     first = select(col("table_key"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
     if only is not None:
         first = first.where(col("table_key").eq(only[0]), col("rows_key").eq(only[1]))
-    # With the lock, two transactions never delete the same rows. New rows may get the keys once the note is deleted.
+    # Without the lock, a second transaction could delete new rows that get the same keys after the note is deleted.
     ordered = first.order_by(asc(col("table_key")), asc(col("rows_key")))
     left = yield ordered.locked(Lock.UPDATE).bind()
     if not left:

@@ -1,4 +1,4 @@
-"""Everything about curves in the store: making, storing, sharing and auditing curves, and keeping them live.
+"""Everything about curves in the store: making, storing, sharing and auditing curves, and keeping them up to date.
 
 A curve maps the values of one ranked column to ranks, so that a rank can be read without counting.
 
@@ -11,8 +11,8 @@ The most important rule: only the table of curves says which curves exist. Memca
 their contents, which save processes from reading the table. For each column, a process serves the newest intact curve
 of the board's current epoch and partition. If there is none, it serves no curve.
 
-Curves, live counts and their mark are in the partition of their board. Versions and marks of two partitions can't be
-compared. Requests for refreshes are in the control partition.
+Curves, live counts and the mark of the live counts are in the partition of their board. Versions and marks of two
+partitions can't be compared. Requests for refreshes are in the control partition.
 
 `jobs/curves` decides when a curve is made or fitted anew. The mathematics is in `predictor`. This room reads rows
 through `storage.leaves` and changes through `storage.log`. It must not import the room `archive`, nor the rooms above

@@ -6,8 +6,8 @@ The curve's moment is the time for which the curve gives ranks: its `as_of`.
                                              └─ what has changed since that moment, subtracted from the counts
 
 An audit must not raise false alarms. Entries are counted at the time of the snapshot, but a bracket of the curve holds
-for the curve's moment. The two are compared only if every change between these times is known: either the board has not
-changed, or the change log holds its changes.
+for the curve's moment. A count and a bracket are compared only if every change between these times is known: either the
+board has not changed, or the change log holds the changes.
 
 The counts use neither knots nor skipped rows, unlike the walk that made the curve. Otherwise an audit could repeat an
 error of that walk instead of finding it.
@@ -60,7 +60,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit. The outcome `changed`: changes since the curve's moment are unknown or too many."""
+    """The result of an audit. If changes since the curve's moment are unknown or too many, `outcome` is `changed`."""
 
     outcome: AuditOutcome
     curve: AnyCurve
@@ -80,14 +80,14 @@ class Audit:
 
 
 class AuditedPart(NamedTuple):
-    """A board without segments, or a segment, and the curve in use of the audited column."""
+    """A leaf of the audited board, and the curve that this process serves for the audited column of the leaf."""
 
     entries: Entries
     served: ServedCurve
 
 
 class _Known(NamedTuple):
-    """The entries of a part now, and the sorted keys of those that came and that went since the curve's moment."""
+    """The number of a part's entries, and the sorted keys of entries that came or went since the curve's moment."""
 
     entries: int
     came: Sequence[int]
@@ -102,9 +102,9 @@ def audit_curve(
     rng: random.Random,
     monotonic: Callable[[], float],
 ) -> Program[Audit]:
-    """Compare up to `audit_owners_max` random entries with a curve of the column, in one snapshot.
+    """Compare up to `audit_owners_max` random entries with the curve of a column.
 
-    `parts`: the board, or its segments, whose curves are then summed. Each segment has a snapshot of its own.
+    `parts` has an item for each leaf. The curves of several segments are summed; each segment has its own snapshot.
 
     Raises:
         UnknownBoardError: the board was deleted.
@@ -123,7 +123,7 @@ def audit_curve(
         return Audit("empty", curve)
     rankings = [part.entries.rankings[column_index] for part in parts]
     padding = rankings[0].padding
-    # The database goes over these rows twice: to find the cells, and to count. So `rows` is half of the limit.
+    # The database reads these rows twice, to find the cells and to count. So all parts together get half of the limit.
     rows_max = max(1, limits.audit_rows_max // 2 // len(parts))
     drawn: list[str] = []
     for part, ranking, its in zip(parts, rankings, known, strict=True):
@@ -137,14 +137,14 @@ def audit_curve(
         counting = _count_better_then(ranking, drawn, its, lambda: monotonic() > started_s + limits.audit_s_max)
         counts.append((yield from in_partition(part.served.partition, counting)))
     compared = []
-    for cell, *better_then in zip(drawn, *counts, strict=False):  # if the time ran out, some have fewer counts
+    for cell, *better_then in zip(drawn, *counts, strict=False):  # if the time ran out, some parts have fewer counts
         bracket = curve.locate(padding.key_of_cell(cell))
         compared.append(Compared(cell, 1 + sum(better_then), bracket.rank, bracket.low, bracket.high))
     return Audit("compared", curve, compared)
 
 
 def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
-    """Return the entries of a part and its changes since the curve's moment; None: these are unknown or too many."""
+    """Return a part's entries and changes since the curve's moment, or None if these are unknown or too many."""
     leaf, served = part.entries.leaf, part.served
     totals = (yield from find_totals([leaf.key]))[leaf.key]
     check_copy(leaf, totals)
@@ -166,9 +166,9 @@ def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Pr
 
 
 def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
-    """Return the cells of the rows with these ascending 0-based numbers, until it is late."""
+    """Return the cells of the rows with these ascending 0-based numbers. Stop when `is_late` returns True."""
     cells: list[str] = []
-    past_rows = 0  # the number of rows up to the last tie of the last cell
+    past_rows = 0  # how many rows have the last found cell or a better one
     for row_number in row_numbers:
         if is_late():
             break
@@ -186,9 +186,9 @@ def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callab
 def _count_better_then(
     ranking: RowRanking, cells: Iterable[str], known: _Known, is_late: Callable[[], bool]
 ) -> Program[list[int]]:
-    """Return how many entries were better than each of these cells at the curve's moment, best first, until it is late.
+    """Return, for each cell from the best on, how many entries were better at the curve's moment.
 
-    One entry after the other is counted, from the best.
+    Count all entries one by one, from the best. If `is_late` returns True, stop and return fewer counts than cells.
     """
     counts = []
     above: str | None = None
@@ -205,7 +205,7 @@ def _count_better_then(
 
 
 def _count_between(ranking: RowRanking, above: str | None, cell: str) -> Program[int]:
-    """Count the entries with the cell `above` (None: the top) and those between the two cells, without `cell`."""
+    """Count the entries from the cell `above` (included) to `cell` (excluded). If `above` is None, begin at the top."""
     # The text of a cell followed by "0" sorts after the cell and before every larger cell.
     if ranking.padding.high:
         return (yield from ranking.count_range(least=cell + "0", past=":" if above is None else above + "0"))

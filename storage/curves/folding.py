@@ -1,13 +1,13 @@
-"""Reads, in one snapshot, what is to be folded into the live counts: changes since the mark, and newly stored curves.
+"""Reads in one snapshot what a job has to fold into the live counts: changes since the mark, and new curves.
 
 Run these programs for the partition that is folded.
 
     mark ──changes of every board──> now             a curve with live counts continues from the mark
     mark of a fit ──changes of its board──> now      a new curve continues from the changes that its snapshot saw
 
-The changes may have been pruned, or there may be too many. After a restore, another database may have numbered them.
-In these cases, the curves that need the changes are reported (`lost`, `void`), and have no live counts until their next
-fit.
+The needed changes may have been pruned, or may be too many. After a restore from a backup, the log may number other
+changes. If no curve can continue from the mark, `lost` is set, and the caller reads again with all curves as new. A new
+curve without its changes is in `void`, and has no live counts until the next fit.
 """
 
 from collections.abc import Collection, Iterable
@@ -34,11 +34,11 @@ class NetChanges:
     """The net change of each owner: the owner's row before the first change, and the row after the last change."""
 
     def __init__(self) -> None:
-        # By board key and owner: number and row of the first change, then of the last change.
+        # By board key and owner: first change's number, row before it, last change's number, row after it.
         self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
 
     def add_bundles(self, bundles: Iterable[Bundle]) -> None:
-        """Add changes. Bundles may come in any order, because their changes are numbered."""
+        """Add the changes in these bundles. The bundles may come in any order, because their changes have numbers."""
         for bundle in bundles:
             owners = self._boards.setdefault(bundle.board_key, {})
             for number, owner, previous, following in bundle.changes():
@@ -62,7 +62,7 @@ class NetChanges:
 
 @dataclass(slots=True)
 class KnownCurves:
-    """The curves that the folding process knows, and which of them it holds decoded."""
+    """The curves that the folding process knows. `held` are the columns whose curves are decoded in its memory."""
 
     version: int = 0  # the version of the newest curve that the process knows
     fits: dict[int, dict[int, ListedCurve]] = field(default_factory=dict)  # by board key, then by column index
@@ -71,15 +71,15 @@ class KnownCurves:
 
 @dataclass(slots=True)
 class FoldBacklog:
-    """The changes and new curves that are left to fold, as one snapshot sees them."""
+    """The changes and new curves that are still to be folded, as read from one snapshot."""
 
     before: FoldState | None
     mark: int
-    changed_us: int  # for `date_snapshot`
+    changed_us: int  # the latest begin of a logged transaction; an argument of `date_snapshot`
     fits: list[ListedCurve] = field(default_factory=list)  # new curves, oldest first
     # Versions of the curves that have live counts; read only if the process knows no curve yet.
     counted: dict[Slot, int] = field(default_factory=dict)
-    lost: bool = False  # whether no curve can continue from the stored mark; then all curves must be listed anew
+    lost: bool = False  # whether no curve can continue from the stored mark; then read all curves as new
     rows: int = 0  # number of changes that were read, without the changes in `replays`
     changed: bool = False  # whether there are changes, even if only on boards without a curve
     # The net changes since the stored mark, by board key.
@@ -87,14 +87,14 @@ class FoldBacklog:
     # For each new curve without live counts: the net changes since the mark of its fit.
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
-    leaves: dict[int, Leaf] = field(default_factory=dict)  # those of the curves to change, by leaf key
-    totals: dict[int, dict[int, int]] = field(default_factory=dict)  # of these leaves, by leaf key
-    # By version: the encoded form of those curves to change that the process does not hold decoded.
+    leaves: dict[int, Leaf] = field(default_factory=dict)  # the leaves of the curves whose live counts change, by key
+    totals: dict[int, dict[int, int]] = field(default_factory=dict)  # the totals of these leaves, by leaf key
+    # Encoded curves whose live counts change, by version. Curves that the process holds decoded are left out.
     curves: dict[int, bytes] = field(default_factory=dict)
     counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
 
     def goes_on(self, fit: ListedCurve) -> bool:
-        """Return whether a newly listed curve already has live counts that belong to the stored mark."""
+        """Return whether a newly listed curve already has live counts, which count the changes up to the mark."""
         return not self.lost and self.counted.get(fit.slot) == fit.version
 
 
@@ -154,7 +154,7 @@ def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Pro
 
 
 def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
-    """Read the contents of curves that changes or replays concern, unless the process holds them decoded."""
+    """Read the curves that changes or replays concern, unless the process has them decoded in memory."""
     versions: dict[Slot, int] = {}
     for board_key in found.changes:
         fits = known.fits.get(board_key, {}).values()

@@ -1,10 +1,10 @@
-"""The live counts of each stored curve: the changes since its fit, folded from the change log.
+"""Stores the live counts of each curve: the changes since the fit of the curve, folded from the change log.
 
 The live counts of a curve are stored as one document. One transaction writes all changed documents and one mark for all
-documents. So in one snapshot, all live counts include all changes up to the mark. An unchanged document includes them
-too, because its curve had no changes to count.
+documents. So in one snapshot, all live counts include all changes up to the mark. This is true for an unchanged
+document too, because the curve of this document had no changes to count.
 
-A curve gets live counts when changes are first folded for it. An empty `document` means that the curve's changes are
+A curve gets live counts in the first fold after it was stored. An empty `document` means that the curve's changes are
 not known. The curve then has no live counts until it is fitted anew.
 """
 
@@ -27,7 +27,7 @@ class FoldState:
     """The state of folding the change log into the live counts."""
 
     mark: int  # the first position of the change log that is not folded
-    as_of_us: int  # the time at which exactly the folded changes had been made; see `change_log.date_snapshot`
+    as_of_us: int  # a time at which exactly the folded changes had been made; see `change_log.date_snapshot`
     version: int  # the version of the newest document
 
 
@@ -39,7 +39,7 @@ class StoredCounts:
     curve_version: int  # the version of the curve that the counts belong to
     version: int  # the version of the document; a document that is written later has a greater one
     document: bytes  # the encoded live counts; empty: the curve has none
-    changes: int  # the board's count of changes that these counts include; later changes may not concern the column
+    changes: int  # the board's count of changes at the last fold that changed this document
 
     @property
     def slot(self) -> Slot:
@@ -86,9 +86,9 @@ def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None
 
 
 def counts_after(version: int, now: FoldState) -> Program[list[StoredCounts]]:
-    """Return the documents newer than a version, oldest first. `now`: the state of folding in this snapshot.
+    """Return the documents newer than `version`, oldest first. `now` is the state of folding in this snapshot.
 
-    If the store was restored from a backup, its documents may have lower versions. Then return all documents.
+    After a restore from a backup, all documents may have lower versions. Then return all documents.
     """
     if now.version == version:
         return []
@@ -107,9 +107,9 @@ def counted_fits() -> Program[dict[tuple[int, int], int]]:
 
 
 def changes_of_board(board_key: int, done: int, *, changes_max: int) -> Program[tuple[int, list[Bundle]]]:
-    """Return how many of a board's changes the mark `done` does not cover, and these changes in any order.
+    """Return the number of a board's changes since the mark `done`, and the bundles of these changes in any order.
 
-    If there are more than `changes_max`, the list is empty.
+    If there are more than `changes_max` changes, the list is empty.
     """
     bound = {"key": board_key, "mark": done}
     [[changes]] = yield _COUNT_CHANGES.bind(**bound)

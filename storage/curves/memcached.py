@@ -2,7 +2,7 @@
 
     event loop ── one call at a time ──> a thread ── HashClient: key -> server ──> a server, behind its breaker
 
-A call never raises, and ends within `memcached_timeout_s` unless a host name has to be resolved. If a server fails, the
+A call never raises. It ends within `memcached_timeout_s` unless a host name has to be resolved. If a server fails, the
 failure is counted, and the server's values are treated as absent.
 
 A key always belongs to the same server. While that server is down, its values are missing. If its values were stored on
@@ -14,8 +14,8 @@ Each server has a circuit breaker (`Breaker`), so that a server that fails sever
 
 The result of every call that the breaker allowed must be reported to the breaker, so that a trial always ends.
 
-The time and bytes of a `Budget` are for a whole call. A socket's own timeout starts anew with every piece that arrives,
-so without a budget, a server that sends a few bytes at a time could hold a call for ever.
+A `Budget` limits the time and the bytes of a whole call. A socket's own timeout starts anew with every piece that
+arrives, so without a budget, a server that sends a few bytes at a time could make a call last for ever.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Memcached:
         return sum(server.breaker.open for server in self._ring.clients.values())
 
     async def get_many(self, keys: Sequence[str]) -> CacheAnswer:
-        """Return the values of at most `memcached_batch_max` keys, by key; absent and late values are left out."""
+        """Return the values of at most `memcached_batch_max` keys, by key. Leave out absent and late values."""
         values, errors = await self._call(lambda: self._ring.get_many(keys))
         return CacheAnswer(values=values or {}, errors=errors)
 
@@ -88,7 +88,7 @@ class Memcached:
         return CacheAnswer(stored=bool(stored), errors=errors)
 
     async def _call(self, work: Callable[[], Any]) -> tuple[Any, int]:
-        """Return the result of `work` and how many servers failed. The result is None if no server was called."""
+        """Return the result of `work`, and how many servers failed. If the call was given up, the result is None."""
         if self._closed:
             return None, 0
         if self._given_up is not None and not self._given_up.done():
@@ -112,7 +112,7 @@ class Memcached:
 
 
 class _Server(Client):
-    """One server, whose breaker stops calls after failures. To HashClient, a failed call looks like an absent value."""
+    """The client of one server, with a circuit breaker. To HashClient, a failed call looks like an absent value."""
 
     def __init__(
         self, limits: MemcachedSettings, budget: Budget, monotonic: Callable[[], float], server: Any, **options: Any
@@ -191,7 +191,7 @@ class Budget:
         self.errors = 0
 
     def fair(self) -> bool:
-        """Return whether half of the time is left. With less, a server may fail because of the servers before it."""
+        """Return whether at least half of the time is left. With less, a server may fail because others were slow."""
         return self._ends_s - self._monotonic() >= self._timeout_s / 2
 
     def left_s(self) -> float:
@@ -202,7 +202,7 @@ class Budget:
         return left_s
 
     def received(self, count: int) -> None:
-        """Count received bytes. Raise OSError if the call has received more than any correct answer has."""
+        """Count received bytes. Raise OSError if the call has received more bytes than any correct answer has."""
         self._bytes -= count
         if self._bytes < 0:
             raise OSError("the response is too long")

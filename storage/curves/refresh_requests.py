@@ -1,10 +1,10 @@
-"""Refreshes that an operator requests from any process, and that any job process of the store carries out.
+"""Stores refresh requests: an operator requests a new curve in any process, and a job process makes it.
 
     requested ── a refresh that began later has ended ──> answered
 
-The table has one row for each requested column, with the number of its latest request. Later requests have higher
-numbers. A refresh reads this number before it begins, and then answers all requests of the column up to it. If a job
-process dies meanwhile, the request stays open, and another process carries it out.
+The table has one row for each requested column, with the number of the latest request. Later requests have higher
+numbers. A refresh reads this number before it begins, and afterwards answers all requests up to this number. If the job
+process dies meanwhile, the request stays open, and another job process carries it out.
 """
 
 from typing import NamedTuple
@@ -20,12 +20,12 @@ from .shared_curves import Slot
 
 
 class RefreshRequest(NamedTuple):
-    """The latest request for a column, and the answer to the latest answered one."""
+    """The latest request for a column, and the answer to the latest request that was answered."""
 
     number: int
     origin: str  # the HTTP request that asked for the refresh, see `jobs.request_origin`
     answered: int  # the number of the latest answered request; 0: none
-    version: int  # the version of the curve that answers it; 0: the refresh failed
+    version: int  # the version of the curve of this answer; 0: the refresh failed, or nothing was answered
     took_us: int
 
 
@@ -72,18 +72,18 @@ def store_refresh_request(slot: Slot, origin: str = "") -> Program[int]:
 
 
 def list_open_refresh_requests(limit: int) -> Program[list[Slot]]:
-    """Return up to `limit` columns with a request that is not answered, the oldest request first."""
+    """Return up to `limit` columns with an unanswered request, ordered by the number of the latest request."""
     return [(row[0], row[1]) for row in (yield _OPEN.bind(limit=limit))]
 
 
 def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
-    """Return the request of a column; None if there is none, or the board was deleted."""
+    """Return the latest request of a column, or None if there was no request or the board was deleted."""
     rows = yield _FIND.bind(key=slot[0], index=slot[1])
     return RefreshRequest(*rows[0]) if rows else None
 
 
 def find_requested_leaf(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | None]:
-    """Return the open request of a column and its leaf. Delete the request if the leaf has no rows any more."""
+    """Return a column's open request and its leaf, or None. If the leaf has no rows any more, delete the request."""
     request = yield from find_refresh_request(slot)
     if request is None or request.answered >= request.number:
         return None
@@ -95,5 +95,5 @@ def find_requested_leaf(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | Non
 
 
 def answer_refresh_request(slot: Slot, number: int, *, version: int, took_us: int) -> Program[None]:
-    """Answer the requests up to this number, unless a later one is already answered."""
+    """Answer all requests for a column up to this number, unless a later request is already answered."""
     yield _ANSWER.bind(key=slot[0], index=slot[1], number=number, version=version, took_us=took_us)

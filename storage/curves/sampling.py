@@ -1,9 +1,9 @@
-"""Sampling: makes a curve from a ranked column by reading one row, skipping many, reading the next, in one snapshot.
+"""Makes a curve of a ranked column from samples: reads a row, skips many rows, reads the next one, in one snapshot.
 
-The predictor's `walk` says which row to read next; `sample_curve` reads it. PostgreSQL takes several steps of the walk
-in one statement, a `Stride`: each step lands on a row and counts the ties there.
+The predictor's `walk` decides which row to read next, and `sample_curve` reads this row. On PostgreSQL, one statement
+does several steps of the walk, a `Stride`. Each step reads a row and counts the entries with the same cell.
 
-A step is a query with an offset from the cell of the row before.
+A step is a query with an offset from the cell of the previous row.
 """
 
 from functools import lru_cache

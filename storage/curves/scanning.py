@@ -1,6 +1,6 @@
-"""Scanning: reads each distinct value of a ranked column and counts its ties, page by page, in one snapshot.
+"""Scans a ranked column: reads every distinct value and its number of entries, page by page, in one snapshot.
 
-Pages must stay small: decoding a page holds the interpreter lock, which delays everything else in the process.
+Pages must stay small, because decoding a page holds the interpreter lock, which delays everything else in the process.
 
 A scan keeps two or three numbers of 8 bytes in memory for each distinct value.
 """
@@ -21,7 +21,7 @@ _LIMB_MASK = (1 << LIMB_BITS) - 1
 
 
 def scan_column(entries: Entries, column_index: int, limits: JobSettings) -> Program[Tally]:
-    """Return the tally of a whole column."""
+    """Return the tally of a column: all distinct values, and how many entries have each value."""
     ranking = entries.rankings[column_index]
     tallying = TallyBuilder()
     below: str | None = None
@@ -43,7 +43,7 @@ class TallyBuilder:
         self.total = 0  # number of entries
 
     def add_values(self, keys: Sequence[int], counts: Sequence[int]) -> None:
-        """Add distinct keys, each worse than all keys before it, and the number of entries that have each key."""
+        """Add distinct keys, best first and worse than all earlier keys, and the number of entries with each key."""
         if not keys:
             return
         if not self._low:

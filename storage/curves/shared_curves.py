@@ -1,11 +1,11 @@
-"""Curves shared through memcached: the process that stores a curve puts a copy there, and others read the copy.
+"""Shares curves through memcached: the process that stores a curve puts a copy there, and others read the copy.
 
-A copy may be absent, damaged, forged, or made for another column or version. Then the curve is read from the table,
-which is the only cost.
+A copy may be absent, damaged, forged, or made for another column or version. Then the only cost is that the process
+reads the curve from the table.
 
-A value is a seal (16 bytes), the curve's version (8 bytes) and the encoded curve. The seal covers the rest and the key
-of the value, so an intact curve of another board counts as corrupt. The seal is a hash with a secret key, which comes
-from the store's salt. A checksum would not do: anyone who reaches the network port of memcached could store a forged
+A value is a seal (16 bytes), the curve's version (8 bytes) and the encoded curve. The seal is a hash of the key, the
+version and the curve, so an intact curve of another board counts as corrupt. The hash needs a secret, which comes from
+the store's salt. A checksum is not enough, because anyone who reaches memcached's network port could store a forged
 curve with a correct checksum. Sealing 11 KB takes 20 us (docs/decisions.md).
 """
 
@@ -35,14 +35,14 @@ WriteOutcome = Literal["stored", "too_large", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class ListedCurve:
-    """A stored curve without its contents, as the table lists it."""
+    """What the table of curves says about a stored curve, without the contents of the curve."""
 
     board_key: int
     column_index: int
     epoch: int
     version: int
     as_of_us: int
-    mark: int | None = None  # the changes that the snapshot of the fit saw; None: unknown
+    mark: int | None = None  # the snapshot of the fit saw the changes up to this mark; None: unknown
     changes: int | None = None  # the board's count of changes in the snapshot of the fit; None: unknown
     rules: str | None = None  # the result of `describe_rules` at the time of the fit; None: unknown
 
@@ -56,7 +56,7 @@ class SharedCurves:
         self._cache, self._envelopes, self._meter = cache, envelopes, meter
 
     async def find_curves(self, wanted: Sequence[ListedCurve]) -> dict[ListedCurve, Curve]:
-        """Return the wanted curves that the cache holds. Stop after the first call in which a server failed."""
+        """Return the wanted curves that memcached has. Stop asking after the first call in which a server failed."""
         found: dict[ListedCurve, Curve] = {}
         batch_max = self._cache.limits.memcached_batch_max
         for start in range(0, len(wanted), batch_max):
@@ -91,7 +91,7 @@ class SharedCurves:
         return curve, "stale" if curve is None else "hit"
 
     async def store_curve(self, listed: ListedCurve, curve: Curve) -> None:
-        """Store a curve in the cache, for other processes. The table must already hold the curve."""
+        """Store a copy of a curve in memcached for other processes. The table must already hold the curve."""
         value = await asyncio.to_thread(self._envelopes.seal, listed, curve)
         if len(value) > self._cache.limits.memcached_value_bytes_max:
             # Other processes read the curve from the table.
@@ -107,11 +107,11 @@ class Envelopes:
     def __init__(self, salt: str) -> None:
         secret = bytes.fromhex(salt)
         self._seal_key = blake2b(key=secret, person=b"rankcurve seal").digest()
-        # Two stores on the same servers never use the same cache key, and a cache key reveals nothing about the salt.
+        # Two stores on the same servers never have the same key in memcached, and a key reveals nothing about the salt.
         self._place = blake2b(key=secret, person=b"rankcurve place", digest_size=8).hexdigest()
 
     def key(self, listed: ListedCurve) -> str:
-        """Return the curve's key in the cache. All versions share this key, so a new version replaces the old one."""
+        """Return the curve's key in memcached. All versions have one key, so a new version replaces the old one."""
         return f"rankcurve:{self._place}:{listed.board_key}:{listed.column_index}:{listed.epoch}"
 
     def seal(self, listed: ListedCurve, curve: Curve) -> bytes:
@@ -119,7 +119,7 @@ class Envelopes:
         return self._make_seal(listed, body) + body
 
     def open(self, listed: ListedCurve, value: bytes) -> Curve | None:
-        """Return the listed curve; None if the value is an intact curve of the same column, but of another version.
+        """Return the listed curve, or None if the value is an intact curve of the column with another version.
 
         Raises:
             CurveCorruptError: the value is damaged, forged, or a curve of another column or epoch.

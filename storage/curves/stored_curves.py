@@ -1,4 +1,4 @@
-"""Stored curves: a job stores a curve under a new version, and every process loads and decodes it.
+"""Stores curves and serves them: a job stores a curve under a new version, and every process loads the curve.
 
     poll ─┬─> the table's list of newer versions ──> contents from memcached, else from the table ──> served
           └─> newer live counts and their mark, from the same snapshot ──> the same curves, kept live
@@ -43,7 +43,7 @@ from .live_counts import FoldState, StoredCounts, counts_after
 from .shared_curves import ListedCurve, SharedCurves, Slot
 
 log = structlog.get_logger(__name__)
-STATES_MAX = 16  # remembered states of a curve; they reach back further than the curves of two partitions lie apart
+STATES_MAX = 16  # remembered states of a curve; enough to reach back to the curves of a partition that lags behind
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +55,8 @@ class ServedCurve:
     epoch: int
     version: int  # greater than the version of every curve that was stored earlier in the partition
     curve: RankCurve
-    mark: int | None = None  # the curve counts the changes up to this mark; None: the mark is unknown
-    changes: int | None = None  # the board's count of changes that the curve counts; None: unknown
+    mark: int | None = None  # the curve counts the changes up to this mark; None: unknown, or folds still change it
+    changes: int | None = None  # the board's count of changes at the moment of the curve; None: unknown
     live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
     fitted: "ServedCurve | None" = None  # of a live curve: the curve as it was fitted
     partition: int = field(kw_only=True)  # the partition that holds the board, and that gives versions and marks
@@ -72,19 +72,19 @@ class ServedCurve:
 
 @dataclass(slots=True)
 class _Polled:
-    """The curves of one partition that this process has read."""
+    """How far this process has read the curves and the live counts of one partition."""
 
     partition: int
     store: Store
-    version: int = 0  # of the newest curve
-    live_version: int = 0  # of the newest live counts
+    version: int = 0  # the version of the newest curve that was read
+    live_version: int = 0  # the version of the newest live counts that were read
     mark: int = 0  # all live counts include the changes up to this mark
     as_of: AsOf = field(default_factory=lambda: AsOf(0))
     polling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class CurveBook:
-    """The curves that this process reads ranks from."""
+    """The decoded curves from which this process reads ranks, kept up to date by `poll`."""
 
     def __init__(
         self, store: Store, shared: SharedCurves | None, *, poll_rows_max: int, meter: Meter = NO_METER
@@ -94,7 +94,7 @@ class CurveBook:
         self._meter = meter
         self._polled: dict[int, _Polled] = {}  # by partition
         self._served: dict[Slot, ServedCurve] = {}  # the mark of a live curve is None while folds change it
-        # The latest states of each curve, the newest last: the time and the board's count of changes that it counts.
+        # The latest states of each curve, the newest last: its time, and the board's count of changes at that time.
         self._states: dict[Slot, tuple[tuple[int, int], ...]] = {}
         self._expecting = 0
         # Keys of boards that were forgotten while a `remember_forgotten` context is open.
@@ -103,7 +103,7 @@ class CurveBook:
     def find_curve(self, board: Board, column_index: int) -> AnyCurve | None:
         """Return the column's newest curve of the board's current epoch, or None if this process has none.
 
-        For a board with segments, return the sum of their curves, or None if one of them has none.
+        For a board with segments, return the sum of the segments' curves, or None if a segment has no curve.
         """
         if not board.is_spread:
             served = self._find_in_use(board.leaf, column_index)
@@ -114,14 +114,14 @@ class CurveBook:
         return SummedCurve(parts, self._count_later(board, column_index, parts))  # type: ignore[arg-type]
 
     def _find_in_use(self, leaf: Leaf, column_index: int) -> ServedCurve | None:
-        """Return the column's newest curve of the board's current epoch. Its mark may be missing."""
+        """Return the column's newest curve of the leaf's current epoch, or None. Call `_find_mark` for the mark."""
         served = self._served.get((leaf.key, column_index))
         if served is None or served.epoch != leaf.epoch or served.partition != leaf.partition:
             return None
         return served
 
     def _count_later(self, board: Board, column_index: int, parts: Sequence[RankCurve]) -> int:
-        """Return at most how many changes the curves of segments count that are later than the earliest curve."""
+        """Return an upper bound for the changes that the segments' curves count after the time of the oldest one."""
         times_us = [part.as_of_us for part in parts]
         first_us = min(times_us)
         if max(times_us) == first_us:
@@ -140,20 +140,20 @@ class CurveBook:
         return None if served is None else served.curve
 
     def find_served(self, leaf: Leaf, column_index: int) -> ServedCurve | None:
-        """Return the same curve as `find_curve`, with its version and the mark of the changes that it counts."""
+        """Return the curve of `find_leaf_curve` with its version and mark. The curve counts changes up to the mark."""
         served = self._find_in_use(leaf, column_index)
         return None if served is None else self._with_mark(served)
 
     def is_current(self, board: Board, column_index: int, curve: AnyCurve, totals: Mapping[int, int]) -> bool:
-        """Return whether a snapshot with these totals of the board has exactly the entries that the curve counts.
+        """Return whether the curve counts exactly the entries of the snapshot in which these totals were read.
 
-        For a sum of curves return False, because the snapshots of segments may be of different moments.
+        For a sum of curves, return False, because the segments may have been read at different moments.
         """
         served = None if board.is_spread else self._find_in_use(board.leaf, column_index)
         return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
 
     def find_count_start(self, board: Board, column_index: int, changes_max: int, asked_us: int) -> CountStart | None:
-        """Return the same curve as `find_curve` with its mark, or None if the log no longer has the mark."""
+        """Return the curve of `find_curve` with its mark, as the start of counts. Return None if one is unknown."""
         starts = list[CountStart]()
         for leaf in board.leaves:
             served = self._find_in_use(leaf, column_index)
@@ -175,9 +175,9 @@ class CurveBook:
 
     @contextmanager
     def remember_forgotten(self) -> Iterator[None]:
-        """Remember the boards that are forgotten meanwhile, and serve no curves of these boards.
+        """While this context is open, refuse to serve curves of boards that are forgotten meanwhile.
 
-        Keep this context open from before a curve is read or stored until after the curve is served.
+        Open this context before a curve is read or stored, and close it after the curve is served.
         """
         self._expecting += 1
         try:
@@ -197,7 +197,7 @@ class CurveBook:
             self._note_state(served)
 
     def count_changes(self, board: Board, column_index: int) -> int:
-        """Return the count of changes of a board that its curve counts. 0: there is no curve, or it is not known."""
+        """Return the board's count of changes at the moment of its curve, or 0 if the curve or the count is unknown."""
         known = [self._states.get((leaf.key, column_index)) for leaf in board.leaves]
         return sum(states[-1][1] for states in known if states)
 
@@ -231,7 +231,7 @@ class CurveBook:
         return [self._with_mark(served) for served in self._served.values()]
 
     async def poll(self, partition: int | None = None) -> int:
-        """Load what other processes stored since the last poll, in one partition or in all: curves and live counts.
+        """Load the curves and live counts that were stored since the last poll, in one partition or in all.
 
         Return how many curves were loaded.
         """
@@ -268,7 +268,7 @@ class CurveBook:
             current = self._find_fitted(one.slot)
             if current is None or current is before[one.slot] or current.partition == polled.partition:
                 self.serve_curve(read)
-            # Otherwise the board has moved meanwhile, and the curve of its new partition is served already.
+            # Otherwise the board has moved meanwhile, and this process already serves a curve from the new partition.
         if listed:
             polled.version = max(polled.version, listed[-1].version)
         return len(curves)
@@ -283,8 +283,8 @@ class CurveBook:
             if served is not None:
                 fits[one.slot] = served.fit
         built = await asyncio.to_thread(_build_all, counts, fits, polled.as_of) if counts else {}
-        # Curves that are about to be replaced keep their time and mark. A reader on another thread never sees a curve
-        # with the time or the mark of another state.
+        # Before a curve is replaced, stop it, so that it keeps its time and mark. Otherwise a reader on another thread
+        # could see the curve with the time or the mark of the new state.
         for one in counts:
             if self._find_in(polled, one.slot) is not None:
                 self._stop(one.slot)
@@ -303,7 +303,7 @@ class CurveBook:
     def _take_over(self, polled: _Polled, counts: StoredCounts, fit: Curve | None, live: LiveCurve | None) -> None:
         """Serve the new live curve, or only the fit if there are no live counts.
 
-        If the counts belong to another curve than the served one, later folds no longer change the served live curve.
+        If the counts belong to another curve than the served one, keep the served curve, which no longer changes.
         """
         slot, fitted = counts.slot, self._find_in(polled, counts.slot)
         if fitted is None or fitted.curve is not fit:
@@ -321,7 +321,7 @@ class CurveBook:
         self._note_state(served)
 
     def _stop(self, slot: Slot) -> None:
-        """Stop a live curve: later folds do not change it, and it keeps the present mark."""
+        """Stop a live curve: it keeps its present time and mark, because later folds must not change them."""
         served = self._served.get(slot)
         if served is not None and served.mark is None and isinstance(served.curve, LiveCurve):
             served.curve.freeze_time()
@@ -352,7 +352,7 @@ class CurveBook:
 
 
 class _News(NamedTuple):
-    """The newer curves and live counts of one snapshot."""
+    """The curves and live counts of one snapshot that are newer than those of the last poll."""
 
     curves: list[ListedCurve]  # oldest first
     folded: FoldState | None  # None before the first fold
@@ -360,7 +360,7 @@ class _News(NamedTuple):
 
 
 def _read_news(version: int, live_version: int, limit: int) -> Program[_News]:
-    """Read up to `limit` curves after a version, and if that is all of them, the live counts after `live_version`."""
+    """Read up to `limit` curves newer than `version`. If none is left, also read the newer live counts."""
     [[newest, *state]] = yield _NEWEST.bind()
     listed = (yield from curves_after(version, limit)) if newest is not None and newest > version else []
     folded = None if state[0] is None else FoldState(*state)
@@ -369,7 +369,7 @@ def _read_news(version: int, live_version: int, limit: int) -> Program[_News]:
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
-    """Decode curves; a corrupt one becomes None. Curves that were replaced meanwhile are left out."""
+    """Decode curves. A corrupt curve becomes None, and a curve that was replaced meanwhile is left out."""
     decoded: dict[ListedCurve, Curve | None] = {}
     for one in missing:
         if one.version in documents:
@@ -381,7 +381,7 @@ def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) 
 
 
 def _build_all(counts: Sequence[StoredCounts], fits: Mapping[Slot, Curve], as_of: AsOf) -> dict[Slot, LiveCurve]:
-    """Build the live curves whose fit is in `fits`. Counts that are empty, corrupt or of another fit are left out."""
+    """Build the live curves whose fit is in `fits`. Leave out counts that are empty, corrupt or of another fit."""
     built: dict[Slot, LiveCurve] = {}
     for one in counts:
         fit = fits.get(one.slot)
@@ -403,8 +403,8 @@ def store_curve(
     """Store a curve under a new version, unless the leaf was deleted, emptied or moved since the fit.
 
     Return the version. Run this program for the leaf's partition.
-    `changes` is the leaf's count of changes in the snapshot of the fit. `mark` says which changes of the change log
-    that snapshot saw. `owned` runs in the same transaction. If it raises an error, nothing is stored.
+    `changes` is the leaf's count of changes in the snapshot of the fit. The snapshot saw the changes of the change log
+    up to `mark`. `owned` runs in the same transaction. If `owned` raises an error, nothing is stored.
 
     Raises:
         UnknownBoardError: the leaf was deleted, emptied or moved to another partition since the fit.
@@ -460,7 +460,7 @@ def curve_version(board_key: int, column_index: int) -> Program[int]:
 
 
 def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
-    """Return the contents of stored curves, by version. Curves that were replaced meanwhile are left out."""
+    """Return the encoded curves with these versions, by version. Leave out curves that were replaced meanwhile."""
     rows = yield (
         select(col("version"), col("document"))
         .from_(CURVES)
@@ -471,5 +471,5 @@ def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
 
 
 def describe_rules(leaf: Leaf) -> str:
-    """Return, as text, the rules by which a leaf's curves are made. If they change, a new curve is needed."""
+    """Return, as text, the settings by which a leaf's curves are made. If this text changes, a new curve is needed."""
     return f"{leaf.spec.predictor.method.value}/{leaf.spec.predictor.samples}"

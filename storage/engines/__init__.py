@@ -1,18 +1,18 @@
 """The two implementations of `store.Store`: SQLite for one process, PostgreSQL for any number of processes.
 
-    program ── store.read / store.write ──> a connection of the right kind ── query, rows, query, rows … ──> its result
+    program ── store.read / store.write ──> a connection of the right kind ── query, rows, query, rows … ──> the result
                      ^                                                   │
                      └──── PostgreSQL only: pause, run it again ── lost race or connection
 
 Each engine keeps three kinds of connections: for writing, for short reads, and for heavy reads such as scans.
 
-- `sqlite`: the store on one file. `sqlite_file` locks and checks the file before SQLite opens it, `brief_reads` runs
+- `sqlite` has the store on one file. `sqlite_file` locks and checks the file before SQLite opens it, `brief_reads` runs
   reads in the thread of the event loop, and `sqlite_backup` copies a store that is in use.
-- `postgres`: the store on one database. `connection_pool` lends connections and runs failed attempts again, and
+- `postgres` has the store on one database. `connection_pool` lends connections and runs failed attempts again, and
   `postgres_connection` opens sessions.
 
-The most important rule: every wait of a store is bounded, and a store never repeats a COMMIT whose answer was lost,
-because the server may have committed that transaction.
+The most important rules: every wait for a database server has a time limit, and a store never repeats a COMMIT whose
+answer was lost, because the server may have committed that transaction.
 
 No other room imports a database driver. Begin with `sqlite.SqliteStore`, which is the simpler engine.
 """

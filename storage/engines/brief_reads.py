@@ -1,11 +1,11 @@
-"""Runs brief reads of SQLite in the thread of the event loop.
+"""Runs brief reads of `SqliteStore` in the thread of the event loop.
 
-Most reads take a few microseconds, and a change of threads costs more than that. A read that turns out to be long is
-abandoned, and the caller runs it again in the thread of another connection. For a while, reads of the same kind take
-that thread at once. After a read that had to wait for the disk, all reads do so.
+Most reads take a few microseconds, and a change of threads takes longer. `BriefReads` abandons a read that turns out to
+be long, and the caller runs the read again on another connection, which has its own thread. Then reads of the same kind
+use the other thread at once for a while. After a read that had to wait for the disk, reads of all kinds do so.
 
-The most important rule: only a query can be interrupted. An interrupted ROLLBACK would leave a transaction open, and
-later reads would see its old snapshot. So a transaction begins and ends without the progress handler.
+The most important rule: only queries can be interrupted. An interrupted ROLLBACK would leave a transaction open, and
+later reads would see its old snapshot. So the handler that interrupts is not set while a transaction begins or ends.
 """
 
 import resource
@@ -22,23 +22,23 @@ from storage.meter import Meter
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
-# SQLite counts the operations of its virtual machine. STEPS_MAX * STEP_OPERATIONS of them take about two milliseconds.
+# SQLite calls `_count_step` after STEP_OPERATIONS operations of its virtual machine. STEPS_MAX calls take about 2 ms.
 STEP_OPERATIONS = 1_000
 STEPS_MAX = 100
-SLOW_S = 0.005
-VALUE_BYTES_MAX = 256 * 1024  # a longer value, such as packed rows, takes milliseconds to decode
-PAUSE_S = 1.0  # how long reads take the other thread after one that was abandoned or waited for the disk
+SLOW_S = 0.005  # a read that took longer may have waited for the disk
+VALUE_BYTES_MAX = 256 * 1024  # a read of a longer value is abandoned: decoding it takes milliseconds
+PAUSE_S = 1.0  # how long reads use the other thread after a read was abandoned or waited for the disk
 _ABANDONED = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_BUSY)
 
 
 class NotBriefError(Exception):
-    """The read does not fit the thread of the event loop. It had no effect."""
+    """The read is too long for the thread of the event loop, so the caller has to run it in another thread."""
 
 
 def make_idle(
     connection: sqlite3.Connection, open_another: Callable[[], sqlite3.Connection], meter: Meter
 ) -> sqlite3.Connection:
-    """Roll back what is open and return the connection. If that fails, close it and return another connection.
+    """Roll back an open transaction and return the connection. If this fails, close the connection and return another.
 
     Raises sqlite3.Error if no other connection can be opened.
     """
@@ -60,7 +60,7 @@ def count_disk_reads() -> int:
 
 
 class BriefReads:
-    """Runs functions on one connection, which is idle between them. All calls come from one thread."""
+    """Runs reads on one connection, which has no transaction between reads. All calls come from one thread."""
 
     def __init__(
         self,
@@ -70,12 +70,12 @@ class BriefReads:
         clock: Callable[[], float] = monotonic,
         disk_reads: Callable[[], int] = count_disk_reads,
     ) -> None:
-        """Open a connection. It must wait for no lock."""
+        """Open a connection. `open_connection` must return a connection that never waits for a lock."""
         self._open_connection, self._meter = open_connection, meter
         self._clock, self._disk_reads = clock, disk_reads
         self._seen_disk_reads = disk_reads()
         self._steps = 0
-        self._paused_until_s: dict[Hashable, float] = {}  # by kind of read; None: all reads
+        self._paused_until_s: dict[Hashable, float] = {}  # by kind of read; the key None stands for all reads
         self._connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -84,11 +84,11 @@ class BriefReads:
         return connection
 
     def run(self, work: Callable[[sqlite3.Connection], T], kind: Hashable = None, *, snapshot: bool = False) -> T:
-        """Return what `work` returns. With `snapshot`, its queries read one snapshot. There are few kinds of reads.
+        """Run `work` and return its result. With `snapshot`, all queries read one snapshot. `kind` has only few values.
 
         Raises:
-            NotBriefError: `work` was too long, or less than PAUSE_S have passed since a read of its kind that was too
-                long, or since a read that waited for the disk.
+            NotBriefError: `work` took too long. Or in the last PAUSE_S seconds, a read of the same kind took too long,
+                or any read waited for the disk.
         """
         began_s, paused = self._clock(), self._paused_until_s
         if paused and (began_s < paused.get(None, 0.0) or began_s < paused.get(kind, 0.0)):
@@ -102,8 +102,8 @@ class BriefReads:
             self._connection.set_progress_handler(self._count_step, STEP_OPERATIONS)
             return work(self._connection)
         except sqlite3.Error as error:
-            code = getattr(error, "sqlite_errorcode", 0)  # an error of the module sqlite3 itself has no code
-            if code & 0xFF not in _ABANDONED:  # the low byte is the primary code of an error
+            code = getattr(error, "sqlite_errorcode", 0)  # an error that the module sqlite3 itself raises has no code
+            if code & 0xFF not in _ABANDONED:  # the low byte of an error's code is its primary code
                 raise
             self._meter.add("rankcurve_store_reads_abandoned")
             if kind is not None:
@@ -114,7 +114,7 @@ class BriefReads:
         finally:
             self._connection.set_progress_handler(None, 0)
             self._make_idle()
-            # A read may also be slow because other processes keep the processors busy. No pause would help then.
+            # A read may also be slow because other processes keep the processors busy. A pause would not help then.
             if self._clock() - began_s > SLOW_S and self._has_read_disk():
                 self._pause(None)
 

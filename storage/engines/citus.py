@@ -1,12 +1,12 @@
 """Adapts the PostgreSQL store to Citus, an extension that makes one database of several servers (nodes).
 
-Each partition is on one node. A front end connects to any node, which sends every statement to the node of its tables.
-Two things are different from PostgreSQL:
+Each partition is on one node. A process may connect to any node, because that node sends each statement on to the node
+that has the tables. Two things are different from PostgreSQL:
 
-- Only one node, the coordinator, changes definitions. So a transaction that yields a definition is rolled back, and
-  runs again on a connection to the coordinator.
-- An operator may move a partition to another node at any time. In a transaction with one snapshot, statements after the
-  move would see a later state of the partition, or an empty one. So a read checks at its end that nothing was moved.
+- Only one node, the coordinator, can create or change tables. So if a transaction contains such a statement, it is
+  rolled back and runs again on a connection to the coordinator.
+- An operator may move a partition to another node at any time. A read that began before the move would then see a later
+  state of the partition, or an empty partition. So each read checks at its end that no partition was moved.
 """
 
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ _PLACED = (
     .prepared()
 )
 _COORDINATOR = select(col("nodename"), col("nodeport")).from_("pg_dist_node").where(col("groupid").eq(0)).prepared()
-# Every partition has one of these tables, and each table is one shard.
+# Every partition has one of these two tables, and on Citus each of these tables is one shard.
 _SHARDS = (
     select(col("shardid", "s"))
     .from_("pg_class", "c")
@@ -34,8 +34,8 @@ _SHARDS = (
     .where(any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER))))
     .prepared()
 )
-# A move of a shard writes its row anew, so `xmin`, the transaction that wrote the row on this node, changes. No other
-# column shows every move: a worker keeps the `placementid`, and a move back restores the earlier `groupid`.
+# A move of a shard writes the shard's row here again. So `xmin` changes, the id of the transaction that wrote the row.
+# No other column shows every move: a worker keeps the `placementid`, and a move back restores the earlier `groupid`.
 _PLACEMENTS = (
     select(col("shardid"), col("xmin")).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
 )
@@ -45,18 +45,18 @@ Placements = set[tuple[Any, ...]]
 
 
 class DefinitionNeededError(Exception):
-    """The transaction changes a definition, so it has to run on the coordinator."""
+    """The transaction creates or changes a table, so it has to run on the coordinator."""
 
 
 class Node(NamedTuple):
-    """The address of a server."""
+    """The address of a node, one of the servers of a Citus database."""
 
     host: str
     port: int
 
 
 async def is_distributed(connection: PostgresConnection, schema: str) -> bool:
-    """Return whether Citus places the tables of a schema."""
+    """Return whether Citus manages a schema, so that its tables may be on any node."""
     return bool(await connection.run_query(_PLACED.bind(schema=schema).build(POSTGRES)))
 
 
@@ -71,21 +71,21 @@ class PlacementCheck:
 
     def __init__(self) -> None:
         self._shards: list[int] = []
-        self._last: Placements | None = None  # the placements at some time before the next read
+        self._last: Placements | None = None  # as last read; None: read the shards and their placements again
 
     def forget(self) -> None:
-        """Find the partitions again before the next read: there may be a new one."""
+        """Look the partitions up again before the next read, because there may be a new partition."""
         self._last = None
 
     async def begin(self, connection: PostgresConnection) -> Placements:
-        """Return the placements of the partitions. Call `end` with them."""
+        """Return the placements of the partitions before a read. Pass them to `end` after the read."""
         if self._last is None:
             self._shards = [row[0] for row in await connection.run_query(_SHARDS.bind().build(POSTGRES))]
             self._last = await self._find_placements(connection)
         return self._last
 
     async def end(self, connection: PostgresConnection, begun: Placements) -> None:
-        """Raise a serialization failure if a partition was moved since the read began."""
+        """Raise asyncpg.SerializationError if a partition was moved since the read began."""
         if await self._find_placements(connection) != begun:
             self.forget()
             raise asyncpg.SerializationError("a partition was moved")

@@ -1,6 +1,6 @@
-"""A connection pool runs attempts on a bounded number of connections, which it opens when they are needed.
+"""`ConnectionPool` runs attempts on a bounded number of PostgreSQL connections, which it opens when they are needed.
 
-After a lost race or a lost connection, it runs an attempt again, within bounds:
+An attempt runs one program on a connection. After a lost race or a lost connection, the pool runs the attempt again:
 
     attempt ── success ──> its result
        │
@@ -9,7 +9,7 @@ After a lost race or a lost connection, it runs an attempt again, within bounds:
        ├── raced (another transaction changed the same rows) ── pause ──> again, which may succeed
        ├── the board's table is missing ── pause ──> again, once: the transaction then sees that the board was deleted
        ├── lost during COMMIT ──> OutcomeUnknownError
-       └── any other error, or no attempts left ──> the error of the store that describes it
+       └── any other error, or no attempts left ──> an error of the store, see `translate_error`
 
 A COMMIT whose answer was lost is never repeated, because the server may have committed the transaction.
 
@@ -59,14 +59,14 @@ class ConnectionPool:
         limits: Settings,
         meter: Meter,
     ) -> None:
-        """Prepare a pool of at most this many connections without opening one.
+        """Prepare a pool of at most `connections` connections. Open none of them yet.
 
-        The meter's labels are `name`, which says what is at the other end, and `kind`, which is what the pool is for.
+        `name` and `kind` are labels for the meter: the server that the pool connects to, and the use of the pool.
         """
         self.name, self.connections = f"{name} {kind}", connections
         self._limits, self._connect = limits, connect
         self._meter, self._pool, self._kind = meter, name, kind
-        # Set on Citus. There, transactions and the move of a partition may wait for each other until a lock times out.
+        # True on Citus, where a transaction and the move of a partition may wait for each other until a lock times out.
         self.retries_late_locks = False
         self._lent = 0
         self._slots = asyncio.Semaphore(connections)
@@ -79,14 +79,14 @@ class ConnectionPool:
         self._count_waiting(0)
 
     async def run(self, attempt: Attempt[T]) -> T:
-        """Run an attempt on a connection and return its result. Run it again if that may help.
+        """Run an attempt on a connection and return its result. After an error, run it again if it may then succeed.
 
         Raises:
             StoreBusyError: no connection can be lent, or the server reports an error that is not listed here.
             StoreAwayError: the server can't be reached or does not answer in time.
             StoreFullError: the server's disk is full.
             UnknownBoardError: the board's table does not exist.
-            OutcomeUnknownError: see `commit`.
+            OutcomeUnknownError: the attempt called `commit`, which raised this error.
         """
         tries = 0
         while True:
@@ -94,8 +94,8 @@ class ConnectionPool:
                 return await self._once(attempt)
             except DRIVER_ERRORS as error:
                 tries += 1
-                # If a board was deleted meanwhile, the second attempt finds that in the catalog. If a node of Citus had
-                # an old connection to another node, the second attempt opens a new one. So two are enough.
+                # If a board was deleted meanwhile, the second attempt finds no such board in the catalog. If a Citus
+                # node had lost its connection to another node, it opens a new one. So two attempts are enough.
                 twice = is_board_deleted(error) or is_node_away(error)
                 tries_max = 2 if twice else self._limits.store_attempts_max
                 if tries >= tries_max or not self._may_pass(error):
@@ -218,10 +218,10 @@ class ConnectionPool:
             self._report_wait(loop.time() - begun)
 
     def take_back(self, connection: PostgresConnection, *, cancelled: bool = False) -> None:
-        """Take a connection back. The pool drops it if its transaction is still open.
+        """Take a lent connection back. If its transaction is still open, close the connection.
 
-        `cancelled`: the driver has asked the server to cancel a statement. Until that is done, the connection is
-        useless, so the pool closes it.
+        `cancelled`: a statement was cancelled. The driver has asked the server to cancel the statement, too. Until the
+        server has done so, the connection is useless, so the pool closes it.
         """
         if cancelled:
             task = asyncio.create_task(self._close_lent(connection))

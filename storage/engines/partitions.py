@@ -1,10 +1,10 @@
-"""Names and measures the database schemas of a PostgreSQL store's partitions, and gives each partition its dialect.
+"""Finds, names and measures the partitions of a PostgreSQL store, which are database schemas.
 
     in one schema    control and partition 0: the schema of the connection   partition 1, 2 …: NAME_p1, NAME_p2 …
     apart            control: NAME_control                                    partition 0, 1 …: NAME_p0, NAME_p1 …
 
-NAME is the first schema in the search path of the connection, or `rankcurve` if that is `public`. A store that Citus
-spreads is apart, because Citus cannot move the schema `public` to another server.
+NAME is the first schema in the search path of the connection, or `rankcurve` if this first schema is `public`. A store
+for Citus is created apart, because Citus cannot move the schema `public` to another server.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,18 +31,18 @@ _META = (
 
 @dataclass
 class Partitions:
-    """The partitions of one store, and their dialects."""
+    """The partitions of one store, with the dialect of each, which puts the schema before the name of a table."""
 
     name: str = DEFAULT_NAME
-    exists: bool = False  # the connection reaches a store
-    apart: bool = False  # the control partition and partition 0 have schemas of their own
-    distributed: bool = False  # Citus places the schemas on its nodes
+    exists: bool = False  # whether the database already has a store
+    apart: bool = False  # whether the control partition and partition 0 have their own schemas
+    distributed: bool = False  # whether Citus places the schemas on its nodes
     count: int = 1  # how many partitions hold boards; other processes may have added more
     _dialects: dict[int, Dialect] = field(default_factory=dict, init=False)
 
     @classmethod
     async def find(cls, connection: PostgresConnection) -> "Partitions":
-        """Return the partitions of the store that this connection reaches. A new store has one, in one schema."""
+        """Return the partitions of the store in this database. Without a store, return one partition in one schema."""
         schema = await connection.fetchval("SELECT current_schema()") or DEFAULT_NAME
         found = cls(DEFAULT_NAME if schema == "public" else schema)
         found.apart = await _holds_store(connection, found.schema_named(CONTROL))
@@ -59,7 +59,7 @@ class Partitions:
         return found
 
     def schema_named(self, partition: int) -> str:
-        """Return the name of a partition's schema, if the partition has one of its own."""
+        """Return the name for the schema of a partition that has its own schema."""
         return f"{self.name}_control" if partition == CONTROL else f"{self.name}_p{partition}"
 
     def _schema_of(self, partition: int) -> str | None:
@@ -75,14 +75,14 @@ class Partitions:
         if not self.apart and not self.distributed and partition <= 0:
             return POSTGRES
         schema_of = place_tables(partition, self._schema_of)
-        # On Citus, an insert that skips conflicts reports how many rows it was given.
-        # Citus sends the rows that an insert takes from another part of its statement to all nodes. So such a statement
-        # would fail while any node is away.
+        # On Citus, an insert that skips conflicts counts the skipped rows, too. And if an insert takes its rows from
+        # another part of its statement, Citus sends these rows to all nodes. Such a statement would fail while any node
+        # does not answer, so `chains` is false.
         chains = not self.distributed
         return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False)
 
     async def measure(self, connection: PostgresConnection) -> StoreSize:
-        """Measure the store. Of a store with one schema, the only partition has the size of the database."""
+        """Measure the store. If it has only one schema, the size of its only partition is the size of the database."""
         database: int = 0
         if not self.distributed:
             database = await connection.fetchval("SELECT pg_database_size(current_database())")
@@ -97,7 +97,7 @@ class Partitions:
         for number, schema in schemas.items():
             size, node = found.get(schema, (None, None))
             sizes.append(PartitionSize(number, size, schema, node))
-        # The database of one server of Citus does not hold all partitions.
+        # On Citus, the database of one server does not have all partitions, so add up their sizes.
         return StoreSize(database or sum(each.store_bytes or 0 for each in sizes), None, tuple(sizes))
 
 

@@ -1,6 +1,6 @@
-"""The store on one PostgreSQL database, which any number of processes may share. The driver is asyncpg.
+"""`PostgresStore` keeps a store in a PostgreSQL database that many processes may share, with the driver asyncpg.
 
-A `PostgresStore` is a view, which runs programs for one partition. All views of a store share its connections.
+Each `PostgresStore` object runs programs for one partition. The objects of a store share the store's connections.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
 COORDINATOR = "coordinator"
-DEFINERS = 2  # the connections to the coordinator of Citus, for transactions that change definitions
+DEFINERS = 2  # the most connections to the coordinator of Citus, which creates and changes tables
 
 
 class PostgresStore:
-    """A `Store` on one database. Open it with `PostgresStore.open`."""
+    """A `Store` on one PostgreSQL database. Open it with `PostgresStore.open`."""
 
     sole_writer = False
 
@@ -45,8 +45,8 @@ class PostgresStore:
         self._writers = self._make_pool("write", limits.writer_connections)
         self._light = self._make_pool("read", limits.reader_connections)
         self._heavy = self._make_pool("heavy", limits.heavy_reader_connections)
-        self._coordinator: ConnectionPool | None = None  # set on Citus
-        self._placements: PlacementCheck | None = None  # set on Citus
+        self._coordinator: ConnectionPool | None = None  # None: the store is not on Citus
+        self._placements: PlacementCheck | None = None  # None: the store is not on Citus
         self._partitions = Partitions()
         self.dialect: Dialect = self._partitions.dialect_of(CONTROL)
         self._views: dict[int, PostgresStore] = {CONTROL: self}
@@ -55,7 +55,7 @@ class PostgresStore:
 
     @classmethod
     async def open(cls, url: str, limits: Settings, *, meter: Meter = NO_METER) -> PostgresStore:
-        """Create the connection pools, and check the server over one connection.
+        """Create the connection pools, check the server over one connection, and return the store.
 
         Raises:
             StoreUnsupportedError: the URL cannot be read, the server is too old, or it refuses this user or database.
@@ -69,7 +69,7 @@ class PostgresStore:
                 await store._distribute()
         except BaseException as error:
             await store.close()
-            if isinstance(error, ValueError):  # the driver can't parse the URL, and its message quotes the URL; hide it
+            if isinstance(error, ValueError):  # the driver can't parse the URL; its message quotes the URL, so hide it
                 raise StoreUnsupportedError("the address of the store cannot be parsed") from None
             refused = isinstance(error, StoreBusyError) and error.__cause__ is not None and not is_lost(error.__cause__)
             if refused:
@@ -89,7 +89,7 @@ class PostgresStore:
         self._views = {CONTROL: self}
 
     async def _distribute(self) -> None:
-        """Prepare for Citus."""
+        """Create the pool of connections to the coordinator, and begin to check whether partitions are moved."""
         at = await self._light.run(find_coordinator)
         if at is None:
             raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
@@ -103,9 +103,9 @@ class PostgresStore:
         return await self._light.run(PostgresConnection.has_citus)
 
     async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
-        """Create a store whose control partition and `partitions` others have schemas of their own. Return its salt.
+        """Create a store with the control partition and `partitions` others, each in its own schema. Return its salt.
 
-        `distributed`: Citus spreads the schemas over its nodes.
+        If `distributed` is set, Citus spreads the schemas over its nodes.
 
         Raises:
             StoreExistsError: there is already a store.
@@ -120,7 +120,7 @@ class PostgresStore:
         return await self.write(made)
 
     async def add_partition(self, fill: Callable[[int], Program[None]]) -> int:
-        """Add a partition with a schema of its own and return its number. `fill` writes what every partition holds.
+        """Add a partition in its own schema and return its number. `fill` writes the rows that every partition has.
 
         Raises:
             TooManyPartitionsError: the store has as many partitions as a store can have.
@@ -162,7 +162,7 @@ class PostgresStore:
                 result = await self._drive(connection, program())
             except DRIVER_ERRORS:
                 raise
-            except Exception as error:  # a program that finds an empty partition may raise
+            except Exception as error:  # may be wrong, if a partition was moved and looked empty
                 refusal = error
             await connection.execute("COMMIT")
             if self._placements is not None:
@@ -194,7 +194,7 @@ class PostgresStore:
 
     async def _run(self, connection: PostgresConnection, query: Built) -> Rows:
         rows = await connection.run_query(query)
-        # For a write without RETURNING, the only row holds the number of rows that it changed; -1 for a definition.
+        # A write without RETURNING returns one row, which holds the number of changed rows. For DDL, it holds -1.
         count = len(rows) if query.returns_rows else max(0, rows[0][0])
         report_statements(self._meter, [(query.kind, count)])
         return rows
@@ -219,7 +219,7 @@ class PostgresStore:
             await pool.close()
 
     def _list_pools(self) -> list[ConnectionPool]:
-        # A transaction of `_writers` may go on at the coordinator, so `_writers` is closed first.
+        # A transaction of `_writers` may run again on a connection of `_coordinator`, so `_writers` is closed first.
         return [*filter(None, (self._writers, self._coordinator, self._light, self._heavy))]
 
 

@@ -1,7 +1,7 @@
-"""Opens a session with a PostgreSQL server, and runs one built query in it.
+"""Opens sessions with a PostgreSQL server for connection pools, and runs built queries (SQL with arguments) in them.
 
-The most important rule: a session bounds every wait, whether for a statement, a lock, an idle transaction or a network
-that does not answer.
+The most important rule: in a session, every wait has a time limit, whether for a statement, a lock, an idle transaction
+or a network that does not answer.
 """
 
 import socket
@@ -20,7 +20,7 @@ APPLICATION_NAME = "rankcurve"
 KEEPALIVE_IDLE_S = 10
 KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_PROBES = 3
-Kind = Literal["write", "read", "heavy"]  # what a session is for
+Kind = Literal["write", "read", "heavy"]  # the use of a session; heavy: long reads, such as scans
 
 
 def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, object]:
@@ -30,7 +30,7 @@ def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, objec
 
 
 _CITUS = select(lit(1)).from_("pg_extension").where(col("extname").eq("citus")).prepared()
-# Without these descriptions, each connection asks the server for them. This takes seconds on a busy Citus cluster.
+# Each new connection would ask the server for these types of arrays, which takes seconds on a busy Citus cluster.
 _ARRAYS = [
     _describe_array(oid, element_oid, element)
     for oid, element_oid, element in ((1001, 17, "bytea"), (1003, 19, "name"), (1009, 25, "text"), (1016, 20, "int8"))
@@ -38,7 +38,7 @@ _ARRAYS = [
 
 
 class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the driver has no types
-    """A session that runs built queries."""
+    """A session with a PostgreSQL server. It runs built queries: SQL texts with arguments."""
 
     __slots__ = ()
 
@@ -60,7 +60,7 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
 
 
 def hosts_of(url: str) -> list[str]:
-    """Return one URL for each host of a multi-host URL, in order."""
+    """Return one URL for each host of a URL that may name several hosts, in the same order."""
     parts = urlsplit(url)
     if "," not in parts.netloc:
         return [url]
@@ -69,7 +69,7 @@ def hosts_of(url: str) -> list[str]:
 
 
 def replace_host(url: str, host: str, port: int) -> str:
-    """Return the URL of another server with the same user, database and parameters."""
+    """Return a URL with another host and port, and with the same user, database and parameters."""
     parts = urlsplit(url)
     user, at, _ = parts.netloc.rpartition("@")
     named = f"[{host}]" if ":" in host else host
@@ -130,8 +130,8 @@ class Connector:
             connection._protocol.get_settings().register_data_types(_ARRAYS)
             await connection.execute(self._session_settings())
             if self._kind == "read" and not await connection.has_citus():
-                # Planning a short read for its parameters takes as long as running it. A plan for any parameters is as
-                # good, because the short reads are written for an index. Citus finds the node by the parameters.
+                # Planning a short read takes as long as running it, so plan it once for all parameters. Such a plan is
+                # as good, because short reads are written for an index. Citus needs parameters to choose the node.
                 await connection.execute("SET plan_cache_mode = force_generic_plan")
         except BaseException:
             connection.terminate()
@@ -139,7 +139,7 @@ class Connector:
         return connection
 
     def _session_settings(self) -> str:
-        # Use SET and not start-up parameters: a connection pooler in front of the server refuses unknown parameters.
+        # Use SET, because a connection pooler in front of the server would refuse unknown start-up parameters.
         settings: dict[str, Any] = {
             "application_name": f"'{APPLICATION_NAME}'",
             "statement_timeout": round(self._timeout_s * 1000),

@@ -1,4 +1,4 @@
-"""Sorts the errors of a PostgreSQL server, and of the connection to it, into classes.
+"""Sorts the errors of a PostgreSQL server or connection into classes, by which a connection pool knows what to retry.
 
 - Lost: the connection is useless, but the attempt may succeed on another connection. If a node of Citus has lost
   another node, the connection stays useful.
@@ -36,13 +36,13 @@ _RACED = (
     asyncpg.DuplicateObjectError,
     asyncpg.InvalidCachedStatementError,  # the columns of the table changed
 )
-# Another transaction or a high load delays the server. After these errors the transaction is not tried again, because a
-# second attempt would also delay the other posts that wait.
+# Another transaction or a high load delays the server. An attempt with such an error is not run again, because it would
+# also delay the other posts that wait. Only on Citus, it is run again after LockNotAvailableError.
 _LATE = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.InsufficientResourcesError)
 
 
 def is_lost(error: BaseException) -> bool:
-    # If the driver refused an argument, the error is a ValueError too. The connection can then still be used.
+    # If the driver refused an argument, the error is also a ValueError, and the connection is still usable.
     if isinstance(error, asyncpg.InterfaceError):
         return not isinstance(error, ValueError)
     return isinstance(error, _LOST)

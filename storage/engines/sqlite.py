@@ -1,8 +1,8 @@
-"""The embedded store: one SQLite file with one connection that writes and several that read.
+"""`SqliteStore` is the embedded store: one SQLite file, with one connection that writes and several that read.
 
-Brief reads run in the thread of the event loop. Each other connection has a thread of its own (aiosqlite), and a whole
-program costs one hop to it. If a query may return many rows, SQLite packs the rows into one JSON text. While the event
-loop is busy, each step of a statement may wait for the interpreter lock, so a statement with fewer steps is faster.
+Brief reads run in the thread of the event loop. Each other connection has its own thread (aiosqlite), in which a whole
+program runs after one change of threads. If a query may return many rows, SQLite packs the rows into one JSON text.
+While the event loop is busy, each step to a row may wait for the interpreter lock, so one step is faster than many.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decod
 
 
 class _Connection(aiosqlite.Connection):
-    """A connection that can send a whole function to its thread in one hop, not only single statements."""
+    """A connection that can send a whole function to its thread, which is faster than to send single statements."""
 
     def __init__(self, open_raw: Callable[[], sqlite3.Connection], meter: Meter) -> None:
         super().__init__(open_raw, iter_chunk_size=1)
@@ -69,10 +69,10 @@ class _Connection(aiosqlite.Connection):
 
 
 class _Readers(NamedTuple):
-    """The connections of one kind that read."""
+    """The connections for short reads, or those for heavy reads."""
 
     kind: str  # "read" or "heavy"
-    connections: int
+    connections: int  # how many there are, lent or idle
     # Last in, first out: the most recently used connection still has pages and statements in its caches.
     idle: asyncio.LifoQueue[_Connection]
 
@@ -82,7 +82,7 @@ def _execute(connection: sqlite3.Connection, query: Built, counted: list[Counted
     if query.packed:
         rows: Rows = _decode_rows(cursor.fetchone()[0])
     elif cursor.description is None:
-        counted.append((query.kind, max(0, cursor.rowcount)))  # -1 for a definition
+        counted.append((query.kind, max(0, cursor.rowcount)))  # a definition has -1
         return [(cursor.rowcount,)]
     else:
         rows = cursor.fetchall()
@@ -116,7 +116,7 @@ def _in_transaction(connection: sqlite3.Connection, begin: str, work: Callable[[
 
 
 class SqliteStore:
-    """A `Store` on one file. Open it with `SqliteStore.open`."""
+    """A `Store` on one SQLite file. Open it with `SqliteStore.open`."""
 
     dialect = SQLITE
     sole_writer = True
@@ -126,7 +126,7 @@ class SqliteStore:
         self._path, self._limits, self._lock = path, limits, lock
         self._meter = meter
         self._writer: _Connection
-        self._brief: BriefReads | None = None  # opened after the writer
+        self._brief: BriefReads | None = None  # None until the writer is open
         self._light = _Readers("read", limits.reader_connections, asyncio.LifoQueue())
         self._heavy = _Readers("heavy", limits.heavy_reader_connections, asyncio.LifoQueue())
         self._connections: list[_Connection] = []  # the writer comes first
@@ -134,13 +134,13 @@ class SqliteStore:
         self._closed = self._full = False
         self._full_logged_s = -inf
         self._waiting = 0
-        self._checkpoints: Checkpoints | None = None  # begun after the connections are open
-        # Closed after the connections: with any descriptor of a file, a process closes its locks on the file.
+        self._checkpoints: Checkpoints | None = None  # None until all connections are open
+        # Closed after the connections: a process that closes any descriptor of a file loses its locks on the file.
         self._file: FileIO | None = None
 
     @classmethod
     async def open(cls, path: Path, limits: Settings, *, meter: Meter = NO_METER) -> SqliteStore:
-        """Open or create the file and take its lock.
+        """Lock and open the file, and return the store. Create the file if the setting `create_store` allows it.
 
         Raises:
             StoreLockedError: another process owns the file.
@@ -173,7 +173,7 @@ class SqliteStore:
     async def _connect(self) -> None:
         uri = self._path.absolute().as_uri()
         self._writer = await self._open_connection(partial(self._open_raw, uri, self._prepare_writer))
-        # SQLite makes a checkpoint when the last connection closes. With mode=ro, a reader can't make one.
+        # SQLite makes a checkpoint when the last connection closes. Readers have mode=ro, so that they never make it.
         reading_uri = uri + "?mode=ro"
         open_reader = partial(self._open_raw, reading_uri, self._prepare_reader)
         open_brief = partial(open_reader, timeout_s=0)
@@ -201,7 +201,7 @@ class SqliteStore:
         try:
             await connection
         except BaseException:
-            # The thread reports its end to the event loop. Without this wait, the event loop may be closed before that.
+            # The thread tells the event loop that it ends. Wait for this, because the event loop may be closed soon.
             await asyncio.to_thread(connection.join)
             raise
         self._connections.append(connection)
@@ -243,7 +243,7 @@ class SqliteStore:
         work = partial(_drive, make=program, meter=self._meter)
         if heavy:
             return await self._reading(partial(_in_transaction, begin="BEGIN", work=work), self._heavy)
-        code: object = getattr(getattr(program, "func", program), "__code__", None)  # `func`: of a partial function
+        code: object = getattr(getattr(program, "func", program), "__code__", None)  # a partial function has `func`
         return await self._reading_briefly(work, kind=code, snapshot=True)
 
     async def read_query(self, query: Bound) -> Rows:
@@ -269,7 +269,7 @@ class SqliteStore:
             return await self._reading(whole, self._light)
         except SQLITE_ERRORS as error:
             raise self._translated(error) from error
-        await asyncio.sleep(0)  # a caller that reads page after page lets other tasks run
+        await asyncio.sleep(0)  # lets other tasks run while a caller reads many pages
         return result
 
     async def _reading(self, work: Callable[[sqlite3.Connection], T], readers: _Readers) -> T:
@@ -289,7 +289,7 @@ class SqliteStore:
             readers.idle.put_nowait(connection)
             self._tell_lent(readers)
 
-        # A thread goes on with a cancelled read. So its connection is not lent again before the read has ended.
+        # A cancelled read goes on in its thread. So its connection is not lent again before the read has ended.
         reading = asyncio.ensure_future(self._read_on(connection, work))
         reading.add_done_callback(give_back)
         return await asyncio.shield(reading)
@@ -343,8 +343,8 @@ class SqliteStore:
         return StoreBusyError(f"the store failed: {error}")
 
     def _log_full(self) -> None:
-        # Small writes may succeed where large ones find no room, so the store may often change between full and not
-        # full. So log this only if the last such message is at least FULL_LOGGED_AGAIN_S old.
+        # While the disk is nearly full, large writes fail and small ones succeed, so the store may often change between
+        # full and not full. Log this only if the last such message is at least FULL_LOGGED_AGAIN_S old.
         now_s = monotonic()
         if not self._full and now_s - self._full_logged_s >= FULL_LOGGED_AGAIN_S:
             self._full, self._full_logged_s = True, now_s
@@ -363,7 +363,7 @@ class SqliteStore:
             raise StoreBusyError(f"the store failed: {error}") from error
 
     async def close(self) -> None:
-        """Let running programs and accepted writes finish, refuse waiting reads, and release the lock."""
+        """Refuse waiting reads, wait until running reads and accepted writes have finished, and release the lock."""
         self._closed = True
         if self._checkpoints is not None:
             await self._checkpoints.close()
@@ -379,7 +379,7 @@ class SqliteStore:
 
 
 def _refused(path: Path, error: Exception) -> Exception:
-    """Return the error that `open` raises if `error` prevents it from opening the store."""
+    """Return the error of the store that `open` raises after an error of SQLite or of the file system."""
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error)

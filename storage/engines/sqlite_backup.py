@@ -27,7 +27,7 @@ from .sqlite_file import SQLITE_ERRORS, FileLock
 REPLACED = ".replaced"
 _PARTIAL = ".partial"
 _BESIDE = ("", "-wal", "-shm")
-_CACHE_KIB = 65_536  # the page cache for the check of a copy, which reads every index in the order of its entries
+_CACHE_KIB = 65_536  # the page cache while a copy is checked; the check reads each index in its order
 
 
 def back_up_store(database: Path, into: Path) -> int:
@@ -49,11 +49,11 @@ def back_up_store(database: Path, into: Path) -> int:
 
 
 def restore_store(backup: Path, database: Path, *, replace: bool) -> list[Path]:
-    """Put a backup in a store's place and return the new paths of the files that were there before.
+    """Copy a backup to the path of a store. Rename the files of an earlier store, and return their new paths.
 
     Raises:
         StoreLockedError: a service owns the store.
-        BackupFailedError: the backup is damaged; or there already is a store, and `replace` is false.
+        BackupFailedError: the backup is damaged, or there already is a store and `replace` is false.
     """
     with _reported(f"{backup} -> {database}"):
         database = database.resolve()
@@ -111,7 +111,7 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Sync a file, or the names of the files in a folder, so that a power cut can't lose them."""
+    """Sync a file, or the list of files in a folder, to the disk, so that a power cut can't lose it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,12 @@
-"""Copies SQLite's write-ahead log into the database file, while posts go on.
+"""Makes checkpoints for `SqliteStore`: copies SQLite's write-ahead log into the database file while posts go on.
 
-A checkpoint of many pages takes a tenth of a second. So a connection of its own, with a thread of its own, copies what
-was logged before it began, and then what was logged meanwhile. The writer copies the rest, between two transactions.
-Once the whole log is copied, SQLite waits until the disk has the file, and the next transaction begins the log anew.
+A checkpoint of many pages takes a tenth of a second. So a separate connection, with its own thread, copies the log, and
+then copies again what was logged meanwhile. The writer copies only the rest, between two transactions. When the whole
+log is copied, SQLite syncs the file, and the next transaction writes at the start of the log again.
 
-Before 3.51.3, SQLite can damage the file if a transaction begins the log anew during another connection's checkpoint
-(https://www.sqlite.org/wal.html#walresetbug). So a reader has a transaction open meanwhile. If it reads the log, the
-log can't begin anew. If it reads only the file, because the whole log was copied, the checkpoint can't write.
+SQLite before 3.51.3 can damage the file if a transaction restarts the log during a checkpoint of another connection
+(https://www.sqlite.org/wal.html#walresetbug). So a reader keeps a transaction open meanwhile. If this transaction reads
+the log, the log can't restart. If the whole log was copied, it reads only the file, and the checkpoint can't write.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from .sqlite_file import SQLITE_ERRORS
 
 log = structlog.get_logger(__name__)
 
-COPIES_MAX = 4  # before the writer copies the rest
-BRIEF_COPY_S = 0.005  # what was logged during such a copy is little enough for the writer
+COPIES_MAX = 4  # the most copies beside the writer, before the writer copies the rest
+BRIEF_COPY_S = 0.005  # during such a short copy, little is logged, so the writer can copy the rest
 
 
 def copy_log(connection: sqlite3.Connection) -> None:
-    """Copy what is logged and what no reader still needs. Raises sqlite3.Error."""
+    """Copy the log into the file, as far as no reader has to be waited for. Raises sqlite3.Error."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
 def copy_log_beside_writer(
     connection: sqlite3.Connection, open_reader: Callable[[], sqlite3.Connection], file: int
 ) -> None:
-    """Copy what is logged while the writer writes, and sync the open file. Raises sqlite3.Error, OSError."""
+    """Copy the log while the writer writes, and sync the database file `file`. Raises sqlite3.Error, OSError."""
     with closing(open_reader()) as reader:
         reader.execute("BEGIN")
         reader.execute("PRAGMA user_version").fetchall()  # the transaction begins with its first read
         copy_log(connection)
-    os.fsync(file)  # then the writer waits for few pages only
+    os.fsync(file)  # so that the later sync by the writer takes few pages only
 
 
 class Checkpoints:
-    """Makes a checkpoint some time after a write, unless one is due already."""
+    """Makes a checkpoint `after_s` seconds after a write. Writes until then need no other checkpoint."""
 
     def __init__(
         self, copy: Callable[[], Awaitable[None]], finish: Callable[[], Awaitable[None]], *, after_s: float
     ) -> None:
-        """Call `copy` while the writer writes, and then `finish`, which makes it wait."""
+        """Prepare checkpoints. Each calls `copy` while the writer writes, then `finish`, for which the writer waits."""
         self._copy, self._finish, self._after_s = copy, finish, after_s
         self._due: asyncio.TimerHandle | None = None
         self._running: asyncio.Task[None] | None = None
         self._written = self._closed = False
 
     def plan(self) -> None:
-        """Note a write."""
+        """Plan a checkpoint after a write, unless one is planned. If one is running, plan the next one when it ends."""
         self._written = True
         if self._due is None and self._running is None and not self._closed:
             self._due = asyncio.get_running_loop().call_later(self._after_s, self._start)
@@ -83,7 +83,7 @@ class Checkpoints:
                 self.plan()
 
     async def close(self) -> None:
-        """Plan no further checkpoint, and let the present one end. SQLite makes one when the last connection closes."""
+        """Plan no more checkpoints, and wait for a running one. SQLite makes one when the last connection closes."""
         self._closed = True
         if self._due is not None:
             self._due.cancel()

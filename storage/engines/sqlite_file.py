@@ -25,7 +25,7 @@ PROBE_BYTES = 65_536  # the size of a trial write: more than the index of a new 
 NO_DATABASE = "file is not a database"
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-# The module sqlite3 raises UnicodeDecodeError where the message of its error would quote damaged text.
+# If the message of an error would quote damaged text, the module sqlite3 raises UnicodeDecodeError instead.
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _PRIMARY = 0xFF  # the bits of an extended error code that hold the primary code
 
@@ -65,7 +65,7 @@ class FileLock:
 
 
 def check_file(path: Path, *, create: bool) -> None:
-    """Refuse a file that must not be opened.
+    """Raise an error if the file of a store must not be opened.
 
     Raises:
         StoreUnsupportedError: there is no store and none may be created, or the file has several names (hard links).
@@ -78,8 +78,8 @@ def check_file(path: Path, *, create: bool) -> None:
         found = real.stat()
         size_bytes, names = found.st_size, found.st_nlink
     if names > 1 and real.is_file():
-        # SQLite would keep a write-ahead log beside each name, but a file must have only one such log. A lock on the
-        # file would not prevent several logs.
+        # SQLite keeps the write-ahead log beside the name by which a file was opened. So a file with two names could
+        # get two logs, but it must have only one. A lock on the file would not prevent this.
         raise StoreUnsupportedError(
             f"{real} has {names} names (hard links), and a store may have only one: remove the others"
         )
@@ -102,7 +102,7 @@ def create_file(path: Path) -> None:
     """Create the file if it does not exist, readable by its owner only. Log a warning if the store is empty."""
     real = path.resolve()
     with suppress(FileExistsError):
-        # Closing a descriptor drops SQLite's locks on the file. No connection of this process holds such a lock yet.
+        # Closing a descriptor drops SQLite's locks on the file, but no connection of this process has a lock yet.
         os.close(os.open(real, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, MODE))
     if real.stat().st_size == 0:
         log.warning("store_created", path=str(real))
@@ -128,7 +128,7 @@ def describe_damage(error: Exception) -> str | None:
 
 
 def is_full_error(error: Exception, path: Path) -> bool:
-    """Return whether a write failed for lack of room. If the error is unclear, write a trial file to find out."""
+    """Return whether a write failed because the disk is full. If the error does not tell, write a trial file."""
     code = _code_of(error) or 0
     if code & _PRIMARY == sqlite3.SQLITE_FULL:
         return True
@@ -141,7 +141,7 @@ def _code_of(error: Exception) -> int | None:
 
 
 def _has_room(path: Path) -> bool:
-    """Return whether the disk, the quota and the process's limit allow a file longer than the write-ahead log."""
+    """Return whether a file can grow longer than the write-ahead log, given the disk, the quota and the limits."""
     left = path.with_name(path.name + "-wal")
     try:
         with tempfile.TemporaryFile(dir=path.parent) as file:

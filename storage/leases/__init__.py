@@ -3,7 +3,7 @@
 Two kinds of leases share one mechanism, the conditional writes that `claims` explains:
 
 - `work_leases`: the store's own work, such as refreshing a curve or applying a shard's posts. `jobs.ownership` uses it.
-- All other modules: pools of resources. The keys of clients lease them through the API.
+- All other modules: resources of pools, which keys lease. A key is a name that a client of the API chooses.
 
 The life of a resource of a pool:
 
@@ -12,7 +12,7 @@ The life of a resource of a pool:
                ├── released by its key ────────────────────┤
                └── liberated: expired and the margin over ─┘      the key may still get the same resource back
 
-The margin (`lease_margin_s`) allows for a jump of the store's clock. The path of one request:
+The margin (`lease_margin_s`) is for jumps of the store's clock. A request takes this path:
 
     batcher ──> one read for many keys ──> the lease lasts long enough: answered
                         └── anything else ──> lease_transaction ──> rows, journal and counts in one commit

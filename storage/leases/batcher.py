@@ -4,8 +4,8 @@
                        └── else ──> shared transaction ──> each request answered
     a key gives back ──────────────────┘
 
-Requests that arrive during a transaction share the next one. Requests of one key are served in order of arrival, each
-in a transaction of its own.
+Requests that arrive during a transaction share the next transaction. Requests of one key are served in the order of
+their arrival, each in another transaction.
 """
 
 import asyncio
@@ -33,20 +33,20 @@ from .lease_transaction import Findings, LeaseTransactions, Outcome, read_findin
 class LeaseBatcher:
     def __init__(self, store: Store, groups: LeaseTransactions, limits: Settings, meter: Meter) -> None:
         self._store, self._groups, self._limits, self._meter = store, groups, limits, meter
-        self._waiting: Counter[tuple[str, str, str]] = Counter()  # requests for a transaction, by client, pool and key
+        self._waiting: Counter[tuple[str, str, str]] = Counter()  # waiting requests by client, pool and key
         self._closing = False
         most, waiting_max = limits.lease_group_max, limits.lease_requests_waiting_max
-        # If reads run in threads of this process, two threads would only compete for the interpreter lock.
+        # On SQLite, reads run in threads of this process, and two threads would only compete for the interpreter lock.
         read_tasks_max = 1 if store.sole_writer else limits.point_read_tasks_max
         write_tasks_max = min(limits.lease_groups_in_flight_max, store.writes_at_once)
         self._reads = Coalescer(self._find, batch_max=most, waiting_max=waiting_max, tasks_max=read_tasks_max)
         self._writes = Coalescer(self._write, batch_max=most, waiting_max=waiting_max, tasks_max=write_tasks_max)
 
     async def request_lease(self, ask: LeaseRequest) -> Grant:
-        """Give a key a resource, or extend the lease that it has; return the lease.
+        """Lease a resource to a key, or extend the lease that the key has. Return the lease.
 
         Raises:
-            UnknownPoolError, NoResourceError, LeaseInPastError: the key has no lease, or its lease was not extended.
+            UnknownPoolError, UnknownRegionError, NoResourceError, LeaseInPastError: nothing was leased or extended.
             QueueFullError, WaitTooLongError, StoreBusyError: the outcome is not known; the caller should ask again.
         """
         running = (await self._reads.ask(None, ask)).find_running(ask)
@@ -58,7 +58,7 @@ class LeaseBatcher:
         return given
 
     async def find_lease(self, client_id: str, pool_id: str, key: str) -> Grant:
-        """Return the running lease of a key, even one in another store if this store knows of that lease.
+        """Return the running lease of a key. This may be a lease in another store, if this store knows of it.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
@@ -70,7 +70,7 @@ class LeaseBatcher:
         return running
 
     async def release_lease(self, request: Release) -> Grant:
-        """Free the resource of a key, and return the lease that the key had.
+        """End the lease of a key, so that its resource is free. Return the lease that the key had.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or the key has no lease in it.
@@ -81,7 +81,7 @@ class LeaseBatcher:
         return given
 
     async def close(self) -> None:
-        """Refuse new requests, and return when the accepted requests are answered."""
+        """Refuse new requests, and wait until the accepted requests are answered."""
         self._closing = True
         await self._writes.finish_questions()
 
@@ -90,7 +90,7 @@ class LeaseBatcher:
             raise QueueFullError("the service is shutting down")
         key = request[:3]
         try:
-            # A group holds questions of one kind, and a transaction holds at most one request of a key.
+            # The kind is how many requests of the key already wait, so a group has at most one request of each key.
             asked = self._writes.ask(self._waiting[key], request)
         except StoreBusyError as error:
             raise QueueFullError(f"{self._waiting.total()} requests for leases are waiting") from error

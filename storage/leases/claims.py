@@ -1,13 +1,13 @@
-"""The one mechanism behind every lease: a versioned row, claimed and kept by conditional writes.
+"""The mechanism of every lease: a row with a version, which conditional writes claim for a holder and keep.
 
     free ── claim: version + 1 ──> held ── kept: later expiry ──> held …
       ^                              |
       └──────────────────────────────┘ given back, or expired and the margin over
 
-A row says who holds the lease and until when. A writer names the version (and the expiry) that it found. If the row has
-changed since then, nothing is written. So, by the store's clock, a row never has two holders at the same time. The
-later holder has the greater version, and the resource that the lease protects refuses smaller versions. The clocks of
-holders are never used. `work_leases` and `lease_resources` have these writes for their tables.
+A row says who holds the lease and until when. Each write depends on the row's version or expiry. If the row has
+changed meanwhile, nothing is written. So, by the store's clock, a row never has two holders at the same time. The later
+holder has the greater version, and the resource that the lease protects refuses smaller versions. The clocks of holders
+are never used. `work_leases` and `lease_resources` contain these writes for their tables.
 
 The store's time is read before the write that uses it. So a new lease ends slightly early for its holder, and an
 expired lease becomes free slightly late for the next holder.
@@ -25,6 +25,6 @@ StoreClock = Callable[[], Program[int]]  # a program that returns microseconds s
 
 
 def store_clock() -> Program[int]:
-    """Return the time of the database. All processes of a store share its clock."""
+    """Return the time by the clock of the database, which all processes of a store share."""
     rows = yield _CLOCK.bind()
     return int(rows[0][0])

@@ -1,7 +1,7 @@
 """The journal of leases: the events of all resources. The transaction that causes an event also writes the event here.
 
-The numbers of events come from a sequence. A transaction takes them after it has written to resources, and holds the
-sequence until it commits. So the numbers have no gaps, and whoever sees an event also sees all events before it.
+The numbers of events come from a sequence. A transaction takes its numbers after it has written to resources, and keeps
+the sequence locked until it commits. So the numbers have no gaps, and a reader of an event sees all earlier events.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ from storage.store import Program
 
 from .lease_records import LeaseEvent
 
-LEASE_EVENTS = "lease_events"  # the sequence of the numbers
+LEASE_EVENTS = "lease_events"  # the sequence from which events get their numbers
 _BODY = ("kind", "resource", "holder", "region", "version", "at", "expires_at")
 
 
 class PublishedLeaseEvent(NamedTuple):
-    """A row of the journal of leases, with its number."""
+    """An event in the journal of leases, with its number and the ids of its pool."""
 
     number: int
     client_id: str
@@ -56,12 +56,12 @@ class LeaseJournal:
             yield self._append.bind(rows=rows)
 
     def read_page(self, after: int, *, limit: int) -> Program[list[PublishedLeaseEvent]]:
-        """Return up to `limit` events with numbers greater than `after`, in their order."""
+        """Return up to `limit` events with numbers greater than `after`, in the order of the numbers."""
         rows = yield self._page.bind(after=after, limit=limit)
         return [PublishedLeaseEvent(*row) for row in rows]
 
     def prune(self, *, before_us: int, rows_max: int) -> Program[int]:
-        """Delete up to `rows_max` of the oldest rows, if they are older than `before_us`. Return their number."""
+        """Delete up to `rows_max` rows older than `before_us`, the oldest first. Return the number of deleted rows."""
         oldest = yield self._oldest.bind(limit=rows_max)
         if not oldest:
             return 0

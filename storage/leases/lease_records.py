@@ -1,4 +1,4 @@
-"""The records of pools. Times are microseconds since 1970 by the store's clock."""
+"""The records of pools, resources, requests and events. Times are microseconds since 1970 by the store's clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Pool:
 
 
 class LeaseRequest(NamedTuple):
-    """A key's request to get a resource, or to keep its present one for longer."""
+    """A key's request to get a resource, or to keep the resource that it has for longer."""
 
     client_id: str
     pool_id: str
@@ -50,19 +50,19 @@ PoolRequest = LeaseRequest | Release
 
 
 class Grant(NamedTuple):
-    """A key's lease in the form that callers receive."""
+    """A key's lease, as a caller receives it."""
 
     resource: str
     region: str
     key: str
-    version: int  # the fencing number
+    version: int  # the fencing number: every new lease of the resource has a greater one
     expires_at_us: int
     now_us: int  # the store's time when the answer was made
     acquired: bool  # whether this request acquired the lease
 
 
 class Resource(NamedTuple):
-    """A stored resource. Conditional writes change it as a whole; see `LeaseResources.write_changes`."""
+    """A resource of a pool, as its row says. `LeaseResources.write_changes` writes all fields of a row together."""
 
     pool_key: int
     resource: str
@@ -72,7 +72,7 @@ class Resource(NamedTuple):
     holder: str | None
     version: int
     expires_at_us: int
-    free_since_us: int | None  # None: not free; after its lease expires, the resource is free once it is liberated
+    free_since_us: int | None  # None: the resource is leased; an expired lease ends only when it is liberated
     acquired_at_us: int = 0  # 0: the resource is free
 
     @property
@@ -93,11 +93,11 @@ class Resource(NamedTuple):
         return self._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
 
     def release(self, now_us: int) -> Resource:
-        """Return the resource as its key gives it back."""
+        """Return the resource after its key gave it back. The key has no right to the same resource any more."""
         return self.liberate(now_us)._replace(holder=None)
 
     def move(self, region: str, now_us: int) -> Resource:
-        """Return the resource in another region, without its lease."""
+        """Return the resource in another region, without its lease and with a new version."""
         free = self if self.is_free else self.liberate(now_us)
         return free._replace(region=region, version=self.version + 1)
 
@@ -111,7 +111,7 @@ class LeaseEventKind(StrEnum):
     LIBERATED = "liberated"
     MOVED = "moved"
     # Kinds of events about a key that has a lease in another store:
-    WANTED = "wanted"  # for the other store to read: the key asks to keep its resource until the expiry in the event
+    WANTED = "wanted"  # for the other store to read: the key asks for its resource until the expiry in the event
     RETURNED = "returned"  # for the other store to read: the key gives its resource back
     DUPLICATE = "duplicate"  # the key also got a resource in this store, later than in the other store
 
@@ -123,7 +123,7 @@ class LeaseEvent(NamedTuple):
     row: Resource  # the resource as it is after the event
     holder: str | None  # the key whose lease changes in the event
     at_us: int
-    left: str | None = None  # the region that a moved resource left; the journal does not hold it
+    left: str | None = None  # the region that a moved resource left, for the counts; not stored in the journal
 
 
 class ResourceChange(NamedTuple):
@@ -131,7 +131,7 @@ class ResourceChange(NamedTuple):
     after: Resource
 
     def find_events(self, now_us: int) -> list[LeaseEvent]:
-        """Return what the change means for keys and regions, in the order in which it happens."""
+        """Return the events of this change, in the order in which they happen."""
         before, after = self
         is_new = after.version > before.version
         events: list[LeaseEvent] = []

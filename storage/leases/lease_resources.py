@@ -1,10 +1,10 @@
-"""The rows of resources, and the statements that find and change them.
+"""Finds and changes the resources of pools, which are rows of one table, and records the changes.
 
 A row is changed only if it is still as it was found.
 
-On databases with row locks, `find_free` locks the free resources that it finds, and leaves out those that another
-transaction has locked. So transactions at the same time never want the same free resource, and none waits for another
-to find one.
+On databases with row locks, `find_free` locks the free resources that it finds, and leaves out resources that another
+transaction has locked. So concurrent transactions never find the same free resource, and no transaction waits for
+another one to find a resource.
 """
 
 import random
@@ -34,12 +34,12 @@ from .lease_journal import lease_journal
 from .lease_records import LeaseEvent, Resource, ResourceChange
 from .region_counts import Region, count_events, lease_counts
 
-RESOURCE_COLUMNS = TABLES[LEASE_RESOURCES].kinds  # in the order of the fields of `Resource`
+RESOURCE_COLUMNS = TABLES[LEASE_RESOURCES].kinds  # names and types, in the order of the fields of `Resource`
 ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the name of a resource
 
 
 def _select_named(column: str) -> Select:
-    """Return the query that finds resources by pool key and `column`. The pairs go into the parameter `keys`."""
+    """Return the query for resources by pool key and `column`. Its parameter `keys` takes pairs of these two values."""
     same = all_of(col("pool_key", "r").eq(col("pool_key", "v")), col(column, "r").eq(col("name", "v")))
     keys = rows("v", param("keys"), pool_key=INTEGER, name=TEXT)
     found = select(*(col(name, "r") for name in RESOURCE_COLUMNS)).from_(keys)
@@ -47,10 +47,10 @@ def _select_named(column: str) -> Select:
 
 
 def _build_write() -> Update:
-    """Return the update that changes the resources that are still as they were found; its parameter is `rows`.
+    """Return the update that changes resources that still have the version and expiry that were found.
 
-    A resource never has the same pair of version and expiry again: keeping a lease makes it expire later, and each new
-    holder gets a new version.
+    A resource never has the same pair of version and expiry again, because an extended lease expires later, and a new
+    lease has a new version. The update has the parameter `rows`.
     """
     keys, found = ("pool_key", "resource"), ("version", "expires_at")
     written = {name: kind for name, kind in RESOURCE_COLUMNS.items() if name not in keys}
@@ -68,7 +68,7 @@ def _build_write() -> Update:
 
 
 def pool_condition(asked: str) -> Condition:
-    """Return the condition that the row `p` is the existing pool that the row `asked` names by its two ids."""
+    """Return the condition that row `p` is an existing pool with the client id and pool id of the row `asked`."""
     same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
     return all_of(*same, col("deleted_at", "p").is_null())
 
@@ -89,7 +89,7 @@ class LeaseResources:
         self._write = _build_write().prepared()
 
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
-        """Return the resources that keys have, or had last and may get back, by pool key and lease key."""
+        """Return the resources that keys lease, or leased last and may get back, by pool key and lease key."""
         found = yield self._by_holders.bind(keys=keys)
         return {(row[0], row[3]): Resource(*row) for row in found}
 
@@ -107,21 +107,21 @@ class LeaseResources:
         return [Resource(*row) for row in found]
 
     def find_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[list[Resource]]:
-        """Lock and return up to `limit` leases of a region that expired by `before_us`, the longest expired first."""
+        """Lock and return up to `limit` resources whose leases expired by `before_us`, the longest expired first."""
         found = yield self._expired.bind(pool_key=pool_key, region=region, expired_before=before_us, limit=limit)
         return [Resource(*row) for row in found]
 
     def count_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[int]:
-        """Return the number of leases of a region that expired by `before_us`, but at most `limit`."""
+        """Count the leases in a region that expired at or before `before_us`. Return at most `limit`."""
         bound = {"pool_key": pool_key, "region": region, "expired_before": before_us, "limit": limit}
         found = yield self._count_expired.bind(**bound)
         return int(found[0][0])
 
     def write_changes(self, changes: Sequence[ResourceChange]) -> Program[set[ResourceKey]]:
-        """Change the resources that are still as they were found. Return the pool keys and names of those changed."""
+        """Change the resources that are still as they were found. Return the pool key and name of each that changed."""
         if not changes:
             return set()
-        # All transactions lock resources in this order.
+        # All transactions lock resources in this order, so that they cannot deadlock.
         ordered = [(*before[:2], before.version, before.expires_at_us, *after[2:]) for before, after in sorted(changes)]
         changed = yield self._write.bind(rows=ordered)
         return {(row[0], row[1]) for row in changed}
@@ -129,7 +129,7 @@ class LeaseResources:
     def record_events(
         self, events: Sequence[LeaseEvent], rng: random.Random, *, refused: Sequence[Region] = ()
     ) -> Program[None]:
-        """Append all events of this transaction to the journal, and count them and the refused requests of regions.
+        """Append all events of this transaction to the journal, and add events and refused requests to the counts.
 
         Call this only once in a transaction.
         """
@@ -137,7 +137,7 @@ class LeaseResources:
         yield from lease_counts.add_counts(count_events(events, refused), rng)
 
     def change_resources(self, changes: Sequence[ResourceChange], rng: random.Random, *, now_us: int) -> Program[int]:
-        """Do what `write_changes` and `record_events` do, and return the number of changed resources."""
+        """Change the resources that are still as they were found, record this, and return how many were changed."""
         written = yield from self.write_changes(changes)
         events = [event for one in changes if one.before[:2] in written for event in one.find_events(now_us)]
         yield from self.record_events(events, rng)

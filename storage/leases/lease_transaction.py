@@ -47,26 +47,26 @@ from .region_counts import Region, lease_counts
 
 Outcome = Grant | StorageError
 
-FRONT_KNOWN_US = 60_000_000  # time for which the front of a region's free resources is remembered
-FRONTS_MAX = 100_000  # the most regions whose front is remembered
+FRONT_KNOWN_US = 60_000_000  # how long the front of a region's queue of free resources is remembered
+FRONTS_MAX = 100_000  # the most regions whose front is remembered; with more, all are forgotten
 
 _POOL_END = 1 + len(POOL_COLUMNS)  # index of the first result column after the store's time and the pool
 _HOLDER = _POOL_END + list(RESOURCE_COLUMNS).index("holder")
 
 
 class Findings(NamedTuple):
-    """The pools, resources and time that one read found for some requests."""
+    """What one read found for a list of requests: the pools, the resources and the time."""
 
     now_us: int  # the time of the read by the store's own clock; 0 if none of the pools exists
     pools: dict[tuple[str, str], Pool]  # the pools that exist, by client id and pool id
     held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key
 
     def key(self, request: PoolRequest) -> ResourceKey:
-        """Return the key in `held` for a request, whose pool must exist."""
+        """Return the key under which `held` has the resource of a request. The pool must exist."""
         return self.pools[request[:2]].key, request.key
 
     def find_running(self, request: PoolRequest) -> Grant | None:
-        """Return the running lease of the request's key, or None."""
+        """Return the running lease of the request's key, or None if the key has none in this store."""
         row = self.held.get(self.key(request)) if request[:2] in self.pools else None
         if row is None or row.is_free or row.expires_at_us <= self.now_us:
             return None
@@ -83,23 +83,23 @@ class LeaseTransactions:
         rng: random.Random,
         peers: bool = False,
     ) -> None:
-        """Make the programs.
+        """Create an object whose programs share these settings.
 
-        No other key gets an expired lease before `margin_us` have passed since the expiry. This margin is for a store
-        whose clock may jump, because somebody sets the clock or because another server takes over.
+        No other key gets the resource of an expired lease before `margin_us` have passed since the expiry. The margin
+        is for a store whose clock may jump, because somebody sets the clock or because another server takes over.
 
-        If `clock` is None, the programs use the store's own clock, which needs no statement of its own. `peers` says
-        whether keys may also lease in other stores.
+        If `clock` is None, the programs use the time that `read_findings` reads from the store anyway. `peers` says
+        whether keys may also have leases in other stores.
         """
         self._peers = peers
         self._fronts: dict[Region, tuple[int, int]] = {}  # `free_since` of the first free row, and when it was read
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
     def serve_requests(self, requests: Sequence[PoolRequest]) -> Program[list[Outcome]]:
-        """Decide and write requests of different keys; return an outcome for each, in their order.
+        """Decide requests of different keys and write the decisions. Return the outcome of each request, in order.
 
         Raises:
-            RacesLostError: resources kept changing.
+            RacesLostError: in every attempt, other transactions changed the resources first.
         """
         found = yield from read_findings(requests)
         if self._clock is not None:
@@ -121,7 +121,7 @@ class LeaseTransactions:
         return [group.outcomes[request] for request in requests]
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
-        """Return the running lease of a key in another store, or raise `UnknownPoolError` or `UnknownLeaseError`."""
+        """Return the running lease that a key has in another store. Raise `UnknownPoolError` or `UnknownLeaseError`."""
         pool = yield from lease_pools.read_pool(client_id, pool_id)
         if self._peers:
             now_us, place = (yield from (self._clock or store_clock)()), (pool.key, key)
@@ -143,7 +143,7 @@ class LeaseTransactions:
                 group.settle(request, change)
 
     def _take(self, group: _Group, region: Region) -> Program[None]:
-        """Give the longest-free resources of a region to the requests that need one, then those with expired leases."""
+        """Give resources of a region to waiting requests: first the longest free, then those with expired leases."""
         waiting, now_us = group.wanted[region], group.found.now_us
         limit = group.count_wanted(region, is_free=True)
         group.give_resources(region, (yield from self._find_free(region, limit=limit, now_us=now_us)))
@@ -154,18 +154,18 @@ class LeaseTransactions:
         if waiting:
             known = yield from lease_counts.read_counts([region[0]])
             for request in waiting:
-                if region not in known:  # a region that does not exist must not get counts
+                if region not in known:  # do not count refused requests of a region that does not exist
                     group.outcomes[request] = UnknownRegionError(f"the pool has no region {region[1]!r}")
                     continue
                 group.outcomes[request] = NoResourceError(f"the region {region[1]!r} has no resource left")
                 group.refused.append(region)
 
     def _find_free(self, region: Region, *, limit: int, now_us: int) -> Program[list[Resource]]:
-        """Return up to `limit` of the longest-free resources. They form a queue whose front this process remembers.
+        """Return up to `limit` resources, the longest free first. They form a queue. This process remembers its front.
 
         Without a remembered front, PostgreSQL scans every dead index entry before the longest-free row, until it has
-        cleaned up these entries. A row may appear before a known front, when a resource is moved or a long transaction
-        commits. It is found after `FRONT_KNOWN_US`, and always before the region is treated as empty.
+        cleaned up these entries. If a resource is moved or a long transaction commits, a row may appear before the
+        remembered front. This row is found after `FRONT_KNOWN_US`, or when the queue after the front is too short.
         """
         since_us, read_us = self._fronts.get(region, (0, now_us))
         if not 0 <= now_us - read_us < FRONT_KNOWN_US:
@@ -195,7 +195,7 @@ _FIND = (
 
 
 def read_findings(requests: Sequence[PoolRequest]) -> Program[Findings]:
-    """Read pools, the resources of keys, and the time, by one statement."""
+    """Read the pools and the resources of the requests' keys, and the store's time, with one statement."""
     found = yield _FIND.bind(asked=sorted({request[:3] for request in requests}))
     pools: dict[tuple[str, str], Pool] = {}
     held: dict[ResourceKey, Resource] = {}
@@ -219,18 +219,18 @@ class _Group:
         }
         self.events: list[LeaseEvent] = []
         self.refused: list[Region] = []  # the region of each request that found no resource
-        # Leases in other stores whose keys asked for more time (each is asked for only once), or gave them back:
-        self.asked: list[RemoteLease] = []
-        self.returned: list[RemoteLease] = []
+        # Leases in other stores:
+        self.asked: list[RemoteLease] = []  # the other stores are now asked to extend these leases
+        self.returned: list[RemoteLease] = []  # their keys gave the resources back
         # Decisions of one attempt. A decision takes effect only if its change is written.
         self.decided: dict[PoolRequest, ResourceChange] = {}
-        self.wanted: dict[Region, list[LeaseRequest]] = {}  # requests for a new resource
+        self.wanted: dict[Region, list[LeaseRequest]] = {}  # requests that need a new resource
 
     def list_undecided(self) -> list[PoolRequest]:
         return [request for request in self.requests if request not in self.outcomes]
 
     def decide(self, left: list[PoolRequest], away: Mapping[ResourceKey, RemoteLease]) -> None:
-        """Decide the requests that need no free resource, and list the others in `wanted`."""
+        """Decide the requests that need no new resource, and list the other requests in `wanted`."""
         self.decided, self.wanted = {}, {}
         now_us = self.found.now_us
         for request in left:
@@ -255,7 +255,7 @@ class _Group:
                 self.decided[request] = ResourceChange(row, row._replace(expires_at_us=request.until_us(now_us)))
 
     def _answer_from_peer(self, request: PoolRequest, lease: RemoteLease) -> None:
-        """Answer with a lease in another store. That store learns of the request from an event of this journal."""
+        """Answer with a lease in another store. An event in the journal tells the other store of the request."""
         now_us = self.found.now_us
         self.outcomes[request] = lease.grant(now_us)
         if isinstance(request, Release):
@@ -268,9 +268,9 @@ class _Group:
             self.events.append(lease._replace(expires_at_us=until_us).make_event(LeaseEventKind.WANTED, now_us))
 
     def count_wanted(self, region: Region, *, is_free: bool) -> int:
-        """Return how many free or leased rows to read, so that every request that wants a resource gets one.
+        """Return how many free (or leased) rows to read, so that they are enough for all requests in `wanted`.
 
-        Decisions may already change some of these rows.
+        The number includes rows that decisions already change, because those rows are not given to other requests.
         """
         here = [row for row, _ in self.decided.values() if (row.pool_key, row.region) == region]
         return len(self.wanted[region]) + sum(row.is_free == is_free for row in here)

@@ -1,8 +1,8 @@
-"""Pools and what operators do with them: make, list, fill, empty and drop.
+"""Makes, lists, fills, empties and drops the pools of resources, as operators request it.
 
-Nobody takes a running lease away, not even an operator. A leased resource stays in its pool until its lease ends.
-Dropping a whole pool is the exception: its leases end with it. Callers do not see a dropped pool any more, and
-`LeasePools.sweep_dropped` deletes its rows later, in bounded steps.
+Nobody takes a running lease away from a key, not even an operator. So a leased resource stays in its pool until its
+lease ends. The exception is to drop a whole pool, which ends all its leases. Callers do not see a dropped pool, and
+`LeasePools.sweep_dropped` deletes the rows of the pool later, in bounded steps.
 """
 
 import random
@@ -83,7 +83,7 @@ class LeasePools:
         self._swept = update(LEASE_POOLS).set(swept=1).where(by_key).prepared()
         add = insert(LEASE_RESOURCES).rows(param("rows"), **RESOURCE_COLUMNS).on_conflict("pool_key", "resource")
         self._add = add.do_nothing().returning(resource).prepared()
-        # Only free resources are deleted. A resource that another transaction leases meanwhile stays.
+        # Only free resources are deleted. If another transaction leases a resource meanwhile, the resource stays.
         free = (by_key, resource.in_(param("resources")), col("free_since").not_null())
         self._remove = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS)).prepared()
         listed = select(*map(col, RESOURCE_COLUMNS)).from_(LEASE_RESOURCES).where(by_key, resource.gt(param("after")))
@@ -104,7 +104,7 @@ class LeasePools:
     def list_pools(
         self, *, after: tuple[str, str] = ("", ""), client_id: str | None, limit: int
     ) -> Program[list[Pool]]:
-        """Return up to `limit` pools after the two ids in `after`, ordered by ids; with `client_id`, only its pools."""
+        """Return up to `limit` pools whose ids follow `after`, in order; with `client_id`, only this client's pools."""
         if client_id is None:
             found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
         else:
@@ -112,7 +112,7 @@ class LeasePools:
         return [Pool(*row) for row in found]
 
     def save_pool(self, client_id: str, pool_id: str, *, now_us: int, pools_max: int) -> Program[tuple[Pool, bool]]:
-        """Make a pool unless it exists. Return the pool and whether it is new.
+        """Create a pool unless it exists. Return the pool and whether it is new.
 
         Raises:
             TooManyPoolsError: the pool is new, and the store already has `pools_max` pools.
@@ -130,12 +130,12 @@ class LeasePools:
         return Pool(key, client_id, pool_id, now_us, floor), True
 
     def drop_pool(self, client_id: str, pool_id: str, *, now_us: int) -> Program[None]:
-        """Drop a pool with every lease in it, or raise `UnknownPoolError`."""
+        """Drop a pool, which ends all its leases. Raise `UnknownPoolError` if there is no such pool."""
         pool = yield from self.read_pool(client_id, pool_id)
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
 
     def sweep_dropped(self, *, rows_max: int) -> Program[int]:
-        """Delete up to `rows_max` resources of one dropped pool. Return at least 1, or 0 if no dropped pool is left."""
+        """Delete up to `rows_max` resources of a dropped pool. Return how many, at least 1, or 0 without a pool."""
         found = yield self._to_sweep.bind()
         if not found:
             return 0
@@ -149,7 +149,7 @@ class LeasePools:
     def add_resources(
         self, pool: Pool, region: str, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[list[str]]:
-        """Add resources to a region; return the names of the new ones. Those already in the pool do not change.
+        """Add resources to a region, and return the names of the new ones. Resources already in the pool do not change.
 
         Raises:
             UnknownPoolError: the pool was dropped meanwhile.
@@ -164,7 +164,7 @@ class LeasePools:
     def remove_resources(
         self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[Removed]:
-        """Remove free resources from a pool; leased ones stay.
+        """Remove free resources from a pool. Leased resources stay.
 
         Raises:
             UnknownPoolError: the pool was dropped meanwhile.
@@ -181,14 +181,14 @@ class LeasePools:
         return Removed(len(removed), leased, len(wanted) - len(removed) - leased)
 
     def _hold_floor(self, pool: Pool) -> Program[int]:
-        """Lock the pool and return its floor. No other transaction adds or removes resources before this one ends."""
+        """Lock the pool and return its floor. Until this transaction ends, no other one adds or removes resources."""
         found = yield self._hold.bind(pool_key=pool.key)
         if not found:
             raise UnknownPoolError(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")
         return int(found[0][0])
 
     def list_resources(self, pool: Pool, *, after: str, limit: int) -> Program[list[Resource]]:
-        """Return up to `limit` resources of a pool after the name `after`, ordered by name."""
+        """Return up to `limit` resources of a pool whose names follow `after`, ordered by name."""
         found = yield self._page.bind(pool_key=pool.key, after=after, limit=limit)
         return [Resource(*row) for row in found]
 

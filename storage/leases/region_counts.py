@@ -2,8 +2,8 @@
 
 A transaction that changes a resource also changes the counts, so no reader ever counts rows.
 
-Each count is the sum of several rows, its shares, so that concurrent transactions seldom wait for the same row. A
-transaction writes its counts last, so that it locks a row only briefly before its commit.
+Each count is the sum of several rows (shares), so that concurrent transactions seldom wait for the same row. A
+transaction writes the counts last, so that it locks their rows only briefly before its commit.
 """
 
 import random
@@ -36,7 +36,7 @@ _REFUSED = RegionCounts(refused=1)
 
 
 def count_events(events: Iterable[LeaseEvent], refused: Iterable[Region]) -> Mapping[Region, RegionCounts]:
-    """Return what the events, and the regions of refused requests, add to the counts."""
+    """Return what events and refused requests add to the counts of each region. `refused` has a region per request."""
     counts: defaultdict[Region, RegionCounts] = defaultdict(RegionCounts)
     for kind, row, _, _, left in events:
         if kind in _COUNTED:

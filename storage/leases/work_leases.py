@@ -27,7 +27,7 @@ class WorkLease:
 
 class WorkLeases:
     def __init__(self, clock: StoreClock, *, margin_us: int) -> None:
-        """Compile the statements. Nobody takes an expired lease before `margin_us` have passed since the expiry.
+        """Compile the statements. Nobody can take an expired lease before `margin_us` have passed since the expiry.
 
         The margin is for a store whose clock may jump, because somebody sets the clock or another server takes over.
         """
@@ -62,16 +62,16 @@ class WorkLeases:
         return WorkLease(kind, *rows[0]) if rows else None
 
     def find_held(self, kind: str) -> Program[dict[str, WorkLease]]:
-        """Return the leases of a kind of work that no other holder may take yet, by resource."""
+        """Return, by resource, the leases on one kind of work that no other holder may take yet."""
         now_us = yield from self.clock()
         rows = yield self._of_kind.bind(kind=kind)
         expired_before_us = now_us - self._margin_us
         return {row[0]: WorkLease(kind, *row) for row in rows if row[-1] > expired_before_us}
 
     def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
-        """Keep leases of one kind for `lease_us` from now, even expired ones. Return those that no other holder took.
+        """Renew leases of one kind for `lease_us` from now, even expired ones. Return the renewed leases.
 
-        The rows of these leases stay locked, so nobody can take the leases before this transaction ends.
+        Leave out leases that were released or taken by another holder. The rows stay locked until the transaction ends.
         """
         if not leases:
             return []
@@ -103,7 +103,7 @@ class WorkLeases:
         raise LeaseTakenError(f"{kind} {resource} is held by {by}", free_in_us=free_in_us)
 
     def renew(self, lease: WorkLease, *, lease_us: int) -> Program[WorkLease]:
-        """Keep a lease for `lease_us` from now, even an expired one, unless another holder has taken it.
+        """Renew a lease for `lease_us` from now. An expired lease can be renewed, unless another holder has taken it.
 
         Raises:
             LeaseLostError: another holder took the lease, or it was released.
@@ -115,7 +115,7 @@ class WorkLeases:
         """Give a lease back. With `rests_until_us`, nobody can take the lease before that time by the store's clock.
 
         Raises:
-            LeaseLostError: another holder has the lease. If this error ends a transaction, all its writes are undone.
+            LeaseLostError: the lease was taken or released. If the error ends a transaction, its writes are undone.
         """
         # A claim waits until the margin after the stored expiry is over, so the margin is subtracted here.
         yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))

@@ -5,16 +5,16 @@
                                               ├── the gate: open or shut           `gates`
                                               └── log, curves, archive             other rooms, by the leaf's key
 
-Nothing in this room chooses the leaves of a post or of a read. Maps above it choose leaves, and `posting` decides
+Boards, families and segments, which are above this room, choose the leaves of a post or of a read. `posting` decides
 what a post writes to them.
 
 The most important rule: a transaction that changes a row also changes the totals of its leaf and the change log.
-Ranks, curves and the journal are computed from these.
+Ranks, curves and the journal are computed from the totals and the log.
 
-An owner's row on a leaf is either in the leaf's table or in the hidden table. `hidden_owners` draws how it moves.
+An owner's row on a leaf is either in the leaf's table or in the hidden table. `hidden_owners` draws how a row moves.
 
-Statements are compiled once for all leaves with the same table and columns, and bound on each call. The classes named
-`…Statements` hold them; `Entries` and `RowRanking` bind them to one leaf.
+Statements are compiled once for all leaves with the same table and columns, and get their parameters on each call.
+`entries` and `row_rankings` cache them; `Entries` and `RowRanking` add the parameters of one leaf.
 
 This room may import `log`, `schema` and the modules at the root of `storage`. Begin with `storage.records.Leaf`, then
 read `entries.Entries` and `rankings.Ranking`, which `row_rankings` implements by reading rows. `row_tables` names the

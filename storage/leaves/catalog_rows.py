@@ -1,4 +1,4 @@
-"""The rows of the catalog: of boards and segments, which describe leaves, and of families."""
+"""Reads and decodes the rows of the catalog: one row for each board, for each segment and for each family."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -13,18 +13,18 @@ from storage.records import SEGMENT_SIGN, Board, BoardSpec, Family, FamilySpec, 
 from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program, Row
 
-# The column `segment` of the catalog: the 0-based number of a segment, and 0 for a board that has no segments now.
-WHOLE = -1  # a board that has segments
-RETIRED = -1  # minus the number: a segment whose entries other segments have now. Its changes are still in the journal
-PENDING = -1_000  # minus the number: a segment that a split is filling
+# Values of the catalog's column `segment`: the 0-based number of a segment, 0 for a board without segments, or:
+WHOLE = -1  # the row of a board that has segments
+RETIRED = -1  # RETIRED - number: later segments have taken over the entries, but the journal still has the changes
+PENDING = -1_000  # PENDING - number: a split is copying entries into this segment
 
-SPECS_KEPT_MAX = 4_096  # decoded specs in the cache; boards whose specs have the same text share one object
+SPECS_KEPT_MAX = 4_096  # the most decoded specs in the cache; boards whose specs have the same text share one object
 
-# The number of advisory locks that boards in shared tables have together, and so the most that a post to many boards
-# takes. PostgreSQL has room for 64 locks for each connection.
+# All boards in shared tables use this many advisory locks together, so a post to many boards takes at most this many.
+# PostgreSQL has room for 64 locks for each connection.
 BOARD_LOCKS = 64
-_SHARED_KEY = plus(col("board_key"), times(0, col("table_key")))  # null for a board in a table of its own
-BOARD_LOCK = remainder(_SHARED_KEY, BOARD_LOCKS)  # the number of a board's advisory lock; null: it has none
+_SHARED_KEY = plus(col("board_key"), times(0, col("table_key")))  # null if the board has a table of its own
+BOARD_LOCK = remainder(_SHARED_KEY, BOARD_LOCKS)  # the number of a board's advisory lock; null: no lock
 
 Spec = TypeVar("Spec", BoardSpec, FamilySpec)
 BOARD_SPECS, FAMILY_SPECS = Decoder(BoardSpec), Decoder(FamilySpec)
@@ -40,7 +40,7 @@ def _decode_spec(text: str, decoder: Decoder[Spec]) -> Spec:
 
 
 def decode_spec(text: str, decoder: Decoder[Spec], described: str) -> Spec:
-    """Return a spec of the catalog, or raise `StoreDamagedError`. `described`: whose spec it is, for that error."""
+    """Decode a spec from the catalog. If it is damaged, raise a `StoreDamagedError` that names `described`."""
     try:
         spec: Spec = _decode_spec(text, decoder)
     except msgspec.MsgspecError as error:
@@ -49,22 +49,22 @@ def decode_spec(text: str, decoder: Decoder[Spec], described: str) -> Spec:
 
 
 class CatalogRow(NamedTuple):
-    """A row of the catalog: of a board, or of a leaf that is, was or will be one of the segments of a board."""
+    """A row of the catalog. It describes a board, or a current, retired or pending segment of a board."""
 
-    leaf: Leaf  # of a board with segments, the leaf that would hold all entries
+    leaf: Leaf  # for a board with segments: the leaf that would hold all entries if there were no segments
     created_at_us: int
-    segment_of: int | None  # the key of the board whose segment this is; None: it is no segment
-    segment: int
+    segment_of: int | None  # the key of the board that the segment belongs to; None: the row describes a board
+    segment: int  # the number of a segment, or a value such as `WHOLE`
 
     def make_board(self, leaves: tuple[Leaf, ...] = ()) -> Board:
-        """Return the board with these leaves, or else with the leaf of the row."""
+        """Return the board with these leaves, or with the leaf of this row if `leaves` is empty."""
         leaf = self.leaf
         leaves = leaves or (leaf,)
         return Board(leaf.key, leaf.id, leaf.spec, self.created_at_us, leaves, leaf.family_key, leaf.partition)
 
 
 def decode_row(row: Row) -> CatalogRow:
-    """Make an object of a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
+    """Decode a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
     key, board_id, text, created_at_us, family_key, segment_of, segment, partition, table_key, rows_key, *gate = row
     spec = decode_spec(text, BOARD_SPECS, f"the leaderboard {board_id!r}")
     place = Place(partition, table_key, rows_key)
@@ -77,7 +77,7 @@ PLACE = "partition", "table_key", "rows_key"  # in the order of the fields of `P
 GATE = "epoch", "opens_at", "ends_at", "closes_at", "closed_at", "archived_at"  # in the order of the fields of `Gate`
 _NAMES = "board_key", "id", "spec", "created_at", "family_key", "segment_of", "segment", *PLACE, *GATE
 COLUMNS = tuple(map(col, _NAMES))
-CATALOG_ROWS = select(*COLUMNS).from_(BOARDS)  # of boards and of segments
+CATALOG_ROWS = select(*COLUMNS).from_(BOARDS)  # all boards and segments, until a caller adds a condition
 
 
 def read_rows(query: Bound) -> Program[list[CatalogRow]]:
@@ -91,14 +91,14 @@ def store_columns(key: int, **values: int | str | None) -> Program[None]:
 
 
 def times_of(season: Season | None) -> dict[str, int | None]:
-    """Return the times of a season, by the names of their columns in the catalog."""
+    """Return the values that a season has in the catalog, by column name. None means that the time is not set."""
     if season is None:
         return {"opens_at": None, "ends_at": None, "closes_at": None}
     return {"opens_at": season.opens_us, "ends_at": season.ends_us, "closes_at": season.closes_us}
 
 
 def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
-    """Return the leaves that remember the posts to a board: its leaves, and those that it had when archived."""
+    """Return the leaves that remember posts to a board. They include the former segments of an archived board."""
     leaves = board.leaves if isinstance(board, Board) else (board,)
     if leaves[0].archived_us is None or board.family_key is not None:
         return [*leaves]
@@ -107,7 +107,7 @@ def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
 
 
 def find_keys_ever(board: Board) -> Program[list[int]]:
-    """Return the keys under which the journal may have changes of a board: of its segments now, and of earlier ones."""
+    """Return the keys of a board and of all its segments, even retired ones. The journal may have changes of each."""
     rows = yield select(col("board_key")).from_(BOARDS).where(col("segment_of").eq(board.key)).bind()
     return [board.key, *(key for (key,) in rows)]
 
@@ -115,7 +115,7 @@ def find_keys_ever(board: Board) -> Program[list[int]]:
 def find_rows_by_key(keys: list[int], *, held: bool = False) -> Program[dict[int, CatalogRow]]:
     """Return the catalog's rows of boards and segments with these keys, by key. Leave out keys that have no row.
 
-    `held`: until the transaction ends, nobody changes or moves what these rows describe.
+    `held` locks the rows. Until the transaction ends, nobody changes or moves these boards and segments.
     """
     found = yield from read_rows((_HELD_BY_KEY if held else _BY_KEY).bind(keys=keys))
     return {row.leaf.key: row for row in found}
@@ -147,7 +147,7 @@ def read_families(query: Bound) -> Program[list[Family]]:
 def find_families_by_key(family_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, Family]]:
     """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has.
 
-    `held`: until the transaction ends, nobody changes these families or closes their boards.
+    `held` locks the rows. Until the transaction ends, nobody changes these families or closes their boards.
     """
     found = yield from read_families((_HELD_FAMILIES if held else _FAMILIES).bind(keys=list(family_keys)))
     return {family.key: family for family in found}

@@ -1,4 +1,4 @@
-"""The statements for one leaf's rows by owner: reads, conditional writes, erasure, totals."""
+"""Finds, writes and erases the rows of leaves by owner. `Entries` does this for a leaf, `TableRows` for a table."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,10 +41,10 @@ from .row_rankings import RowRanking, decode_entry
 from .row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .totals import ALL_ENTRIES, CHANGES
 
-UPDATE_STATEMENTS_MAX = 256  # most compiled statements kept for a table; each is for one set of changed columns
+UPDATE_STATEMENTS_MAX = 256  # the most compiled updates kept for a table, one for each set of changed columns
 _ROW_ALIAS = "v"
 _HELD = "e"
-_ENTRY_ROW = -10  # marks a result row that holds an entry instead of a total; no column has this index
+_ENTRY_ROW = -10  # marks a result row with an entry instead of a total; no column has this index
 
 RowId = tuple[int, str]  # the leaf's key in the table, and the owner
 
@@ -53,15 +53,15 @@ class TableRows:
     """Programs that find, lock and write the rows of one table, for one leaf or for several leaves that share it.
 
     One statement covers all leaves that share a table, so the cost of a transaction does not grow with the number of
-    leaves. In a shared table, the key of a leaf in that table and an owner identify a row. In a leaf's own table, the
-    owner does. Each row is written only if its version is unchanged.
+    leaves. In a shared table, a row is identified by the leaf's key in that table and the owner. In a leaf's own table,
+    the owner alone identifies the row. An update writes a row only if the row's version is unchanged.
     """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._kinds = layout.kinds
         self._key_kinds = layout.key_kinds
-        self._begin = 0 if layout.shared else 1  # the rows of a leaf's own table begin with the owner
+        self._begin = 0 if layout.shared else 1  # a row of a leaf's own table has no key before the owner
         self._hold = self._compile_hold()
         self._insert = (
             insert(layout.table)
@@ -85,8 +85,8 @@ class TableRows:
         self._on_boards = on_boards.where(col("owner").eq(param("owner"))).packed().prepared()
 
     def _compile_hold(self) -> Prepared:
-        # All writers lock rows in this order. The statement also locks the table, so nobody drops or empties it before
-        # the transaction ends.
+        # All writers lock rows in this order, so they never deadlock. The statement also locks the table, so nobody
+        # drops or empties it before the transaction ends.
         table, row = self._layout.table, self._layout.row_columns(_HELD)
         if not self._layout.shared:
             asked = select(*row).from_(table, _HELD).where(col("owner", _HELD).in_(param("owners")))
@@ -102,7 +102,7 @@ class TableRows:
         )
 
     def lock_rows(self, wanted: Sequence[RowId]) -> Program[list[tuple[int, Entry]]]:
-        """Read the wanted rows that exist, and lock them until the transaction ends."""
+        """Return the wanted rows that exist, each with its leaf's key, and lock them until the transaction ends."""
         if self._layout.shared:
             found = yield self._hold.bind(rows=sorted(wanted))
             return [(key, Entry(owner, version, cells)) for key, owner, version, *cells in found]
@@ -118,9 +118,9 @@ class TableRows:
         return int(inserted[0][0])
 
     def update_rows(self, indexes: tuple[int, ...], changed: Iterable[tuple[int, Entry, int]]) -> Program[int]:
-        """Write some columns of the entries whose stored version is still the expected one.
+        """Write some columns of each entry (key, entry, expected version) whose stored version is the expected one.
 
-        Return how many were written. `indexes` should name only columns that changed: an unchanged indexed column in
+        Return how many rows were written. `indexes` should name only changed columns: an unchanged indexed column in
         SET makes the update at least twice as expensive.
         """
         statement = self._updates.get(indexes)
@@ -164,7 +164,7 @@ def _rules_of(spec: BoardSpec) -> tuple[RankedCells, Merger]:
 
 
 class RankingChange(NamedTuple):
-    """An entry that was put into its leaf's ranking, or taken out of it. `log_ranking_changes` logs it."""
+    """The addition of an entry to a leaf's ranking, or its removal. `log_ranking_changes` logs this change."""
 
     entry: Entry
     change: NewChange
@@ -172,9 +172,9 @@ class RankingChange(NamedTuple):
 
 
 class Entries(OpenLeaf):
-    """Programs that read and write one leaf's rows, its merge rules, and a `Ranking` for each sorted column.
+    """A leaf with rows: programs that read and write them, its merge rules, and a `Ranking` for each sorted column.
 
-    Leaves with the same table and columns share statements, and leaves with the same spec share rules.
+    Leaves with the same table and columns share statements, and leaves with the same spec share merge rules.
     """
 
     def __init__(self, leaf: Leaf) -> None:
@@ -198,7 +198,7 @@ class Entries(OpenLeaf):
         return [decode_entry(row) for row in rows]
 
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
-        """Return the result of `find_entries` and the leaf's totals by column index, in one statement."""
+        """Return the entries by owner and the leaf's totals by column index, with one statement."""
         rows = yield self.table._with_totals.bind(owners=owners, totals_key=self.leaf.key, **self._scope)
         entries: dict[str, Entry] = {}
         totals: dict[int, int] = {}
@@ -210,10 +210,10 @@ class Entries(OpenLeaf):
         return entries, totals
 
     def remove_entry(self, owner: str, happened: ChangeKind) -> Program[RankingChange | None]:
-        """Remove an owner's row. Return the change, which `log_ranking_changes` logs as `happened`, or None.
+        """Remove an owner's row. Return the change for `log_ranking_changes`, or None if there is no row.
 
         Raises:
-            UnknownBoardError, BoardChangedError: see `hold_rows_key`.
+            UnknownBoardError, BoardChangedError: the leaf was deleted, archived or moved to another partition.
         """
         if self.leaf.is_unreached:
             return None
@@ -229,7 +229,7 @@ class Entries(OpenLeaf):
         return RankingChange(entry, change, self._count_totals(entry, -1))
 
     def restore_entry(self, entry: Entry) -> Program[RankingChange]:
-        """Insert the row of an owner who is shown again, and return the change, which `log_ranking_changes` logs.
+        """Insert the row of an owner who is shown again. Return the change for `log_ranking_changes`.
 
         Raises:
             LostRaceError: the owner has a row already.
@@ -250,7 +250,7 @@ class Entries(OpenLeaf):
 
 
 def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Program[Logged]:
-    """Log the changes and adjust the totals. Call this at the end of the transaction, with one change a leaf."""
+    """Log changes and adjust the totals. Call this at the end of the transaction, with at most one change per leaf."""
     logged = list(changes)
     state = yield from change_log.append_changes([each.change for each in logged], now_us=now_us)
     yield from add_totals({each.change.board_key: each.totals for each in logged})
@@ -258,9 +258,9 @@ def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Pro
 
 
 def find_on_leaves(leaves: Iterable[OpenLeaf], owner: str) -> Program[dict[int, Entry]]:
-    """Return the owner's entries by leaf key. Each shared table costs a statement, and so does each other leaf.
+    """Return the owner's entries by leaf key. Run one statement for each shared table, and one for each other leaf.
 
-    A leaf that was deleted may have left its rows in a shared table.
+    A deleted leaf may have left its rows in a shared table, so the result may have entries of such a leaf.
     """
     tables: dict[TableRows, dict[int, int]] = defaultdict(dict)  # leaf keys, by shared table and by rows key
     found: dict[int, Entry] = {}
@@ -277,7 +277,7 @@ def find_on_leaves(leaves: Iterable[OpenLeaf], owner: str) -> Program[dict[int, 
 
 
 def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
-    """Lock the owner's entries and return the boards that have one. All boards have to be in shared tables."""
+    """Lock the owner's entries. Return the boards that have such an entry. All boards must be in shared tables."""
     tables: dict[TableRows, dict[int, Entries]] = defaultdict(dict)
     for entries in boards:
         tables[entries.table][entries.leaf.rows_key] = entries
@@ -305,7 +305,7 @@ def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:
 
 
 def total_rows(changes: dict[int, dict[int, int]]) -> list[tuple[int, int, int]]:
-    """Return changes of totals as rows, in the order in which all transactions write them."""
+    """Return the changes of totals as rows, in the order in which all transactions write them."""
     return sorted((key, index, more) for key, by_index in changes.items() for index, more in by_index.items() if more)
 
 

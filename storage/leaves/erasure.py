@@ -1,7 +1,7 @@
-"""Takes erased owners out of the change log. Their changes stay, first without a name, later without cells.
+"""Removes erased owners from the change log. Their changes stay there, first without the name, later without cells.
 
-`rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells once every
-fit and every live count has counted them. Both lock a bundle while they rewrite it.
+`rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells when all
+curves and live counts include the changes. Both lock a bundle (a row of the log) while they rewrite it.
 
 The most important rule: rename an owner's bundles from the oldest to the newest. In the log, all changes under the
 token then come before all changes under the name, so a job that counts from the log never sees the two mixed.
@@ -66,11 +66,11 @@ def rename_owner(
     rows_max: int,
     past: int = 0,
 ) -> Program[int | None]:
-    """Replace the name by the token, and remove the posts, in the owner's oldest bundles at these positions.
+    """Replace the owner's name by the token, and remove the owner's posts, in the oldest bundles at these positions.
 
     Return the position to pass as `past` in the next call, or None if no bundle is left. One call rewrites bundles
-    after `past`, with about `rows_max` changes in all. `until` gives the last position to rewrite, by board key;
-    `otherwise` is the last position for all other boards. Each erasure has a `token` of its own.
+    after `past`, with about `rows_max` changes in all. `until` has, by board key, the last position to rewrite;
+    `otherwise` is this position for all other boards. Each erasure needs a `token` of its own.
     """
     last = max(otherwise, *until.values()) if until else otherwise
     past, last = max(past, positions.first - 1), min(last, positions.last)
@@ -93,10 +93,10 @@ def _hold(found: Rows, rows_max: int) -> Program[Rows]:
 
 
 def blank_cells(*, before_us: int, rows_max: int) -> Program[int]:
-    """Remove the cells of nameless changes that every fit and every live count has counted.
+    """Remove the cells of changes without a name, if all stored curves and live counts already include these changes.
 
     Return how many bundles were rewritten. They hold about `rows_max` changes in all. Changes logged at `before_us`
-    or later keep their cells, because a fit that is not stored yet may not have counted them.
+    or later keep their cells, because a curve that is still being fitted may not include them.
     """
     erased = yield _ERASED.bind(before_us=before_us, limit=rows_max)
     if not erased:

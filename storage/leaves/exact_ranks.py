@@ -1,18 +1,18 @@
-"""Exact ranks: the sum of a knot's count from the curve, the changes logged since that count, and a count in one gap.
+"""Computes exact ranks from the count of a knot on the curve, the changes logged since, and a count of few rows.
 
     entries better than a cell
         = the knot's count, which includes the changes that the curve's mark covers
         + changes after the mark: (new cell at the knot or better) - (old cell at the knot or better)
         + entries strictly between the knot and the cell
 
-If the knot below the cell is nearer, the count starts at that knot. The result is then the number of entries better
-than the knot, minus the number of those among them that are not better than the cell. The knot at which a count starts
-is its anchor knot.
+A knot is a value whose count the curve knows. If the knot below the cell is nearer, the count starts at that knot. Then
+the result is the entries better than the knot, minus the entries from the cell (included) to the knot (excluded). The
+knot at which a count starts is called its anchor knot.
 
 One statement counts for many cells of a column.
 
 The most important rule: one statement reads all of this together with the board's totals. If the log cannot confirm the
-knot's count, there is no result. The log cannot confirm it in three cases:
+knot's count, there is no result. This happens in three cases:
 
 - Changes after the mark were already removed from the log.
 - The mark is newer than this snapshot of the log, after a restore.
@@ -51,22 +51,22 @@ from .row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 _PIECE = "m"
 _PAST = "p"
 _PLACE = "q"
-BETTER_THAN_ANY = {True: ":", False: ""}  # by whether high values win; ":" sorts after all digits, and "" before them
-SHORT_GAP_ROWS = 50  # a default rank in a gap of up to this many entries is counted even in a crowd
-PAIRS_MAX = 50_000  # a statement for many cells compares each with each change, at most so many pairs
-_NEXT_TEXT = ":"  # a cell with this suffix sorts after the cell, and before every cell that sorts after it
+BETTER_THAN_ANY = {True: ":", False: ""}  # True: high values are best; ":" sorts after every digit, and "" before it
+SHORT_GAP_ROWS = 50  # ranks in gaps of up to this many entries are counted even while many requests come
+PAIRS_MAX = 50_000  # the most pairs of a cell and a logged change that one statement compares
+_NEXT_TEXT = ":"  # a cell with this suffix sorts directly after the cell, before all greater cells
 
 CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the owner's place among equal cells matters
 
 
 class CountStart(NamedTuple):
-    """The start of a count in one column."""
+    """What a count in one column starts from: the knots of a curve, and the logged changes after its mark."""
 
     curve: AnyCurve
-    mark: int  # covers the changes that the counts of the curve include
-    changes_max: int  # most changes that a statement sums up; if more follow the mark, no result
-    asked_us: int  # a time before the count
-    parts: tuple["CountStart", ...] = ()  # the starts in the segments of a board that has some, in their order
+    mark: int  # the first log position whose changes the counts of the curve do not include
+    changes_max: int  # if more changes than this follow the mark, the count has no result
+    asked_us: int  # a time before the count began
+    parts: tuple["CountStart", ...] = ()  # a start for each segment of the board, in order; empty: no segments
 
 
 class GapCount(NamedTuple):
@@ -74,25 +74,25 @@ class GapCount(NamedTuple):
 
     better_count: int
     ties_before: int  # entries with the cell that stand before the given owner
-    totals: dict[int, int]
+    totals: dict[int, int]  # by column index
     from_anchor: bool  # True: the count started at a knot; False: at the top
-    # A time at which the snapshot was the current state, unless it was changed between two parts of a sum: `late`.
-    asked_us: int  # a time before the snapshot
-    changed_us: int  # for `date_snapshot`
-    late: int  # changes of the column in the snapshot that were posted after `asked_us`
-    is_sum: bool = False  # whether this adds up segments, each of which has a snapshot of its own
+    # `date_snapshot` needs the next two values to tell when the count was true. For a sum, `late` bounds the error.
+    asked_us: int  # a time before the snapshot was read
+    changed_us: int  # see `LogState.changed_us`
+    late: int  # how many changes in the snapshot were posted after `asked_us`
+    is_sum: bool = False  # whether this is the sum over segments, which are read in different snapshots
 
 
 def count_of(better_count: int, asked_us: int, *, changed_us: int, late: int = 0) -> GapCount:
-    """Return the result of a count from the top."""
+    """Return the result of a count that started at the top, without totals."""
     return GapCount(better_count, 0, {}, False, asked_us, changed_us, late)
 
 
 class _Place(NamedTuple):
     knot: int | None  # the key of the anchor knot; None: the count starts at the top
-    counted: int  # the entries better than the knot; if the knot is better than the cell, those tied with it as well
-    below: bool  # whether the cell is better than the knot or equal to it
-    cell: str  # empty: nothing but the entries up to the knot is counted
+    counted: int  # entries better than the knot, by the curve. Those tied with the knot count too, unless `below`
+    below: bool  # True: the knot is worse than the cell, or has the same value. False: the knot is better
+    cell: str  # empty: count only the entries up to the knot
     owner: str
 
 
@@ -102,7 +102,7 @@ class GapCounts:
     def __init__(self, leaf: Leaf, index: int, padding: Padding) -> None:
         self._padding, self._exact_top = padding, leaf.spec.predictor.exact_top
         self._key_and_scope = {"totals_key": leaf.key, **scope_of(leaf)}
-        self.passed_mark = -1  # after this mark, the log held too many changes for a count; later it can only hold more
+        self.passed_mark = -1  # more changes than `changes_max` follow this mark; later there can only be more
         self._statement = _prepare_count(layout_of(leaf), index, RankedCells(leaf.spec).find_span(index))
 
     def count_better(
@@ -111,8 +111,8 @@ class GapCounts:
         """Count the entries better than each cell, and the entries with this cell that stand before its owner.
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
-        With `gap_rows_max`, leave out cells past rank `exact_top` whose rank the curve knows exactly, or whose gap has
-        more entries than that, and count nothing from a mark that too many changes follow.
+        With `gap_rows_max`, leave out a cell past rank `exact_top` if the curve knows its rank exactly, or if its gap
+        has more entries than this. Then, do not count again from a mark that too many changes follow.
         """
         if gap_rows_max is not None and start.mark == self.passed_mark:
             return dict.fromkeys(cells)
@@ -132,7 +132,7 @@ class GapCounts:
         return {(each.cell, each.owner): count for each, count in zip(asked, counted, strict=True)}
 
     def count_up_to_gap(self, gap: Gap, start: CountStart) -> Program[GapCount | None]:
-        """Count the entries better than a gap. Return None as `count_better` does."""
+        """Count the entries better than a gap. Return None if the log cannot confirm the count of its better knot."""
         place = _Place(gap.better_key, gap.better_count, below=False, cell="", owner="")
         [found] = yield from self._count(start, [place])
         return found
@@ -169,9 +169,9 @@ class GapCounts:
 def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
     """Prepare the statement that counts for the places in the parameter `places`.
 
-    `edge` of a place is a text that separates the cells of the knot's count from all others: with high values best, the
-    cells from `edge` on, otherwise the cells before it. The rows to count have cells from `least` to `past`, which is
-    excluded.
+    The text `edge` of a place separates the cells that the knot's count includes from all other cells. If high values
+    are best, the count includes the cells from `edge` on, otherwise the cells before `edge`. The statement counts the
+    rows with cells from `least` (included) to `past` (excluded).
     """
     own = col(layout.columns[index].name)
     edge, least, past, cell, owner = places = [col(name, _PLACE) for name in ("edge", "least", "past", "cell", "owner")]

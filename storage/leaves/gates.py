@@ -1,15 +1,15 @@
-"""The gates of leaves: which posts a leaf takes, and where its rows are, as the catalog has it now.
+"""Reads and locks gates. A gate is a row of the catalog that says which posts a leaf takes, and where its rows are.
 
     post        locks the row of the gate (FOR SHARE) ──> writes rows ──> commits
-    closing     updates that row: waits for those posts, and rejects all later ones ──> freezes the board
+    closing     updates the same row: waits for these posts, and rejects all later posts ──> freezes the board
 
-A board is closed by the update of a row that every post to the board reads and locks, never by a clock alone. So the
-transaction that closes a board sees every post that the board took before. The boards of a family have one gate, the
-family's row: its column `closed_through` and its grace close several boards together. The gate of another board is its
-own row in the catalog.
+A transaction closes a board, and not a clock alone: it updates a row that every post to the board reads and locks. So
+it sees every post that the board took before. All boards of a family share one gate, the family's row. Its column
+`closed_through` and its grace close several boards together. The gate of any other board is the board's own row in the
+catalog.
 
-Posts do not read the gate of a board with a table of its own and without times. If such a board is deleted, moved,
-split, or gets times, its table is dropped or renamed, so a write to the table fails.
+Posts do not read the gate of a board that has its own table and no season. If such a board is deleted, moved, split, or
+gets a season, its table is dropped or renamed. So a post that does not know of this fails to write to the table.
 """
 
 from collections.abc import Iterable
@@ -25,14 +25,14 @@ from .catalog_rows import BOARD_LOCK, GATE, PLACE, find_families_by_key
 
 
 def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Program[dict[int, Leaf | None]]:
-    """Lock the gates of leaves until the transaction ends.
+    """Lock the gates of leaves until the transaction ends, and return what the caller must know about them.
 
-    Return, by key, the leaves as they are now if their gates refuse posts of some times or differ from the copies.
-    None: the leaf was deleted, its rows are in another partition, or its table has another name. `check_all`: look for
-    every leaf, even if its gate need not be locked.
+    The result has, by key, the leaves that are closed, have a season, or differ from their copies, as they are now.
+    None: the leaf was deleted, its rows are in another partition, or its table has another name. `check_all`: find
+    this out for every leaf, even if its gate need not be locked.
 
-    A board that leaves a shared table, or is emptied there, leaves its old rows behind. Without the lock, a write to
-    these old rows would be lost. All transactions lock the rows of boards before those of families.
+    A board that moves out of a shared table, or is emptied there, leaves old rows behind. Without the lock, a post
+    could be written to old rows and lost. All transactions lock the rows of boards before the rows of families.
     """
     found: dict[int, Leaf | None] = {}
     families: dict[int, list[Leaf]] = {}
@@ -65,7 +65,7 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
 
 
 def read_gates(keys: Iterable[int], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
-    """Return the places and the gates of the leaves that exist, by key. `held`: lock these leaves in the catalog."""
+    """Return the place and gate of each leaf that exists, by leaf key. `held`: lock the leaves' catalog rows."""
     rows = yield (_HELD_GATES if held else _GATES).bind(keys=list(keys))
     return {row[0]: (Place(*row[1:_WIDTH]), Gate(*row[_WIDTH : _WIDTH + len(GATE)])) for row in rows}
 
@@ -89,9 +89,9 @@ def hold_rows_key(leaf: Leaf) -> Program[int]:
 
 _OUTPUTS = tuple(map(col, ("board_key", *PLACE, *GATE)))
 _WIDTH = 1 + len(PLACE)
-_AMONG = col("board_key").in_(param("keys")), col("segment").ge(0)  # a board with segments has no rows itself
+_AMONG = col("board_key").in_(param("keys")), col("segment").ge(0)  # `segment` is negative for leaves without rows
 _GATES = select(*_OUTPUTS).from_(BOARDS).where(*_AMONG).packed().prepared()
-# Posts share the rows of boards. They queue for the advisory locks first, so that they do not overtake a transaction
-# that waits for a row alone. All of them take these locks in one order.
+# Posts lock the rows of boards in share mode. Before that they wait for advisory locks, so that they do not overtake a
+# transaction that waits to lock a row exclusively. All transactions take the advisory locks in the same order.
 _QUEUED, _IN_ORDER = advisory_lock(BOARD_LOCK, shared=True), (asc(BOARD_LOCK), asc(col("board_key")))
 _HELD_GATES = select(*_OUTPUTS, _QUEUED).from_(BOARDS).where(*_AMONG).packed().locked(Lock.SHARE, *_IN_ORDER).prepared()

@@ -1,4 +1,4 @@
-"""Entries of hidden owners. No ranking holds them, because they are in the hidden table. Posts still merge into them.
+"""Hides owners: moves their rows to the hidden table, so that no ranking has them. Posts still merge into them.
 
     no mark ── mark_owner ──> HIDDEN ── hide_owner, one transaction after the other ──> all rows in the hidden table
                               │    ^
@@ -12,9 +12,9 @@
     SHOWING    the board's table     either table                 `show_owner`
 
 An owner's row on a board is in one of the two tables. The most important rule: without a mark, the owner has no row in
-the hidden table. So a post looks there only for marked owners, and asks the store for nothing if no owner is marked.
+the hidden table. So a post looks there only for marked owners, and needs no query if none of its owners is marked.
 
-Every partition has all marks, so a post reads only those of its own partition. A process remembers them until the
+Every partition has all marks, so a post reads them in its own partition. A process remembers these marks until the
 number `facts` in the counter of the change log changes (see `posting.known_facts`). A post compares this number while
 it holds the counter. If the number has changed, and the post has found no row of its owner, the post runs again.
 
@@ -44,11 +44,11 @@ from storage.store import Program, in_partition
 from .entries import Entries, RankingChange, log_ranking_changes
 from .gates import hold_rows_key
 
-MARK_KEY = 0  # a row with this key, which belongs to no board, is the mark of an owner
-HIDDEN, SHOWING = "[]", '["showing"]'  # the cells of such a row
-# The most marks of a partition that a process remembers. With more, each group of posts reads those of its owners.
+MARK_KEY = 0  # no board has this key: a row of the hidden table with this key is the mark of an owner
+HIDDEN, SHOWING = "[]", '["showing"]'  # the content of the column `cells` in such a row
+# A process remembers at most this many marks of a partition. With more, each group of posts reads its owners' marks.
 MARKS_MAX = 20_000
-MARKS_A_PAGE = 1_000  # marks that are copied to a new partition at a time
+MARKS_A_PAGE = 1_000  # how many marks one step copies to a new partition
 _KEY = ("board_key", "owner")
 _ALIAS = "v"
 _encode = msgspec.json.Encoder().encode
@@ -56,7 +56,7 @@ _decode = msgspec.json.Decoder(list[Cell]).decode
 
 
 class HiddenEntry(NamedTuple):
-    """An entry that its board does not show."""
+    """An entry of the hidden table, which its board does not show."""
 
     board_key: int
     entry: Entry
@@ -102,9 +102,9 @@ _UNMARK = delete(HIDDEN_ENTRIES).where(*_mark, col("cells").eq(SHOWING)).prepare
 
 
 def read_marks(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[str, str]]]:
-    """Return the version of the partition's facts, and in the same snapshot the marks by owner.
+    """Return the version of the partition's facts (see `known_facts`) and, from the same snapshot, the marks by owner.
 
-    `owners`: read only their marks. Otherwise, at most `MARKS_MAX` marks and one are read.
+    `owners`: read only the marks of these owners. If it is None, at most `MARKS_MAX` + 1 marks are read.
     """
     rows = yield _ALL_MARKS.bind() if owners is None else _MARKS_OF.bind(owners=owners)
     [facts] = [number for owner, _, number in rows if owner is None]
@@ -118,7 +118,7 @@ def find_hidden_entries(board_keys: Sequence[int], owners: Sequence[str]) -> Pro
 
 
 def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[set[str]]:
-    """Return those of the owners who are hidden. `held`: they stay hidden until the transaction ends."""
+    """Return which of these owners are hidden. `held`: lock their marks until the transaction ends."""
     rows = yield (_HELD_MARKS if held else _MARKS_OF).bind(owners=owners)
     return {owner for owner, mark, _ in rows if mark == HIDDEN}
 
@@ -139,19 +139,19 @@ def _encode_row(row: HiddenEntry) -> tuple[int, str, int, str]:
 
 
 def mark_owner(owner: str, *, now_us: int, hide: bool) -> Program[None]:
-    """Mark an owner on all boards, also on future ones. The owner's rows are moved afterwards.
+    """Mark an owner as hidden, or else as being shown again, on all present and future boards. Rows are moved later.
 
-    If the owner is not hidden, there is nothing to show, and nothing is marked. Call this last in its transaction.
+    With `hide=False`, nothing is changed if the owner is not hidden. Call this last in its transaction.
     """
     hidden = [(MARK_KEY, owner, now_us, HIDDEN)]
     yield from _change_marks(_HIDE.bind(rows=hidden) if hide else _SHOW.bind(owner=owner), now_us)
 
 
 def unmark_owner(owner: str, *, now_us: int) -> Program[None]:
-    """Remove the mark of an owner whose rows were all shown. Do nothing if the owner was hidden again.
+    """Remove the mark of an owner whose rows were all moved back. Do nothing if the owner was hidden again.
 
     Raises:
-        BoardChangedError: there still are hidden rows, on a board that has moved meanwhile.
+        BoardChangedError: the owner still has a hidden row, because its board has moved meanwhile.
     """
     unmarked = yield from _change_marks(_UNMARK.bind(owner=owner), now_us)
     if unmarked and any((yield from in_each_partition(partial(list_hidden_boards, owner, limit=1)))):
@@ -159,7 +159,7 @@ def unmark_owner(owner: str, *, now_us: int) -> Program[None]:
 
 
 def _change_marks(changing: Bound, now_us: int) -> Program[int]:
-    """Change a mark in every partition. Return how many marks were changed."""
+    """Run `changing`, which changes a mark, in every partition. Return how many marks were changed."""
     partitions, changed = range((yield from hold_partitions())), 0
     for partition in partitions:
         [[written]] = yield changing.at(partition)
@@ -180,7 +180,7 @@ def copy_marks(number: int) -> Program[None]:
 
 
 def hide_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-    """Move the owner's rows out of the tables of these boards, unless the owner is to be shown again."""
+    """Move the owner's rows on these boards to the hidden table, unless the owner is no longer marked as hidden."""
     if not (yield from _hold_mark(owner, HIDDEN)):
         return
     changes: list[RankingChange] = []
@@ -198,7 +198,7 @@ def hide_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
 
 
 def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-    """Move the owner's rows to the tables of these boards, unless the owner was hidden again.
+    """Move the owner's hidden rows back to the tables of these boards, unless the owner was hidden again.
 
     Raises:
         BoardChangedError: a board was archived, or moved to another partition.
@@ -216,7 +216,7 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
 
 
 def _hold_mark(owner: str, wanted: str) -> Program[bool]:
-    """Lock the owner's mark until the transaction ends. Return whether it is the wanted one."""
+    """Lock the owner's mark until the transaction ends. Return whether it is the mark `wanted`."""
     return [mark for _, mark, _ in (yield _HELD_MARKS.bind(owners=[owner]))] == [wanted]
 
 
@@ -226,7 +226,7 @@ def list_hidden_boards(owner: str, *, limit: int) -> Program[list[int]]:
 
 
 def erase_hidden_entry(entries: Entries, owner: str) -> Program[RankingChange | None]:
-    """Erase the owner's hidden row on a board. Return the change for `log_ranking_changes`; None: no such row."""
+    """Erase the owner's hidden row on a board. Return the change to log, or None if there is no such row."""
     rows = yield _TAKE.bind(owner=owner, key=entries.leaf.key)
     if not rows:
         return None

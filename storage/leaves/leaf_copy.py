@@ -1,10 +1,10 @@
-"""Programs that copy what one leaf holds to other leaves: its rows, its post ids, and what posts change meanwhile.
+"""Copies a leaf to other leaves while posts go on: its rows, its post ids, and what posts change meanwhile.
 
-- Which rows to copy again: those of the owners in the bundles of the change log since the last mark.
-- Which post ids are new: a transaction stores the same time in its bundle and with its post ids.
+- The change log since the last mark names the owners whose rows must be copied again.
+- New post ids are found by time: a transaction stores the same time in the log and with its post ids.
 - An erased owner has no name in the log. If the log has such a change, all rows of the copy are compared.
 
-A statement reaches the tables of one partition only. So this process reads the rows in the partition of the leaf, and
+A statement reaches the tables of one partition only. So this process reads rows in the partition of the leaf, and
 writes them in the partitions of the target leaves.
 """
 
@@ -42,14 +42,14 @@ T = TypeVar("T")
 
 PAGE_ROWS = 5_000
 PAGE_BUNDLES = 500
-PAGE_DOCUMENTS = 50  # a page of archive blocks or curves
+PAGE_DOCUMENTS = 50  # rows in a page of a table with large documents: archive blocks or curves
 
 
 class TableCopy:
     """Programs that copy a leaf's rows of one table, page by page in the order of the table's key."""
 
     def __init__(self, source: CreateTable, target: CreateTable, scope: dict[str, int]) -> None:
-        """Prepare the statements. `scope`: the value of the first column in all rows of the leaf, by its name."""
+        """Prepare the statements. `scope` selects the rows of the leaf: the name and value of the first key column."""
         self._scope, self._keys = scope, source.keys[len(scope) :]
         self.page_rows = PAGE_DOCUMENTS if BLOB in source.kinds.values() else PAGE_ROWS
         self._rows = select(*map(col, source.kinds)).from_(source.name)
@@ -61,9 +61,9 @@ class TableCopy:
         self._write = written.on_conflict(*target.keys).overwrite().prepared()
 
     def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
-        """Return the next rows after the key `after`, or the first ones if it is empty, and the next `after`, or None.
+        """Return a page of rows after the key `after`, and the `after` of the next page (None: there is no next page).
 
-        A row has all columns of the table. The key of a row leaves out its scope.
+        An empty `after` gives the first page. A row has all columns. Its key has all key columns but the scope.
         """
         page = self._next.bind(**self._scope, **dict(zip(self._keys, after, strict=True))) if after else None
         rows = yield self._first.bind(**self._scope) if page is None else page
@@ -78,7 +78,7 @@ class TableCopy:
 
 
 class RowsCopy(TableCopy):
-    """Programs that copy a leaf's rows, and rows of single owners again."""
+    """Programs that copy a leaf's rows, and copy the rows of given owners again after posts have changed them."""
 
     def __init__(self, here: Leaf, there: Leaf) -> None:
         source, target = layout_of(here), layout_of(there)
@@ -97,7 +97,7 @@ class RowsCopy(TableCopy):
         return rows
 
     def write_owners(self, owners: Iterable[str], rows: Rows) -> Program[None]:
-        """Write these rows, and remove the rows of those owners in the list who have none of them."""
+        """Write `rows`, and remove the rows of those `owners` who have no row in `rows`."""
         for some in _chunks(rows):
             yield from self.write_rows([*some])
         kept = set(map(self.owner_of, rows))
@@ -111,23 +111,23 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class LeafChanges(NamedTuple):
-    """The changes of a leaf between two marks."""
+    """What posts have changed in a leaf between two marks, which are positions in the change log."""
 
-    until: int  # the next mark
-    more: bool  # whether further changes follow
+    until: int  # the second mark: the next read of changes begins there
+    more: bool  # whether the log already has further changes
     owners: list[str]  # the owners whose rows may have changed
-    rows: Rows  # the rows that these owners have
-    post_ids: Rows
-    erased: bool  # whether the name of an owner was erased
+    rows: Rows  # the current rows of these owners
+    post_ids: Rows  # the rows of the post ids that were stored with these changes
+    erased: bool  # whether a change has no owner, because the owner was erased: then all rows must be compared
 
 
 class LeafCopy:
-    """Programs that copy one leaf. Run each for `CONTROL` if it does not say more."""
+    """Programs that copy one leaf to its targets. Run them for `CONTROL` unless a docstring says otherwise."""
 
     def __init__(self, leaf: Leaf, targets: Sequence[Leaf]) -> None:
-        """Prepare the programs for a leaf as it is, and as it will be. If there are several targets, it is spread."""
+        """Prepare to copy a leaf to one target, or to several targets among which its owners are divided."""
         self.source, self.targets = leaf, tuple(targets)
-        self.rows: list[RowsCopy] = []  # for each target; empty: the leaf has an archive instead of rows
+        self.rows: list[RowsCopy] = []  # one for each target; empty: the leaf has an archive instead of rows
         if leaf.archived_us is None:
             self.rows = [RowsCopy(leaf, target) for target in targets]
         self.post_ids = self._copy_table(POST_IDS)
@@ -136,14 +136,14 @@ class LeafCopy:
         return TableCopy(TABLES[table], TABLES[table], {"board_key": self.source.key})
 
     def share(self, items: Iterable[T], owner_of: Callable[[T], str]) -> list[list[T]]:
-        """Return what belongs to each target, by the owners."""
+        """Return, for each target, the items whose owners belong to this target."""
         shares: list[list[T]] = [[] for _ in self.targets]
         for item in items:
             shares[segment_of(owner_of(item), len(shares))].append(item)
         return shares
 
     def write_owners(self, owners: Sequence[str], rows: Rows) -> Program[None]:
-        """Write these rows, and remove the rows of those owners in the list who have none of them."""
+        """Write `rows` to the targets, and remove there the rows of those `owners` who have no row in `rows`."""
         shares = zip(self.share(owners, str), self.share(rows, self.rows[0].owner_of), strict=True)
         for target, table, (theirs, their_rows) in zip(self.targets, self.rows, shares, strict=True):
             yield from in_partition(target.partition, table.write_owners(theirs, their_rows))
@@ -155,10 +155,10 @@ class LeafCopy:
             yield from in_partition(target.partition, self.post_ids.write_rows(theirs))
 
     def read_changes(self, mark: int) -> Program[LeafChanges]:
-        """Read what has changed in the leaf since a mark. Run this program for the leaf's partition.
+        """Return what has changed in the leaf since a mark. Run this program for the leaf's partition.
 
         Raises:
-            JournalIncompleteError: some of it was pruned.
+            JournalIncompleteError: some of these changes were pruned from the log.
         """
         log = yield from change_log.read_counter()
         if log.pruned_before > mark:
@@ -175,13 +175,13 @@ class LeafCopy:
         return LeafChanges(bundles[-1][0] + 1 if more else log.mark, more, owners, rows, ids, erased)
 
     def write_changes(self, changes: LeafChanges) -> Program[None]:
-        """Copy changes to the targets."""
+        """Write to the targets the changes that `read_changes` has returned."""
         if self.rows:
             yield from self.write_owners(changes.owners, changes.rows)
         yield from self.write_post_ids(changes.post_ids)
 
     def hold(self, mark: int) -> Program[LeafChanges]:
-        """Hold back posts, and return what is left to copy. See `BoardCopy.switch`."""
+        """Lock the table of rows, so that posts wait. Return what is left to copy. See `BoardCopy.switch`."""
         if self.rows:
             yield hold_table(layout_of(self.source).table).bind().at(self.source.partition)
         found = yield from in_partition(self.source.partition, self.read_changes(mark))
@@ -190,10 +190,10 @@ class LeafCopy:
         return found
 
     def copy_small_table(self, name: str) -> Program[None]:
-        """Copy the leaf's rows of a table. Only hidden entries can be spread over several targets.
+        """Copy what one of the store's own tables has of the leaf. With several targets, this must be the hidden table.
 
         Raises:
-            LostRaceError: a hidden owner is being shown.
+            LostRaceError: a hidden owner is being shown again.
         """
         table, after = self._copy_table(name), _BEGINNING
         while after is not None:
@@ -212,27 +212,27 @@ def _write_small_rows(table: TableCopy, name: str, target: Leaf, rows: Rows) -> 
 
 
 def _hold_marks(owners: Sequence[str]) -> Program[None]:
-    """Check that these owners are hidden, and let nobody show them before this transaction ends.
+    """Check that these owners are hidden, and lock their marks, so that nobody shows them before this transaction ends.
 
     Raises:
-        LostRaceError: one of them is being shown. Whoever shows an owner looks up the owner's boards in each partition,
-            one after the other, so a board must not move meanwhile.
+        LostRaceError: an owner is being shown again. This work looks for the owner's boards in one partition after the
+            other, so a board must not move meanwhile.
     """
     if owners and len((yield from find_hidden_owners(owners, held=True))) < len(owners):
         raise LostRaceError("an owner is being shown")
 
 
 def _rename_post_id(row: Row, board_key: int) -> Row:
-    """Return the row of a post id, as it is for the segment with this key. `post_ids._encode_parts` has the format."""
+    """Return the row of a post id with the key of another segment. `post_ids._encode_parts` makes the JSON in it."""
     values = dict(zip(TABLES[POST_IDS].kinds, row, strict=True))
     outcome = [[board_key, *part[1:]] for part in json.loads(values["outcome"])]
     return tuple((values | {"board_key": board_key, "outcome": json.dumps(outcome)}).values())
 
 
 def _number_curves(rows: Rows) -> Program[Rows]:
-    """Give curves versions of this partition that are greater than their own. Their marks belong to the other log.
+    """Return copied curves with new versions from this partition, and without marks, which belong to another log.
 
-    So each process takes the curves of this partition for newer ones.
+    The new versions are greater than the old ones. So every process takes the copies for newer curves.
     """
     numbered: Rows = []
     names = list(TABLES[CURVES].kinds)
@@ -245,7 +245,7 @@ def _number_curves(rows: Rows) -> Program[Rows]:
     return numbered
 
 
-_BEGINNING: Row | None = ()  # the first page of `TableCopy.read_page` begins after this key
+_BEGINNING: Row | None = ()  # with this key, `TableCopy.read_page` returns the first page
 _BUNDLES = (
     select(POSITION, col("updated_at"), col("owners"))
     .from_(CHANGE_LOG)

@@ -1,4 +1,4 @@
-"""The interface of a board for readers, and of its ranking by one column, however the entries are stored.
+"""Interfaces for readers: `OpenBoard` reads a board, and `Ranking` one ranked column, however entries are stored.
 
     OpenBoard           Ranking
     Entries             RowRanking          counts and reads rows
@@ -6,7 +6,7 @@
     SegmentedEntries    SegmentedRanking    add up counts and merge rows of the segments
 
 `better` means nearer to rank 1, whether high or low values win.
-A place is a pair of a cell and an owner. There need not be a row with both.
+A place is a pair of a cell and an owner. It is a point in the ranking, even if no row has this cell and this owner.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,14 +26,14 @@ class Neighbours:
 
     before: list[Entry]  # the better rows, best first
     after: list[Entry]  # the row at the place, if there is one, and the worse rows, best first
-    ties_before: int  # number of rows with the place's cell that stand before the place's owner
+    ties_before: int  # how many rows with the place's cell stand before the place's owner
     # Number of rows with the cell of `before[0]` that stand before that row. 0 unless `before[1]` has the same cell.
     edge_ties: int = 0
-    shown_before: int | None = None  # of an archive: how many rows it shows before the place
+    shown_before: int | None = None  # how many rows an archive shows before the place; None: no archive
 
 
 def edge_of(near: Neighbours, index: int) -> CellOf:
-    """Return the cell and owner of the first row of `before`."""
+    """Return the cell and owner of the first row of `before`, which is the best of these rows."""
     first = near.before[0]
     return str(first.cells[index]), first.owner
 
@@ -43,38 +43,38 @@ class Ranking(Protocol):
 
     index: int
     padding: Padding
-    timed: bool  # whether the earliest of equal values is better
+    timed: bool  # True: of equal values, the one that was reached first is better. False: equal values share a rank
     board_key: int
 
     def order_of(self, entry: Entry) -> tuple[int, str]:
-        """Return what orders the entries of this ranking, best first."""
+        """Return a sort key that puts the entries of this ranking in order, best first."""
         return self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner
 
     def keeps_all_rows(self) -> Program[bool]:
-        """Return whether rows can be read up to the last one. An archive keeps only the first rows."""
+        """Return whether rows can be read up to the last one. An archive may keep only the first rows."""
         yield from ()
         return True
 
     def count_better(self, cell: str) -> Program[int]:
-        """Count all entries strictly better than a cell. Unless there is an archive, the cost grows with the number."""
+        """Count all entries strictly better than a cell. Without an archive, the cost grows with the result."""
         return (yield from self.count_from_top(cell, None, INT64_MAX)).better_count
 
     def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
-        """Count the entries strictly better than a cell, but at most `rows_max`, and read no more rows than that.
+        """Count the entries strictly better than a cell, starting at the best. Stop at `rows_max`, unless that is None.
 
-        `asked_us`: a time before the read began.
+        `asked_us` is a time before the read began. The result contains this time.
         """
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell. Return None if the log cannot confirm a knot's count."""
+        """Count the entries better than a cell, from a knot. Return None if the log cannot confirm the knot's count."""
 
     def count_before(
         self, cell: str, owner: str, start: CountStart | None, asked_us: int = INT64_MAX, rows_max: int | None = None
     ) -> Program[GapCount]:
-        """Count the entries better than a cell, from `start` if the log can confirm its count, else from the top.
+        """Count the entries better than a cell, from a knot if the log can confirm the knot's count, else from the top.
 
-        A count from the top ends at `rows_max`. Count also the entries with the cell that stand before `owner`, unless
-        it is empty: where equal values share a rank, this is not necessary and may take long.
+        A count from the top stops at `rows_max`. Unless `owner` is empty, the entries with the same cell that stand
+        before the owner are counted, too. If equal values share a rank, this is not necessary and may take long.
         """
         if start is not None:
             found = yield from self.count_from_anchor(start, cell, owner=owner)
@@ -86,20 +86,20 @@ class Ranking(Protocol):
         return found
 
     def count_range(self, *, least: str, past: str) -> Program[int]:
-        """Count the entries with `least` <= cell < `past`. Cells are compared as text, whichever end is better."""
+        """Count the entries with `least` <= cell < `past`. Cells are compared as text, even if low ones are better."""
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
-        """Count the entries with this cell, and those of them that stand before `owner`."""
+        """Return how many entries have this cell, and how many of these entries stand before `owner`."""
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row that pages show, or None if there are fewer rows.
 
-        The search starts at a knot if the log can confirm the knot's count, otherwise at the top. It has to run in one
-        snapshot.
+        The search starts at a knot if the log can confirm the knot's count, otherwise at the top. Run this program in
+        one snapshot.
         """
 
     def find_cell(self, start: CountStart | None, rank: int) -> Program[str | None]:
-        """Return the cell of the `rank`-th entry, or None. In an archive, erased and hidden owners count, too."""
+        """Return the cell of the `rank`-th entry, or None. An archive counts erased and hidden owners, too."""
         row = yield from self.find_row(start, rank)
         return None if row is None else row[0]
 
@@ -107,17 +107,17 @@ class Ranking(Protocol):
         """Return the cell of the last entry, or None if there is no entry."""
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of the next row that ranks better than an owner's; None if the owner is first.
+        """Return the cell and owner of the nearest row with a better rank than the owner's row, or None.
 
-        Where equal values share a rank, that row has a strictly better cell. Otherwise it stands directly before the
-        owner's row. An archive returns a strictly better cell and an empty text, because it may not know the owner.
+        If equal values share a rank, the returned row has a strictly better cell. Otherwise it stands directly before
+        the owner's row. An archive returns a strictly better cell, and "" as its owner, who may be unknown.
         """
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
         """Return the first `limit` rows, best first.
 
         Raises:
-            ArchivedError: there are rows, but the archive did not keep them. Other reads of rows raise it, too.
+            ArchivedError: there are rows, but the archive did not keep them. The methods below raise it, too.
         """
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
@@ -127,7 +127,7 @@ class Ranking(Protocol):
         """Return the `limit` rows directly before a place, best first."""
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        """Read the rows on both sides of a place, and count the ties that are needed to rank them."""
+        """Return the rows on both sides of a place, with the counts of ties from which their ranks follow."""
 
 
 class OpenBoard(Protocol):

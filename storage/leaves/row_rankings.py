@@ -1,6 +1,6 @@
-"""The ranking of a leaf by its rows: the statements of one ranked column of a table.
+"""Ranks and reads the rows of a leaf by one ranked column. `RowRanking` runs the SQL statements of this module.
 
-One or two statements read the rows on both sides of many places, so that many requests need few statements.
+One or two statements read the rows around many places (pairs of a cell and an owner), so many requests can share them.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +40,7 @@ from .rankings import Neighbours, Ranking, edge_of
 from .row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .totals import CHANGES, STATE
 
-ANCHORS_MAX = 8  # most knots that a search for one row tries; each is better than the previous one
+ANCHORS_MAX = 8  # a search for the row at a rank tries at most this many knots, each better than the one before
 _PLACE = "q"
 _OWN = "e"
 _TIED = "t"
@@ -56,22 +56,22 @@ class Sample:
 
 
 class AroundOwner(NamedTuple):
-    """A question for the rows on both sides of an owner's row."""
+    """A request for the rows on both sides of an owner's row."""
 
     board: Board
     column_index: int
     owner: str
     better_rows: int
     worse_rows: int
-    start: CountStart | None = None  # with a start, the entries better than the owner's cell are counted, too
+    start: CountStart | None = None  # where to start counting the better entries; None: do not count
 
 
 class OwnersNeighbours(NamedTuple):
     """The rows around an owner's row, and the totals of the leaf from the same snapshot."""
 
     near: Neighbours
-    totals: dict[int, int]  # by index: the total of the ranked column, `CHANGES`, and `STATE` if it is stored
-    counted: GapCount | None = None  # the count of the owner's cell, if the reader counted it
+    totals: dict[int, int]  # by column index: the total of the ranked column, `CHANGES`, and `STATE` if it is stored
+    counted: GapCount | None = None  # the entries better than the owner's cell; None: not counted
 
 
 def decode_entry(row: Sequence[Any]) -> Entry:
@@ -80,7 +80,7 @@ def decode_entry(row: Sequence[Any]) -> Entry:
 
 
 class _ColumnStatements:
-    """The statements of one ranked column of a table."""
+    """The compiled statements for one ranked column of a table. `RowRanking` adds the parameters of a leaf."""
 
     def __init__(self, layout: Layout, index: int) -> None:
         column = layout.columns[index]
@@ -124,8 +124,8 @@ class _ColumnStatements:
         self.sample_below, self.sample_worst = (self._with_ties(row).prepared() for row in (below, worst))
 
     def _with_ties(self, one_row: Select) -> Select:
-        # Count the ties before the found row and the other ties separately. A count of all ties would read the ties
-        # before the found row twice.
+        # Count the ties before the found row and the other ties (the row included) separately. A second count of all
+        # ties would read the ties before the found row twice.
         cell, found_owner, owner = col(self._name, _FOUND), col("owner", _FOUND), col("owner", _TIED)
         tied = select(count()).from_(self._table, _TIED).where(*self._layout.scope(_TIED))
         tied = tied.where(col(self._name, _TIED).eq(cell))
@@ -146,9 +146,9 @@ class _ColumnStatements:
         return self._either(cell, self._owner.lt(owner), self._better(cell)).order_by(*self._worst_first)
 
     def _either(self, cell: Term, on_its_side: Condition, beyond: Condition) -> Union:
-        """Select a place's ties on one side and the rows beyond. The caller orders and limits both parts together.
+        """Select the ties on one side of a place, and the rows beyond them. The caller orders and limits the union.
 
-        With a comparison of row values instead of two parts, the database would test every row again.
+        With one comparison of pairs (cell, owner) instead of a union, the database would check every row that it reads.
         """
         rows_of = self._from_board(*self._layout.row_columns())
         return union_all(rows_of.where(self._cell.eq(cell), on_its_side), rows_of.where(beyond))
@@ -188,7 +188,7 @@ _statements_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_ColumnStatements)
 
 
 class RowRanking(Ranking):
-    """Programs that read one ranked column of a leaf that has rows."""
+    """The ranking of a leaf that has rows, by one column. The methods are programs that count and read these rows."""
 
     def __init__(self, leaf: Leaf, index: int) -> None:
         self.index = index
@@ -217,7 +217,7 @@ class RowRanking(Ranking):
         return (yield from self.find_row_after_skip(skip_rows, below))
 
     def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
-        """Return the cell of a knot above the `rank`-th row (None: the top), and how many rows to skip below it."""
+        """Return the cell of a knot before the `rank`-th row (None: the top), and how many rows to skip after that."""
         curve, sought = start.curve, rank
         for _ in range(ANCHORS_MAX):
             near = curve.key_at(sought)
@@ -230,7 +230,7 @@ class RowRanking(Ranking):
             skip_rows = rank - 1 - found.better_count
             if skip_rows >= 0:
                 return self.padding.cell_of_key(gap.better_key), skip_rows
-            sought = max(1, sought + skip_rows)  # the row stands before this knot, because entries came since the fit
+            sought = max(1, sought + skip_rows)  # entries came since the fit, so the row is before this knot
         return None, rank - 1
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
@@ -238,13 +238,13 @@ class RowRanking(Ranking):
         return int(rows[0][0]), int(rows[0][1])
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """Skip rows from the top, or below a cell, and return the next row's cell and owner, or None."""
+        """Skip rows from the top, or after the cell `below`. Return the next row's cell and owner, or None."""
         below = self._best if below is None else below
         rows = yield self._sql.landing_below.bind(cell=below, offset=skip_rows, **self._scope)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def sample_row(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
-        """Do what `find_row_after_skip` does and count the ties, in one statement. Sampling calls it very often."""
+        """Find a row as `find_row_after_skip` does, and count its ties in the same statement. Sampling uses it."""
         below = self._best if below is None else below
         return _sample((yield self._sql.sample_below.bind(cell=below, offset=skip_rows, **self._scope)))
 
@@ -276,7 +276,7 @@ class RowRanking(Ranking):
         return [decode_entry(row) for row in reversed(rows)]
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
-        # No owner stands before the empty text, so no row with the same cell is found.
+        # No owner sorts before the empty text, so the search then finds no row with the same cell.
         before = yield from self.read_rows_before(cell, owner if self.timed else "", 1)
         return (str(before[0].cells[self.index]), before[0].owner) if before else None
 
@@ -291,7 +291,7 @@ class RowRanking(Ranking):
     def read_around_places(
         self, places: Sequence[CellOf], *, better_rows: int, worse_rows: int
     ) -> Program[list[OwnersNeighbours]]:
-        """Read the rows on both sides of many places, in one statement. Leave `edge_ties` at 0."""
+        """Return the rows around each place, with one statement. `edge_ties` stays 0, so the caller has to count it."""
         limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.board_key, **self._scope}
         numbered = [(number, *place) for number, place in enumerate(places)]
         found = yield self._sql.of_places_with_totals.bind(places=numbered, **limits)
@@ -314,9 +314,9 @@ class RowRanking(Ranking):
         return OwnersNeighbours(_neighbours(row), totals)
 
     def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
-        """Fill in `edge_ties` of the rows around many places. The edge of a place is the first row of `before`.
+        """Fill in `edge_ties` for each pair of a place's cell and neighbours. The edge is the first row of `before`.
 
-        If the edge and the place have the same cell, `edge_ties` follows from `ties_before`. One statement counts the
+        If the edge has the same cell as the place, `edge_ties` is computed from `ties_before`. One statement counts the
         ties of all other edges.
         """
         index = self.index
@@ -334,7 +334,7 @@ class RowRanking(Ranking):
                 near.edge_ties = ties
 
     def count_ties_before(self, places: Sequence[CellOf]) -> Program[list[int]]:
-        """Count, for each place, the rows with its cell that stand before its owner."""
+        """Return, for each place, how many rows with the place's cell stand before the place's owner."""
         numbered = [(number, *place) for number, place in enumerate(places)]
         found = {
             number: int(ties) for number, ties in (yield self._sql.ties_before.bind(places=numbered, **self._scope))

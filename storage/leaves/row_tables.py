@@ -1,4 +1,4 @@
-"""The tables that hold the rows of leaves.
+"""Names and creates the tables that hold the rows of leaves, with their columns and indexes.
 
 A leaf has a table of its own, or its rows are in a table that it shares with other leaves. In a shared table, the rows
 of a leaf are those with the leaf's `rows_key`. This key comes first in the primary key and in every index, so a leaf
@@ -31,9 +31,9 @@ from storage.records import Best, ColumnKind, ColumnSpec, Leaf
 from storage.schema.tables import ROW_TABLES_PREFIX
 from storage.store import Program
 
-# The column of a shared table that says to which board a row belongs. The parameter of `Layout.scope` has this name.
+# In shared tables, this column has the `rows_key` of a row's leaf. The parameter of `Layout.scope` has the same name.
 ROWS_KEY = "board_key"
-SHARED_STATEMENTS_MAX = 1_024  # sets of statements that are kept for shared tables; a ranked column needs two sets
+SHARED_STATEMENTS_MAX = 1_024  # the most sets of statements in a cache; leaves with equal table and columns share one
 _SHARED_SIGNS = {Best.HIGH: "h", Best.LOW: "l"}
 
 
@@ -47,7 +47,7 @@ class RowColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table of rows, and the columns in it that leaves with a certain spec use."""
+    """A table with rows of leaves, and the columns of this table that the leaves of one spec use."""
 
     table: str
     shared: bool
@@ -55,7 +55,7 @@ class Layout:
 
     @property
     def key_kinds(self) -> dict[str, Any]:
-        """Return the kinds of the columns that identify a row, by name."""
+        """Return the SQL types of the columns that identify a row, by column name."""
         return {ROWS_KEY: INTEGER, "owner": TEXT} if self.shared else {"owner": TEXT}
 
     @property
@@ -83,11 +83,11 @@ def scope_of(leaf: Leaf) -> dict[str, int]:
 
 
 def entries_table(board_key: int, *, moves: int = 0) -> str:
-    """Return the name of a leaf's own table. `moves`: how often the leaf was moved to another partition.
+    """Return the name of a leaf's own table. `moves`: how often the table got a new name.
 
-    Each move gives the table a new name. So a process that does not know of a move never writes to a table that a later
-    move fills. A leaf that gets an end gets a new name for its table, too, because posts to a leaf without one do not
-    ask whether it is closed.
+    Each move to another partition changes the name. So a process that does not know of a move never writes to a table
+    that a later move fills. The name also changes when the leaf gets a season, because posts to a leaf without a season
+    do not check whether it is closed.
     """
     return f"{ROW_TABLES_PREFIX}{board_key}" + (f"_{moves}" if moves else "")
 
@@ -145,7 +145,7 @@ def index_name(layout: Layout, column: RowColumn) -> str:
 def create_ranking_index(layout: Layout, column: RowColumn) -> Program[None]:
     """Create a column's ranking index, with the best value first. The index leaves out rows without a value.
 
-    Equal values are ordered by owner, ascending, whichever end is best.
+    Equal values are ordered by owner, ascending, whether high or low values are best.
     """
     cell = col(column.name)
     order = desc(cell) if column.best is Best.HIGH else asc(cell)

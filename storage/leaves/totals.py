@@ -1,6 +1,6 @@
-"""The totals of leaves: how many entries each column has, and the state that tells whether a copy is outdated.
+"""Totals of leaves: how many entries have a value in each column, and a state that shows if a copy is outdated.
 
-They are in the partition of the leaf. Each transaction that changes entries adds to them, so a read of them is exact.
+The totals of a leaf are in its partition. Each transaction that changes entries updates them, so they are exact.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ def state_of(leaf: Leaf) -> int:
 
 
 def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
-    """Check a copy of a leaf against totals that were read later. An unreached leaf has no totals to check.
+    """Check a copy of a leaf against totals that were read later. A leaf that no post has reached has no totals.
 
     Raises:
         UnknownBoardError: the leaf was deleted.
@@ -46,8 +46,8 @@ def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
 def hold_epoch(board_key: int, *, lock: Lock) -> Program[int | None]:
     """Lock a leaf's state and return the leaf's epoch, or None if this partition does not hold the leaf.
 
-    A transaction that stores a curve shares this lock. So a transaction that removes the leaf's curves locks or
-    deletes the state first.
+    A transaction that stores a curve takes this lock in share mode. So a transaction that removes the leaf's curves
+    has to lock or delete the state first.
     """
     rows = yield _HOLD_STATE[lock].bind(key=board_key)
     return int(rows[0][0]) // COLUMNS_LIMIT if rows else None
@@ -62,8 +62,8 @@ _HOLD_STATE = {lock: _find_state.locked(lock).prepared() for lock in (Lock.SHARE
 def store_states(leaves: Iterable[Leaf]) -> Program[None]:
     """Store the result of `state_of` among the totals of each leaf.
 
-    Other processes read the totals anyway. If the stored state differs from the state of their copy, the copy is
-    outdated.
+    Other processes read the totals anyway. They notice that their copy of the leaf is outdated if its state differs
+    from the stored state.
     """
     for partition, theirs in by_partition(leaves):
         states = [(leaf.key, STATE, state_of(leaf)) for leaf in theirs]
@@ -82,8 +82,8 @@ _STORE_STATES = (
 def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:
     """Return the totals of leaves, by leaf key and then by column index.
 
-    The total of a column is the number of entries with a value in that column. `ALL_ENTRIES`, `STATE` and `CHANGES` are
-    indexes of other numbers. Run this program for the partition of the leaves, or use `find_totals_of`.
+    The total of a column is the number of entries with a value in that column. The indexes `ALL_ENTRIES`, `STATE` and
+    `CHANGES` stand for other numbers. Run this program for the partition of the leaves, or use `find_totals_of`.
     """
     rows = yield _COUNT_ENTRIES.bind(keys=board_keys)
     totals: dict[int, dict[int, int]] = {key: {} for key in board_keys}
@@ -102,7 +102,7 @@ _COUNT_ENTRIES = (
 
 
 def find_totals_of(boards: Collection[Board]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards and of their leaves, as `find_totals` does. Those of a board are added up."""
+    """Return the totals of boards and of their leaves, as `find_totals` does. A board has the sums of its leaves."""
     totals: dict[int, dict[int, int]] = {}
     for partition, theirs in by_partition(leaf for board in boards for leaf in board.leaves):
         totals |= yield from in_partition(partition, find_totals(list({leaf.key for leaf in theirs})))
@@ -119,7 +119,7 @@ def read_totals(leaves: Sequence[Leaf]) -> Program[dict[int, dict[int, int]]]:
 
     Raises:
         UnknownBoardError: a leaf was deleted.
-        BoardChangedError: a leaf is no longer the version that the caller passed.
+        BoardChangedError: a leaf has changed since the caller read it.
     """
     totals = yield from find_totals(list({leaf.key for leaf in leaves}))
     for leaf in leaves:
@@ -128,7 +128,7 @@ def read_totals(leaves: Sequence[Leaf]) -> Program[dict[int, dict[int, int]]]:
 
 
 def read_totals_of(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of boards and of their leaves in any partitions. Raise what `read_totals` raises."""
+    """Return the totals of boards and of their leaves in any partitions. Check all leaves as `read_totals` does."""
     totals = yield from find_totals_of(boards)
     for board in boards:
         for leaf in board.leaves:
@@ -137,19 +137,19 @@ def read_totals_of(boards: Sequence[Board]) -> Program[dict[int, dict[int, int]]
 
 
 def read_board_totals(board: Board) -> Program[dict[int, int]]:
-    """Return how many entries of a board are ranked, by column index; `find_totals` explains the other keys.
+    """Return the totals of one board by column index, as `find_totals` explains them.
 
     Raises:
         UnknownBoardError: the board was deleted.
         BoardChangedError: the board has changed since this process read it.
     """
-    if not board.is_spread:  # nearly every board; this takes no sum
+    if not board.is_spread:  # nearly every board: it has one leaf, so there is nothing to add up
         return (yield from read_totals(board.leaves))[board.key]
     return (yield from read_totals_of([board]))[board.key]
 
 
 def add_up_totals(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Return the totals of a board, given those of its segments. The sum of the states changes with each of them."""
+    """Return the totals of a board, which are the sums over its segments. If one state changes, so does their sum."""
     found: dict[int, int] = {}
     for part in parts:
         for index, number in part.items():

@@ -6,8 +6,8 @@
          partition_journal: numbered changes for the journal, streams and rebuilds <──────┤
          owner_index: Bloom filters, made later by a job, to find an owner's changes <────┘
 
-The most important rule: a transaction logs at its end, and holds the log's counter until it commits. So numbers are in
-the order of the commits, and a reader simply continues after the last number that it saw.
+The most important rule: a transaction logs at its end, and holds the log's counter until it commits. So changes
+are numbered in the order of the commits, and a reader simply continues after the last number that it saw.
 
 This room may import `schema` and the modules at the root of `storage`. It never reads the rows of boards.
 Begin with `cells` and `merging`, then `log_record`, `bundles` and `change_log`.

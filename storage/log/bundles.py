@@ -1,4 +1,4 @@
-r"""Bundles: the changes of one board in one transaction, as one row of the log.
+r"""Bundles: a bundle is a row of the log with all changes of one board in one transaction.
 
 With one row per change instead, posting was slower. Three database columns hold one item per change, in the order in
 which the changes happened:
@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from .log_record import RecordFields, encode_records
 
-PLACES = 1 << 20  # the most changes of one bundle
-NAMELESS = "\x1f"  # begins the text that replaces an erased owner; no owner contains a control character
+PLACES = 1 << 20  # the most changes of one bundle, see `Bundle.changes`
+NAMELESS = "\x1f"  # the first character of the text that replaces an erased owner; no owner contains it
 _OWNER_END = "\n"
 _PIECE_END = ","
 
@@ -60,7 +60,7 @@ class BundleDraft:
 
 
 def owners_text(owners: Sequence[str]) -> str:
-    """Return the column `owners`. It contains `owners_text([owner])` if and only if this owner is among them."""
+    """Return the text for the column `owners`. It contains `owners_text([owner])` if and only if it has this owner."""
     return f"{_OWNER_END}{_OWNER_END.join(owners)}{_OWNER_END}"
 
 
@@ -74,5 +74,5 @@ def cells_text(pieces: Sequence[str]) -> str:
 
 
 def pieces_of(text: str) -> list[str]:
-    """Return the piece of each change, with its cells before and after."""
+    """Return the piece of each change: the ranked cells before the change, followed by those after it."""
     return text.split(_PIECE_END)

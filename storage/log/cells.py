@@ -1,16 +1,16 @@
-"""Cells: ranked values as padded text that sorts as the values do, and the ranked cells of a row side by side.
+"""Cells: the text in which ranked values are stored. Cells sort as text in the same order as their values.
 
-A cell holds digits only, so cells sort as text in the same order as their integers. The integer is the scaled value
-plus the column's offset (0 unless `min` is negative). It is padded to the width of the column's range. On boards where
-the earliest of equal values is better, 16 more digits hold the time, in microseconds, at which the value was reached.
-On `high` columns, where a larger text is better, that time is inverted.
+A cell holds digits only: the scaled value plus the column's offset (0 unless `min` is negative), padded with zeros to
+the width of the column's range. On boards where the earliest of equal values is better, 16 more digits hold the time,
+in microseconds, at which the value was reached. On `high` columns, where a larger text is better, the digits hold the
+latest possible time minus this time.
 
     value 250, range 0 to 9999         "0250"
     the same, where time breaks ties   "0250" + 16 digits
 
 The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`), so that SQL can
-compare one of them with a knot. An absent cell is worse than every cell. A change that was logged before a column was
-added has no cell of this column, and does not affect counts in it.
+compare a single cell with a knot. If the row has no value, the place holds a text that is worse than every cell. A
+change that was logged before a column was added has no cell of this column, and does not affect counts in it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ TIME_LIMIT_US = 10**TIME_DIGITS - 1  # in the year 2286
 
 
 class Padding:
-    """The text form of one ranked column's cells."""
+    """Converts the values of one ranked column to cells, and cells to values or to keys of a curve."""
 
     def __init__(self, spec: BoardSpec, column: ColumnSpec) -> None:
         self.min_scaled, self.max_scaled = column.min_scaled, column.max_scaled
@@ -83,12 +83,12 @@ _WORSE_THAN_ANY = {True: " ", False: "~"}
 
 @dataclass(frozen=True, slots=True)
 class CellSpan:
-    """The place of one ranked column's cell in the text of `RankedCells`."""
+    """The place of one ranked column's cell in the text that `RankedCells` makes of a row."""
 
     start: int  # index of the cell's first character, 0-based
     width: int  # number of characters
     absent: str  # the text in this place if the row has no value
-    high: bool
+    high: bool  # whether high values are best
 
     def cells_before_and_after(self, piece: Term) -> tuple[Aliased, Aliased]:
         """Return the terms `previous` and `next`: the column's cells before and after a logged change.
@@ -100,7 +100,7 @@ class CellSpan:
         return before.as_("previous"), after.as_("next")
 
     def holds_column(self, piece: Term) -> Condition:
-        """Return the condition that a logged change has cells of this column. Changes before the column have none."""
+        """Return the condition that a logged change has cells of this column. Older changes have none."""
         return length(piece).gt(2 * self.start)
 
     def at_least(self, name: str, cell: Term | str) -> Condition:
@@ -132,7 +132,7 @@ class RankedCells:
         self.none = "".join(absent for _, absent in self._absent)  # the text of a row that does not exist
 
     def find_span(self, column_index: int) -> CellSpan:
-        """Return the place of a column's cell. A text that is older than the column ends before this place."""
+        """Return the place of a column's cell. A text from before the column was added ends before this place."""
         return self._places[column_index]
 
     def join_cells(self, cells: Sequence[Cell]) -> str:

@@ -6,10 +6,10 @@ The log position of a bundle comes from one counter. A transaction takes positio
 counter until it commits. So positions have no gaps, and they are in the order of the commits: whoever sees a bundle
 also sees all bundles before it. A mark is the first position that its snapshot does not hold.
 
-The counter also keeps the latest time at which one of these transactions began, for `date_snapshot`.
+The counter also stores the latest time at which a logging transaction began. `date_snapshot` uses this time.
 
-The most important rule: whoever holds the counter waits only for the totals of boards, which come last. Otherwise two
-transactions could wait for each other, so write everything else first.
+The most important rule: a transaction takes the counter after all its other writes, except those to the totals, which
+come last. If it waited while holding the counter, it could deadlock with a transaction that wants the counter.
 """
 
 from bisect import bisect_left
@@ -53,14 +53,14 @@ class NewChange(NamedTuple):
 class LogState(NamedTuple):
     """The state of a partition's log in one snapshot."""
 
-    mark: int  # covers exactly the changes in the snapshot
-    changed_us: int  # see `date_snapshot`
+    mark: int  # the first position that the snapshot does not hold
+    changed_us: int  # the latest time at which a transaction in the snapshot began, see `date_snapshot`
     pruned_before: int  # the position before which all bundles were pruned, or 0
 
     def holds_changes_since(self, mark: int) -> bool:
         """Return whether the log holds every change since a mark.
 
-        Bundles may have been pruned. In a store that was restored from a backup, the mark may be later than the log.
+        If not, bundles were pruned, or the store was restored from a backup whose log ends before the mark.
         """
         return self.pruned_before <= mark <= self.mark
 
@@ -68,34 +68,34 @@ class LogState(NamedTuple):
 class Logged(NamedTuple):
     """The state of the log's counter, which the transaction holds from now on."""
 
-    next: int  # the position of the next bundle, of whichever transaction
+    next: int  # the position that the next bundle will get, in this or a later transaction
     facts: int  # changes whenever a mark of an owner or the epoch of a board changes, see `posting.known_facts`
 
 
 _ASKED = "b"
-PROBES_MAX = 4_096  # positions of which one statement of a search by time reads the time
-LATEST_ROWS = 100  # bundles that a look for recent changes reads at once; commits overtake fewer ones than that
+PROBES_MAX = 4_096  # the most positions whose times one statement of `find_positions` reads
+LATEST_ROWS = 100  # bundles that `count_later_changes` reads at once; fewer ones are out of the order of time
 POSITION = col("position")
 BUNDLE_COLUMNS = tuple(map(col, ("position", "board_key", "owners", "cells", "changes")))
 # The first position that this snapshot does not hold.
 NEXT_POSITION = select(col("next")).from_(LOG_COUNTER).scalar()
 PRUNED_BEFORE = select(col("pruned_before")).from_(LOG_COUNTER)
 CHANGED_AT = select(col("changed_at")).from_(LOG_COUNTER)
-AFTER_MARK = POSITION.ge(param("mark"))  # the condition that a mark does not cover a row
+AFTER_MARK = POSITION.ge(param("mark"))  # the condition that a mark does not cover a bundle
 _only_row = col("counter_key").eq(0)
 
 
 def date_snapshot(changed_us: int, asked_us: int, now_us: Callable[[], int]) -> int:
-    """Return a time at which a snapshot was the current state, given its `changed_at` and a time before its read.
+    """Return a time at which a snapshot was the current state. `asked_us` is a time before the snapshot was read.
 
-    The snapshot lacks nothing that was answered before the returned time, and has nothing that was posted after it. The
-    result is not in the future, even if a clock was set back.
+    The snapshot has every post that was answered before the returned time, and no post that came after it. The result
+    is not in the future, even if a clock was set back. `changed_us`: see `LogState`.
     """
     return asked_us if changed_us <= asked_us else max(asked_us, min(changed_us, now_us()))
 
 
 def build_position_taking() -> Update:
-    """Return the part of a statement that takes as many positions as the parameter `bundles` says, at `now_us`."""
+    """Return the part of a statement that takes positions. Its parameters: `bundles` (how many positions), `now_us`."""
     following, changed_at = plus(col("next"), param("bundles", INTEGER)), larger_of(col("changed_at"), param("now_us"))
     taken = update(LOG_COUNTER).set(next=following, changed_at=changed_at).where(_only_row)
     return taken.returning(col("next"), col("facts"))
@@ -108,12 +108,12 @@ def build_log_insert() -> Insert:
 
 
 def bundle_rows(drafts: Sequence[BundleDraft], *, now_us: int, next_position: int) -> list[tuple[object, ...]]:
-    """Return the rows of bundles at the last positions before `next_position`."""
+    """Return the rows of these bundles, which get the last positions before `next_position`."""
     return [(at, *draft.encode_row(now_us)) for at, draft in enumerate(drafts, next_position - len(drafts))]
 
 
 class ChangeLog:
-    """Programs over the change log."""
+    """Programs that append to the change log of a partition, read bundles or times from it, and prune it."""
 
     def __init__(self) -> None:
         self._take = build_position_taking().prepared()
@@ -161,7 +161,7 @@ class ChangeLog:
         return int(facts)
 
     def take_mark(self) -> Program[int]:
-        """Return the mark that covers exactly the changes in this snapshot. This works on a standby too."""
+        """Return the mark that covers exactly the changes in this snapshot. This works on a standby, too."""
         return (yield from self.read_counter()).mark
 
     def read_counter(self) -> Program[LogState]:
@@ -171,9 +171,9 @@ class ChangeLog:
     def list_bundles_after(
         self, done: int, *, limit: int, boards: Collection[int] | None = None
     ) -> Program[list[Bundle]]:
-        """Return the bundles that the mark `done` does not cover, in the order of the commits.
+        """Return a page of the bundles that the mark `done` does not cover, in the order of the commits.
 
-        `boards`: only bundles of boards with these keys; each row that is read is compared with them, so pass few keys.
+        `boards`: return only bundles of boards with these keys. Pass few keys, because each row is compared with them.
         The bundles of a page together hold `limit` changes or a few more. If they hold fewer, there are no further
         bundles. Otherwise, continue after the position of the last bundle.
         """
@@ -186,9 +186,9 @@ class ChangeLog:
         return [Bundle(*row) for row in rows]
 
     def find_positions(self, times_us: Sequence[int]) -> Program[list[int]]:
-        """Return for each time the first position that was logged then or later.
+        """Return, for each time, the position of the first bundle that was logged at this time or later.
 
-        The clocks of writers differ, so a result is only exact to within that difference.
+        The clocks of writers differ, so a result is exact only to within this difference.
         """
         log = yield from self.read_counter()
         spans = [(log.pruned_before, log.mark)] * len(times_us)
@@ -208,13 +208,13 @@ class ChangeLog:
     def find_last_changes(self, board_keys: Sequence[int]) -> Program[dict[int, int]]:
         """Return when each of these boards of a partition was last changed, in microseconds since 1970, by board key.
 
-        Leave out boards of which the log holds no change. Each board costs one search in an index.
+        Leave out boards without a change in the log. Each board costs one search in an index.
         """
         rows = yield self._last_changes.bind(keys=[(key,) for key in board_keys])
         return {key: changed_us for key, changed_us in rows if changed_us is not None}
 
     def count_later_changes(self, board_key: int, since_us: int) -> Program[int]:
-        """Return how many changes of a board were posted after a time a short while ago. Recent bundles are read."""
+        """Return how many changes of a board were logged after `since_us`. This reads all bundles since then."""
         found, before = 0, INT64_MAX
         while True:
             rows = yield self._latest.bind(key=board_key, before=before, limit=LATEST_ROWS)
@@ -232,7 +232,7 @@ class ChangeLog:
         """Remove the oldest bundles if they were logged before `before_us`. Return how many were removed.
 
         One call removes about `rows_max` changes. It never removes the last bundle, because a rebuild takes the time of
-        the oldest bundle as the begin of the log.
+        the oldest bundle as the beginning of the log.
         """
         rows = yield self._ages.bind(rows=rows_max + 1)
         head = rows[: count_rows_holding([row[2:] for row in rows], rows_max) + 1]
@@ -248,7 +248,7 @@ class ChangeLog:
 
 
 def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
-    """Return how many of the first rows together hold at least `changes` changes; all rows if they hold fewer."""
+    """Return how many rows, from the first on, together hold at least `changes` changes; all if they hold fewer."""
     held = 0
     for rows, (size,) in enumerate(sizes, 1):
         held += size

@@ -1,8 +1,8 @@
 """The record of one change in the log: what was posted, or which other event it was.
 
 The ranked cells before and after the change are stored separately, see `bundles`. A record is a JSON array that ends
-after its last field with a value, because each byte makes every post more expensive. A column is stored as its index in
-the board's spec. This index never changes, because new columns are only added at the end.
+after the last field that has a value, because each byte makes every post more expensive. A column is stored as its
+index in the board's spec. This index never changes, because new columns are only added at the end.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
     at_us: int | None = None  # the time that the post names; None: the post names no time
     cells: list[Cell] = []  # the row's unranked cells after the change; all its cells if the row is hidden
     version: int | None = None  # the version of the row after the change; None: the version is the bundle's time
-    board_id: str | None = None
+    board_id: str | None = None  # the id of a deleted board
     spec: Any = None  # the spec of a deleted board, as JSON types
     error: RecordedError | None = None  # why the post was rejected
 

@@ -18,7 +18,7 @@ class Merger:
         """Return the values of a row in column order: scaled integers, text, or None."""
         if self._only is not None:
             cell, padding = cells[0], self._only
-            # As `decode_value` does. This runs for every post, and a call would take as long as the rest of it.
+            # `decode_value` without the call: this runs for every post, and the call would double its time.
             return [int(cell[: padding.width]) - padding.offset if isinstance(cell, str) else cell]
         return [
             padding.decode_value(cell) if padding is not None and isinstance(cell, str) else cell
@@ -30,7 +30,7 @@ class Merger:
         return padding.decode_value(cell) if padding is not None and isinstance(cell, str) else cell
 
     def merge_changes(self, cells: list[Cell] | None, changes: Sequence[ColumnChange], at_us: int) -> dict[int, Cell]:
-        """Return, by column index, the cells whose value a post changes.
+        """Return the new cells of the columns whose values a post changes, by column index.
 
         `cells`: the stored cells, which are not modified; None if there is no row yet. `at_us`: when the post's values
         were reached.

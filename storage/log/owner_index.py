@@ -1,4 +1,4 @@
-"""Finds the parts of the journal that may hold an owner's changes, by a Bloom filter per block of some 8,000 changes.
+"""Finds the blocks of the journal that may hold an owner's changes. Each has a Bloom filter for some 8,000 changes.
 
     changes ── a job, once there are enough changes ──> block: first and last position, Bloom filter of its owners
 
@@ -21,7 +21,7 @@ from .bundles import owners_of
 from .change_log import POSITION, change_log, count_rows_holding
 
 BLOCK_CHANGES = 8_192
-_FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, 1 of 400 blocks that lack an owner is searched in vain
+_FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, about 1 of 400 blocks without an owner is searched in vain
 _PROBES = 4
 _BYTES_HASHED = 8
 _PAGE = 32  # blocks that are read at a time
@@ -59,7 +59,7 @@ def _bits(owner: str) -> Iterator[int]:
 
 
 class OwnerBlocks:
-    """Programs over the blocks."""
+    """Programs that make, read and prune the blocks of a partition."""
 
     def __init__(self) -> None:
         self._covered = select(max_(col("last"))).from_(JOURNAL_BLOCKS).prepared()
@@ -77,7 +77,7 @@ class OwnerBlocks:
         self._prune = delete(JOURNAL_BLOCKS).where(col("last").lt(param("boundary"))).prepared()
 
     def find_covered_position(self) -> Program[int]:
-        """Return the last position that a block covers, or 0."""
+        """Return the last log position that a block covers, or 0 if there is no block."""
         rows = yield self._covered.bind()
         return int(rows[0][0] or 0)
 

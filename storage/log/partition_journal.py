@@ -1,7 +1,7 @@
 """The change log of one partition as readers see it: numbered changes, in the order of the commits.
 
-The number of a change combines the position of its bundle with its place in the bundle. So numbers have gaps. Once a
-reader has read a number, no change with a smaller number appears in the partition later.
+The number of a change combines the position of its bundle with the index of the change in the bundle. So numbers have
+gaps. Once a reader has read a number, no change with a smaller number appears in the partition later.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,13 +21,13 @@ from .change_log import POSITION, PRUNED_BEFORE, change_log
 from .log_record import ChangeKind, ChangeRecord, decode_records
 from .owner_index import PositionRange, may_hold, owner_blocks
 
-_LAST_BUNDLES = 100  # how many of a deleted board's newest bundles are searched for its deletion
-_APART_US = 30_000_000  # neighbours in the log may have times that differ by this much, since clocks differ
+_LAST_BUNDLES = 100  # `find_deletion` searches at most this many of the newest bundles of a leaf
+_APART_US = 30_000_000  # the times of bundles may be out of order by this much, because clocks differ
 _OWNER_BUNDLES = 64  # bundles of an owner that are read at a time
 # A post sets the version of its row to the time of the post. Hiding and showing an owner keep the row's version, so the
 # version does not tell the time of such a change.
 _KEEPING_VERSION = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
-# Records of these kinds hold every cell, because `next` does not hold the ranked cells.
+# Records of these kinds hold every cell, because `JournalRow.next` has no ranked cells after such a change.
 _WHOLE = (ChangeKind.UNSEEN, ChangeKind.HIDDEN)
 
 
@@ -37,13 +37,13 @@ class JournalRow(NamedTuple):
     owner: str | None  # None: the owner was erased, or the change affects the whole board
     at_us: int  # when the change was accepted
     previous: str  # the ranked cells before the change, see `RankedCells`
-    next: str
+    next: str  # the ranked cells after the change
     record: ChangeRecord | None  # None: the owner was erased
     logged_us: int  # when the transaction logged the change; also the time of a post that names no time
 
 
 class _Size(NamedTuple):
-    """The size and position of a bundle, known before the bundle is read."""
+    """The position, size and time of a bundle, which are read before the bundle itself."""
 
     position: int
     changes: int
@@ -52,7 +52,7 @@ class _Size(NamedTuple):
 
 
 class BundleSizes(NamedTuple):
-    """The sizes of the next bundles of a partition; `skipped` is how many changes of the first come before the page."""
+    """The sizes of the next bundles. The page begins after the first `skipped` changes of the first bundle."""
 
     rows: list[_Size]
     skipped: int
@@ -60,14 +60,14 @@ class BundleSizes(NamedTuple):
     def sized(self) -> Iterator[tuple[int, int]]:
         """Yield the time at which each bundle was logged, and how many of its changes the page may show.
 
-        The clocks of writers differ, so a later bundle may have an earlier time. It gets the time of its predecessor.
+        The clocks of writers differ. A bundle with an earlier time than those before it gets the latest of their times.
         """
         counts = [row.changes - (0 if index else self.skipped) for index, row in enumerate(self.rows)]
         return zip(accumulate((row.logged_us for row in self.rows), max), counts, strict=True)
 
 
 def read_sizes(after: int, *, limit: int, boards: Sequence[int] | None) -> Program[BundleSizes]:
-    """Return the sizes of the first `limit` bundles with a number greater than `after`."""
+    """Return the sizes of the first `limit` bundles that have a change with a number greater than `after`."""
     sized = _SIZES if boards is None else _SIZES_OF_BOARDS
     rows = [_Size(*row) for row in (yield sized.bind(**_bound(after, boards), limit=limit))]
     position, place = divmod(after, PLACES)
@@ -84,9 +84,9 @@ def read_bundles(after: int, *, limit: int, boards: Sequence[int] | None) -> Pro
 def read_changes_of_owner(
     owner: str, *, before: int, limit: int, blocks_max: int
 ) -> Program[tuple[list[JournalRow], int | None]]:
-    """Return an owner's changes with numbers below `before`, newest first, and the next `before`.
+    """Return an owner's changes with numbers below `before`, newest first, and the `before` of the next call.
 
-    The next `before` is None if there are no earlier changes.
+    The `before` of the next call is None if there are no earlier changes.
 
     One call searches at most `blocks_max` blocks of the journal. Therefore it may return fewer than `limit` changes
     even if there are more.
@@ -129,29 +129,29 @@ def _read_stretch(stretch: PositionRange, owner: str, before: int, limit: int) -
 
 
 def find_ends() -> Program[tuple[int, int]]:
-    """Return the number after which the journal is complete, and the number of the last change in this snapshot.
+    """Return two numbers: the journal has all changes after the first one, and none after the second one.
 
-    The first number is 0 if no change was removed. The second may be greater than that of the last change.
+    The first number is 0 if no change was removed. The second may be greater than the number of the last change.
     """
     log = yield from change_log.read_counter()
     return max(0, last_number_before(log.pruned_before)), last_number_before(log.mark)
 
 
 def find_deletion(board_key: int) -> Program[dict[int, Leaf]]:
-    """Return the deleted leaf with this key, by its key, if its deletion is among its last bundles."""
+    """Return the deleted leaf with this key, by the key; empty if the last bundles of the leaf have no deletion."""
     rows = yield _LAST_OF_BOARD.bind(board_key=board_key, limit=_LAST_BUNDLES)
     return _find_deletions((board_key, row[-1]) for row in rows)
 
 
 def find_deleted_leaves(board_id: str, *, since: int) -> Program[dict[int, Leaf]]:
-    """Read all bundles from `since` on. Return the leaves of boards with this id that they delete, by key."""
-    named = f'"{board_id}'  # a segment's deletion has its number after the id
+    """Return the leaves of boards with this id whose deletion was logged at the number `since` or later, by key."""
+    named = f'"{board_id}'  # no quote at the end, because a segment has its number after the id
     rows = yield _DELETED.bind(position=position_of(since), nobody=owners_text([""]), named=named)
     return {key: leaf for key, leaf in _find_deletions(rows).items() if leaf.id == board_id}
 
 
 def find_owners(post_id: str, board_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:
-    """Return whose posts with an id the log has at these times, as far as it still names the owners."""
+    """Return the owners of the posts with this post id that were logged at these times. Leave out erased owners."""
     owners: set[str] = set()
     named, times = msgspec.json.encode(post_id).decode(), sorted(set(times_us))
     bounds = yield from change_log.find_positions([at + off for at in times for off in (-_APART_US, _APART_US)])
@@ -170,7 +170,7 @@ def _bound(after: int, boards: Sequence[int] | None) -> dict[str, object]:
 
 
 def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Leaf]:
-    """Return, by key, the leaves that these bundles delete. A bundle is a pair of its `board_key` and `posts`."""
+    """Return, by key, the leaves whose deletion is in these bundles, given as pairs of `board_key` and `posts`."""
     deleted = {}
     for key, posts in bundles:
         for record in decode_records(posts):
@@ -200,7 +200,7 @@ def board_key_of(row: Row) -> int:
 
 
 def last_number_before(position: int) -> int:
-    """Return the greatest number that is before a log position."""
+    """Return the greatest number that a change before this log position can have."""
     return position * PLACES - 1
 
 

@@ -1,17 +1,17 @@
-"""Facts that a process keeps from earlier groups of posts, so that most groups of posts ask the store for less.
+"""Facts that a process remembers from earlier groups of posts, so that most groups need fewer look-ups in the store.
 
     of a partition    which owners are marked as hidden or as being shown, see `hidden_owners`
-                      which epochs its boards have; post ids are stored with them, see `post_ids`
-    of all callers    whether some of them currently send posts with known ids again
+                      which epochs the boards have; a stored post id contains the epoch, see `post_ids`
+    of all callers    whether some callers currently send posts again, with ids that are already stored
 
-The number `facts` in the counter of the change log belongs to the facts of a partition. Whoever changes one of them
-changes this number last in the same transaction. Every group of posts takes the counter before it is committed. If the
-number is still the same, the facts were true since the group began, and stay true until it is committed. Otherwise
-the process forgets them, and a group that has relied on them runs again.
+The counter of a partition's change log has a number `facts`, which is the version of the partition's facts. A
+transaction that changes a fact increases this version as its last write. A group of posts that logs changes locks the
+counter before the commit. If the version is still the same, the facts were true since the group began, and they stay
+true until the commit. Otherwise the process forgets the facts, and a group that has relied on them runs again.
 
-If no known ids came lately, a group stores its ids without looking them up. It runs again with a look-up if one of
-the ids is stored already, or if it would refuse a post with an id: this post may have been applied before, when
-nothing was wrong with it.
+If no stored ids came recently, a group stores its ids without a look-up. The group runs again with a look-up if one of
+the ids is stored already, or if the group would refuse a post with an id. That post may have been applied before, at a
+time when nothing was wrong with it.
 """
 
 from collections.abc import Iterable
@@ -24,11 +24,11 @@ EPOCHS_MAX = 100_000  # the most boards of a partition whose epochs a process re
 
 
 class Facts(NamedTuple):
-    """The facts about a partition."""
+    """The remembered facts about one partition."""
 
-    version: int  # see `facts` above
-    marks: dict[str, str]  # by owner
-    epochs: dict[tuple[int, int], int]  # by board key and rows key; programs add to it
+    version: int  # the number `facts` of the log's counter when the facts were read
+    marks: dict[str, str]  # `HIDDEN` or `SHOWING`, by owner
+    epochs: dict[tuple[int, int], int]  # by board key and rows key; filled by look-ups of post ids
 
     def is_hidden(self, owner: str) -> bool:
         return self.marks.get(owner) == HIDDEN
@@ -40,17 +40,17 @@ class Facts(NamedTuple):
 
 
 class KnownFacts:
-    """The facts that a process knows. Programs fill and empty it, and several programs may run at the same time."""
+    """The facts that a process knows. Groups of posts add and remove facts, and several groups may do so at once."""
 
     def __init__(self) -> None:
         self.facts: dict[int, Facts] = {}  # by partition
         self._unbounded: set[int] = set()  # partitions that had more than `MARKS_MAX` marks
-        self.ids_known = False  # whether the last group with post ids had known ones
+        self.ids_known = False  # whether callers recently sent ids that are stored; groups then look up their ids
 
     def read_facts(self, partition: int, owners: Iterable[Iterable[str]]) -> Program[Facts]:
-        """Read the facts of a partition, and keep them in `facts`, unless there are too many.
+        """Read the facts of a partition and keep them in `facts`.
 
-        Then, only the marks of the owners in these groups are returned.
+        If the partition has more than `MARKS_MAX` marks, keep nothing and return only the marks of these owners.
         """
         if partition not in self._unbounded:
             found = Facts(*(yield from in_partition(partition, read_marks())), {})

@@ -1,13 +1,13 @@
-"""Remembers post ids with their outcomes, in the transaction that applies the posts. A retry then gets the outcome.
+"""Stores post ids with the outcomes of their posts, in the transaction that applies the posts.
 
-An id belongs to a board, or to a family, and to the owner of the post. It is stored as a key that joins a keyed hash of
-the id and a keyed hash of the owner:
+So a caller who sends a post again gets the stored outcome. An id belongs to a board or a family, and to the owner of
+the post. It is stored as a key that joins a keyed hash of the id and a keyed hash of the owner:
 
     [epoch.] 16 hex digits of the id, 16 hex digits of the owner
 
-So rows stay short and hold no data of callers in plain text, and all owners of an id are neighbours. An id is valid in
-one epoch of its board. Emptying a board begins a new epoch, which makes the board's ids void without writing to their
-rows. Void ids are pruned by age like all others.
+So rows are short and hold no data of callers in plain text, and the rows of one id are next to each other. An id is
+valid in one epoch of its board. When a board is emptied, a new epoch begins, so the board's earlier ids are void (no
+longer valid) without a write to their rows. Void ids are deleted at the same age as all others.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ from storage.schema.placement import TABLES
 from storage.schema.tables import POST_IDS, TOTALS
 from storage.store import Program
 
-_HASH_BYTES = 8  # of an id, and of an owner
+_HASH_BYTES = 8  # the length of each of the two hashes in a key
 _ABOVE_HEX = "g"  # sorts after every hexadecimal digit
 
 
@@ -54,7 +54,7 @@ class PostIds:
         self._of_owner = hashlib.blake2b(digest_size=_HASH_BYTES, key=key, person=b"owner")
 
     def hash_post_id(self, post_id: str, owner: str) -> str:
-        """Return the key of an owner's post, which begins with the hash of its id."""
+        """Return the key of an owner's post: the hash of the post id, then the hash of the owner."""
         of_owner = self._of_owner.copy()
         of_owner.update(owner.encode())
         return self.hash_id(post_id) + of_owner.hexdigest()
@@ -66,19 +66,19 @@ class PostIds:
 
 
 def range_of(begin: str) -> dict[str, str]:
-    """Return the bounds, for `in_range`, of the keys that begin with this text."""
+    """Return the parameters with which the conditions of `in_range` select the keys that begin with this text."""
     return {"first": begin, "beyond": begin + _ABOVE_HEX}
 
 
 def in_range(column: Term) -> tuple[Condition, Condition]:
-    """Return the conditions that the keys in a column are within the bounds of `range_of`."""
+    """Return SQL conditions that select the keys of this column between the bounds of `range_of`."""
     return column.ge(param("first", TEXT)), column.lt(param("beyond", TEXT))
 
 
 class RememberedPost(msgspec.Struct):
-    """A post id that a board or a family has seen, with the outcomes on the boards that the post reached.
+    """A post id that a board or a family remembers, with the outcome of the post on each of its boards.
 
-    A struct is made in a third of the time of a named tuple, and each post makes one.
+    Each post makes such a record. It is a struct, because making a named tuple takes three times as long.
     """
 
     key: int  # the key of the family, or of the board if the caller did not post to a family
@@ -92,13 +92,13 @@ PostKey = tuple[int, str]  # the key of the board or family that remembers a pos
 
 class KnownPosts(NamedTuple):
     posts: dict[PostKey, RememberedPost]
-    epochs: dict[int, int]  # the current epochs of the boards, by key
+    epochs: dict[int, int]  # the current epoch of each board, by board key
 
 
 def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[KnownPosts]:
-    """Return the posts that boards and families of a partition have seen, in the boards' current epochs.
+    """Return which of the asked posts the families of a partition, and its boards in their current epochs, remember.
 
-    `epochs`: the epoch that the caller expects each board to have. If these are still the boards' epochs, the look-up
+    `epochs`: the epoch that the caller expects each board to have. If every board still has this epoch, the look-up
     takes one round trip. Run this program for the partition of the boards and families.
 
     Raises:
@@ -120,9 +120,9 @@ def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[K
 
 
 def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
-    """Return the first posts that a leaf or its family remembers under keys that begin with this text.
+    """Return up to `limit` remembered posts whose keys begin with `begin`, each with the time at which it was stored.
 
-    Each comes with the time at which it was remembered.
+    If the leaf belongs to a family, return posts that the family remembers. Otherwise, return those of the leaf.
     """
     key, epoch_text = leaf.family_key, ""
     if key is None:
@@ -135,9 +135,8 @@ def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[Remember
 def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], times_us: Iterable[int]) -> Program[int]:
     """Store those post ids that are not stored yet. Return how many were stored.
 
-    `epochs`: the current epochs of the boards among their keys. `times_us`: the time of each post.
-
-    The time must be that with which the transaction of the post logged it.
+    `epochs`: by board key, the current epoch of each board that remembers one of the posts.
+    `times_us`: for each post, the time at which it was logged.
     """
     rows = [
         (post.key, _stored_hash(post.post_hash, epochs.get(post.key, 1)), post.fingerprint, _encode_parts(post), at_us)
@@ -148,9 +147,9 @@ def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], t
 
 
 def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
-    """Delete about `rows_max` of the ids older than `before_us`, or all if there are fewer; return their number."""
+    """Delete the oldest ids, about `rows_max` of those older than `before_us`. Return how many were deleted."""
     horizon = yield _HORIZON.bind(before_us=before_us, rows_max=rows_max)
-    # All ids of a transaction have the same time. One call deletes either all ids with a time or none of them.
+    # All ids of a transaction have the same time. So one call deletes all ids of a transaction or none of them.
     limit_us = horizon[0][0] + 1 if horizon else before_us
     rows = yield _PRUNE.bind(before_us=limit_us)
     return int(rows[0][0])
@@ -160,7 +159,7 @@ def _encode_parts(post: RememberedPost) -> str:
     fields = [
         (part.board_key, part.updated_at_us, part.stats, part.status)
         if part.status is PostStatus.UNCHANGED
-        else (part.board_key, part.updated_at_us, part.stats)  # APPLIED is the default
+        else (part.board_key, part.updated_at_us, part.stats)  # `_decode` takes a missing status as APPLIED
         for part in post.parts
     ]
     return _encode(fields).decode()
@@ -180,7 +179,7 @@ def _stored_hash(post_hash: str, epoch: int) -> str:
 
 _encode = msgspec.json.Encoder().encode
 # Join by the board key and the hash of each wanted row. If the board key were a condition of its own, the planner could
-# choose to read all rows of the board, because its statistics may be older than a burst of posts.
+# choose to read all rows of the board, because the planner's statistics may be older than a burst of posts.
 _KNOWN = (
     select(*(col(name, "p") for name in ("board_key", "post_hash", "fingerprint", "outcome")), null(INTEGER))
     .from_(rows("v", param("asked"), board_key=INTEGER, post_hash=TEXT))
@@ -191,7 +190,7 @@ _KNOWN = (
     )
 )
 # The boards' epochs are read in the same statement: a board may have been emptied since the caller last saw it.
-# `state_of` says how the board's state holds the epoch.
+# The state of a board in its totals contains the epoch, see `state_of`.
 _EPOCHS = select(col("board_key"), *[null(TEXT)] * 3, whole_part(col("entries"), COLUMNS_LIMIT)).from_(TOTALS)
 _EPOCHS = _EPOCHS.where(col("board_key").in_(param("boards")), col("column_index").eq(STATE))
 _FIND = union_all(_EPOCHS, _KNOWN).packed().prepared()

@@ -1,15 +1,15 @@
-"""Rebuilds a board's rows from the journal, by merging its posts again.
+"""Rebuilds a board's rows by merging the posts in the journal again. The command `rankcurve rebuild` uses it.
 
     empty the board ──> find the boards whose posts count ──> merge the posts to all of them, in order ──> store rows
 
-Without a number, the posts count that came since the board was created or last emptied. The rows become what they were
-after each owner's last post. Post ids and the board's epoch stay, so a retry is still a duplicate.
+If the caller gives no number, all posts since the board was created or last emptied count. Each row becomes what it was
+after its owner's last post. Post ids and the board's epoch stay, so a retry is still a duplicate.
 
-With a number of the journal, every post counts from that number on, also posts to deleted boards with the same id. A
-board that was deleted and created again began empty, so its rows lack what the earlier board held. The board begins a
-new epoch, which makes its post ids void, and remembers the ids of the merged posts, with the times at which they were
-logged. Of two posts of an owner with the same id, the second is left out. Resets and deletions of boards are ignored:
-a caller who gives a number before a reset or a deletion wants the posts before it too.
+If the caller gives a number of the journal, every post from that number on counts, also posts to deleted boards with
+the same id. If a board was deleted and created again, this brings back the entries of the earlier board. The board
+begins a new epoch, in which its earlier post ids are no longer valid. The rebuild stores the ids of the merged posts,
+with the times at which the posts were logged. If an owner has two posts with the same id, the second is left out.
+Resets and deletions of boards are ignored, because a number before them means that the earlier posts count, too.
 
 The most important rule: a rebuild is all or nothing. It is one transaction, and nobody posts to the board meanwhile.
 Stored curves are deleted, and the next refresh makes new ones.
@@ -47,11 +47,11 @@ from storage.store import Program, in_partition
 
 from .post_ids import PostIds, RememberedPost, find_known, remember_posts
 
-# Computes the fingerprint of a post from its owner, spec, changes and `at`. See `Post.fingerprint`.
+# Computes the fingerprint of a post from the owner, the board's spec, the changes and `at`. See `Post.fingerprint`.
 FingerprintOf = Callable[[str, BoardSpec, Sequence[ColumnChange], int | None], str]
 
 PAGE_ROWS = 5_000
-CLOCK_SKEW_US_MAX = 600_000_000  # upper bound of the difference between the clocks of two processes
+CLOCK_SKEW_US_MAX = 600_000_000  # the clocks of two processes differ by less than this
 _POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN)
 
 
@@ -60,7 +60,7 @@ class RebuildCounts:
     rows: int = 0  # rows of the journal that were read
     replayed: int = 0  # posts that were merged
     rejected: int = 0  # posts whose result would leave the range of a column
-    duplicates: int = 0  # posts with the id of a post that was merged before
+    duplicates: int = 0  # posts that were left out, because a post with the same owner and id was merged
     entries: int = 0  # entries that the board has now
     hidden_entries: int = 0  # entries of hidden owners, which the board does not show
     entries_before: int = 0  # entries that the board had before the rebuild
@@ -71,14 +71,14 @@ def rebuild_board(
 ) -> Program[RebuildCounts]:
     """Rebuild the board's rows from the journal. Memory use grows with the number of owners.
 
-    `since`: the numbers of the first post that counts. None: the posts count that came since the board was created or
-    last emptied.
+    `since`: for each partition, the journal number of the first post that counts. None: all posts since the board was
+    created or last emptied count.
 
     Raises:
-        UnknownBoardError: there is no such board.
+        UnknownBoardError: no board has this id.
         JournalIncompleteError: the journal begins after `since`, or may lack the first posts to the board.
-        NothingReplayedError: the journal has no such post.
-        SpecConflictError: an earlier board with this id had a column that this one does not have.
+        NothingReplayedError: the journal has no post that counts.
+        SpecConflictError: a post changes a column that the board lacks, or declares with another kind or scale.
         ArchivedError: the board was archived, so its rows were removed on purpose.
         LeaseTakenError: the board is being moved to another partition.
     """
@@ -126,10 +126,10 @@ def _check_start(board: Board) -> Program[None]:
 
 
 def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf]]:
-    """Return by key the leaves of boards with this id that were deleted at these numbers of the journal or later.
+    """Return, by key, the leaves of the boards with this id that were deleted at or after these journal numbers.
 
     Raises:
-        JournalIncompleteError: the journal begins after these numbers.
+        JournalIncompleteError: the journal of a partition begins after its number in `since`.
     """
     begins = yield from journal.find_begins()
     found: dict[int, Leaf] = {}
@@ -143,7 +143,7 @@ def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf
 
 
 class _Rebuild:
-    """The rows of a board as the merged posts leave them, in memory."""
+    """Merges posts of the journal in memory. `rows` has the entries that `rebuild_board` then stores."""
 
     def __init__(
         self,
@@ -155,18 +155,18 @@ class _Rebuild:
         *,
         is_whole: bool,
     ) -> None:
-        """Prepare a rebuild. `specs`: the specs of the leaves whose posts count, by key.
+        """Prepare a rebuild. `specs`: by key, the spec of each leaf whose posts count.
 
-        `is_whole`: it begins where the board was last emptied.
+        `is_whole`: whether all posts count that came since the board was created or last emptied.
         """
         self._board, self._merger, self._is_whole = board, Merger(board.leaf.spec), is_whole
         self._specs, self._post_ids, self._fingerprint_of, self._done = specs, post_ids, fingerprint_of, done
         self._columns = {key: _column_map(spec, board) for key, spec in specs.items()}
-        self.rows: dict[int, dict[str, Entry]] = {leaf.key: {} for leaf in board.leaves}  # by owner
+        self.rows: dict[int, dict[str, Entry]] = {leaf.key: {} for leaf in board.leaves}  # by leaf and owner
         self.was_emptied = False
 
     def merge_journal(self, since: Numbers) -> Program[None]:
-        """Merge what was logged to the boards, page by page in the order of the journal."""
+        """Merge the logged posts of all leaves in `specs`, page by page, in the order of the journal."""
         after, ended = tuple(max(0, number - 1) for number in since), False
         partitions = range(len((yield from journal.find_begins())))
         while not ended:
@@ -191,7 +191,7 @@ class _Rebuild:
                 yield from in_partition(leaf.partition, self._merge_rows(leaf, by_leaf[leaf.key]))
 
     def _merge_rows(self, leaf: Leaf, rows: Sequence[JournalRow]) -> Program[None]:
-        """Merge changes, except posts whose id was remembered before. Remember the ids of the merged posts."""
+        """Merge the logged changes of one leaf. Leave out posts whose ids are stored, and store the other ids."""
         hashes = {post_hash for row in rows if (post_hash := self._hash_of(row)) is not None}
         known: set[str] = set()
         if hashes:
@@ -261,7 +261,7 @@ class _Rebuild:
 
 
 def _column_map(earlier: BoardSpec, board: Board) -> list[int | None]:
-    """Return for each earlier column the index of the column in `board` with its name, kind and scale, or None."""
+    """Return, for each earlier column, the index of the board's column with equal name, kind and scale, or None."""
     found: list[int | None] = []
     for column in earlier.columns:
         index = board.column_index.get(column.name)
@@ -274,7 +274,7 @@ def _column_map(earlier: BoardSpec, board: Board) -> list[int | None]:
 def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:
     """Insert the rows of an empty leaf, and add their totals. `changes`: how many changes the leaf has ever had."""
     counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.leaf.sorted_indexes, 0)}
-    # If rows come in the order of the table's key, the database fills pages one after the other and splits none.
+    # If rows come in the order of the table's key, the database fills its pages one after the other and splits none.
     names = sorted(rows)
     for start in range(0, len(names), PAGE_ROWS):
         page = names[start : start + PAGE_ROWS]

@@ -1,8 +1,8 @@
 """Applies a group of posts in one transaction: reads the rows, merges in order, writes if no row has changed.
 
-A post is applied to all its boards or to none, except that a board whose period is closed refuses only its own part of
-the post. If a row no longer has the version that was read, the race is lost. Then the program raises `LostRaceError`,
-the transaction is rolled back, and the writer runs the whole group again.
+A post has a part for each of its boards. It is applied to all boards or to none, except that a board whose period is
+closed refuses only its own part. If a row no longer has the version that was read, another transaction has won a race.
+Then the program raises `LostRaceError`, the transaction is rolled back, and the writer runs the whole group again.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class TransactionResult:
-    outcomes: list[list[PartOutcome]]  # in the order of the posts
-    # By partition: how many posts were applied, each counted once for each of its boards.
+    outcomes: list[list[PartOutcome]]  # for each post, in order, its outcome on each of its boards
+    # By partition, how many posts were applied. A post counts once for each board to which it was applied.
     applied: dict[int, int]
 
 
 def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entries]:
-    # A group may hold posts that were parsed before and after a column was added. The version of the leaf with more
-    # columns fits both.
+    # A group may hold posts that were parsed before and after a column was added. For both kinds of posts, use the copy
+    # of the leaf that has more columns.
     leaves: dict[int, Leaf] = {}
     for post in posts:
         for part in post.parts:
@@ -68,13 +68,13 @@ def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entri
 
 
 def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -> float:
-    """Return how long to wait after a lost race. It is random, so that the losers of a race do not retry together."""
+    """Return the pause after a lost race. It is random, so that the losers of a race do not all retry at once."""
     longest_s = min(limits.write_backoff_s_max, limits.write_backoff_base_s * 2 ** (races_lost - 1))
     return rng.uniform(0, longest_s)
 
 
 class PostTransaction:
-    """The state of one group of posts, and the program that applies the group."""
+    """One attempt to apply a group of posts: its state in memory, and the program that applies the group."""
 
     def __init__(
         self,
@@ -85,17 +85,17 @@ class PostTransaction:
         *,
         check_boards: bool,
     ) -> None:
-        """Prepare a group of posts to these boards. `store`: its `write` runs the program."""
+        """Prepare a group of posts to these boards. `store`: the store whose `write` runs the program."""
         self._store, self._known_facts, self._now_us = store, known_facts, now_us
         # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
         self._check_boards = check_boards
-        # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. The
-        # counter of the log comes later, and the totals come last.
+        # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. After the
+        # rows, a transaction locks the counter of the log, and last the totals.
         self._boards: dict[int, BoardState] = {}
-        # The partitions of boards and families, by key. Every transaction writes to the partitions in ascending order.
+        # The partition of each board and family, by key. Every transaction writes to the partitions in ascending order.
         self._places: dict[int, int] = {}
         self._partitions: dict[int, list[BoardState]] = {}
-        self._home: int | None = None  # the partition for which `store` runs programs, if a board is there
+        self._home: int | None = None  # the partition of `store` itself; None: no board is there
         for entries in sorted(boards, key=attrgetter("leaf.key")):
             leaf = entries.leaf
             state = self._boards[leaf.key] = BoardState(entries, leaf.rows_key, BundleDraft(leaf.key))
@@ -107,19 +107,19 @@ class PostTransaction:
             self._partitions[leaf.partition].append(state)
         self._tables: list[tuple[int, TableRows, list[BoardState]]] = []  # see `_list_tables`
         self._facts: dict[int, Facts] = {}  # by partition
-        self._any_marked = False  # whether an owner of the group is hidden, or is being shown
+        self._any_marked = False  # whether an owner of the group is marked as hidden or as being shown
         self._has_absent = False  # whether a post found no row of its owner
         self._looks_up = False  # whether the group looks up its post ids
         self._refuses_ids = False  # whether a post with an id was refused
-        # The posts that boards and families remember, by board or family key and post hash, and those of this group.
+        # Posts with an id that were found in the store, or that this group has applied, by `PostKey`.
         self._known: dict[PostKey, RememberedPost] = {}
         self._epochs: dict[int, int] = {}  # the stored epochs of the boards that remember posts, by key
-        self._fresh: dict[int, list[RememberedPost]] = {}  # by partition
+        self._fresh: dict[int, list[RememberedPost]] = {}  # posts whose ids the group will store, by partition
         self._further: dict[int, dict[int, BundleDraft]] = {}  # see `log_too`; by partition and board key
         self._applied: dict[int, int] = {}  # see `TransactionResult`
 
     def apply_posts(self, posts: Sequence[Post]) -> Program[TransactionResult]:
-        """Read what the posts need, apply them in order, and write the result.
+        """Read the rows of the posts, apply the posts in order, and write the result.
 
         Raises:
             LostRaceError: a row changed meanwhile; the transaction has to be rolled back.
@@ -129,9 +129,9 @@ class PostTransaction:
         return (yield from self.write_changes(outcomes))
 
     def plan_posts(self, posts: Sequence[Post]) -> Program[list[list[PartOutcome]]]:
-        """Read what the posts need, and return their outcomes. Only `write_changes` writes them.
+        """Read the rows of the posts, apply the posts in memory, and return their outcomes. This writes nothing.
 
-        A transaction that writes more than the posts' changes does so in between, because the counters come last.
+        If the transaction has other writes, make them before `write_changes`, which locks the counters of the logs.
         """
         yield from self._read(posts)
         if self._looks_up:
@@ -151,7 +151,7 @@ class PostTransaction:
         draft.add_change(change.owner, change.previous, change.next, change.record)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
-        """Find the hidden rows of marked owners, after the rows on boards were read. See `hidden_owners`."""
+        """Read the hidden rows of marked owners. The boards' rows must be read before; `hidden_owners` says why."""
         for partition, facts in self._facts.items():
             states = [state for state in self._partitions[partition] if state.exists]
             names = {owner for state in states for owner in owners[state.entries.leaf.key]}
@@ -176,7 +176,7 @@ class PostTransaction:
             if post.post_hash is not None and post.family is not None:
                 remembering.add(post.family.key)
                 self._places[post.family.key] = post.family.partition
-                self._looks_up |= not post.parts  # no board takes the post now, but one may have taken it before
+                self._looks_up |= not post.parts  # no board takes the post now, but a board may have taken it before
         copies = map(attrgetter("entries.leaf"), self._boards.values())
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
         for key, leaf in gates.items():
@@ -206,7 +206,7 @@ class PostTransaction:
             yield from self._find_hidden(owners)
 
     def _look_up(self, posts: Sequence[Post]) -> Program[None]:
-        """Look up post ids after the rows are locked. By then, every other transaction with the same post has ended."""
+        """Look up post ids. Every transaction with the same post locks the same rows, so lock the rows first."""
         asked: dict[PostKey, None] = {}
         for post in posts:
             keys = [part.leaf.key for part in post.parts] if post.family is None else [post.family.key]
@@ -219,7 +219,7 @@ class PostTransaction:
                 yield from self._find_in_segments(state.entries.leaf, asked)
 
     def _find_known(self, partition: int, asked: Iterable[PostKey]) -> Program[None]:
-        """Look up the posts that boards and families of a partition may know."""
+        """Look up which of the asked posts the boards and families of a partition remember."""
         gone = [key for key, state in self._boards.items() if not state.exists]
         theirs = [each for each in asked if self._places[each[0]] == partition and each[0] not in gone]
         epochs = {key: self._boards[key].entries.leaf.epoch for key, _ in theirs if key in self._boards}
@@ -233,7 +233,7 @@ class PostTransaction:
                 self._facts[partition].keep_epoch(key, self._boards[key].rows_key, epoch)
 
     def _find_in_segments(self, leaf: Leaf, asked: Iterable[PostKey]) -> Program[None]:
-        """Look up posts to an archived board that its former segments remember."""
+        """Look up posts to an archived board among the post ids that its former segments remember."""
         hashes = [post_hash for key, post_hash in asked if key == leaf.key]
         for part in (yield from find_posted_leaves(leaf)) if hashes else ():
             finding = find_known([(part.key, post_hash) for post_hash in hashes], {part.key: part.epoch})
@@ -244,7 +244,7 @@ class PostTransaction:
         return program if partition == self._home else in_partition(partition, program)
 
     def _list_tables(self) -> list[tuple[int, TableRows, list[BoardState]]]:
-        """Return (partition, table, its boards that may take posts), in an order that all writers share."""
+        """Return (partition, table, the boards in the table that take posts), in an order that all writers share."""
         tables: dict[tuple[int, int, TableRows], list[BoardState]] = {}
         for state in self._boards.values():
             if state.exists and not state.shut:
@@ -277,7 +277,7 @@ class PostTransaction:
         return outcomes
 
     def _find_repeated(self, key: int, post: Post) -> list[PartOutcome] | None:
-        """Return the outcomes of a post whose id the board or family with this key knows. Otherwise return None."""
+        """Return the outcomes of a post if the board or family with this key remembers the id, otherwise None."""
         if post.post_hash is None or (known := self._known.get((key, post.post_hash))) is None:
             return None
         if known.fingerprint == post.fingerprint:
@@ -292,7 +292,7 @@ class PostTransaction:
             self._fresh.setdefault(self._places[key], []).append(fresh)
 
     def _plan(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome | dict[int, Cell]:
-        """Return the cells that the post changes, or else its outcome: refused, or that of an earlier post."""
+        """Return the cells that the post changes. If it is refused or a repetition, return its outcome instead."""
         state = self._boards[part.leaf.key]
         if not state.exists:
             return self._refuse(post, part, UnknownBoardError(f"no leaderboard {part.leaf.id!r}"))
@@ -364,7 +364,7 @@ class PostTransaction:
         row.ranked = after
 
     def write_changes(self, outcomes: list[list[PartOutcome]]) -> Program[TransactionResult]:
-        """Write what `plan_posts` has planned, and return the result with the outcomes that it returned."""
+        """Write the changes that `plan_posts` has planned. `outcomes`: what `plan_posts` returned, for the result."""
         for partition, table, states in self._tables:
             yield from self._at(partition, _write_table(table, states))
         for partition in sorted({*self._partitions, *self._fresh}):
@@ -372,7 +372,7 @@ class PostTransaction:
                 yield from self._at(partition, self._write_hidden(self._partitions[partition]))
             if partition in self._fresh:
                 yield from self._at(partition, self._store_ids(self._fresh[partition]))
-        # Whoever holds the counter of a partition's log delays all its writers, so take the counters last.
+        # A transaction that holds the counter of a log delays all writers of the partition, so take the counters last.
         for partition in sorted({*self._partitions, *self._further}):
             yield from self._at(partition, self._finish(partition))
         return TransactionResult(outcomes, self._applied)
@@ -384,7 +384,7 @@ class PostTransaction:
             raise OutdatedFactsError("a post was applied before, or another transaction applies it")
 
     def _finish(self, partition: int) -> Program[None]:
-        """Log the changes of a partition, add to its totals, and compare the version of its facts."""
+        """Log the changes of a partition, add to its totals, and check that the facts about it are still true."""
         changed = [*self._further.get(partition, {}).values()]
         totals: dict[int, dict[int, int]] = {}
         for state in self._partitions.get(partition, ()):
@@ -394,7 +394,7 @@ class PostTransaction:
             if state.totals:
                 totals[state.entries.leaf.key] = state.totals
         facts, version = self._facts.get(partition), None
-        if changed and self._store.dialect.chains:  # one statement, because the counter is held
+        if changed and self._store.dialect.chains:  # one statement, so that the counter is locked briefly
             rows = bundle_rows(changed, now_us=self._now_us, next_position=0)
             bound = {"bundle_rows": rows, "total_rows": total_rows(totals), "now_us": self._now_us}
             [[_, version]] = yield _RECORD.bind(bundles=len(rows), **bound)
@@ -428,12 +428,12 @@ _RECORD = chained(
     "taken",
     build_position_taking(),
     build_log_insert().compute_from("taken", position=plus(col("position", BULK_ALIAS), col("next", "taken"))),
-    build_totals_upsert().where(select(count()).from_("taken").scalar().eq(1)),  # so the counter is held first
+    build_totals_upsert().where(select(count()).from_("taken").scalar().eq(1)),  # locks the counter first
 ).prepared()
 
 
 class TransactionRow(msgspec.Struct):
-    """An entry as the group of posts will leave it."""
+    """An owner's entry on a board, with the changes of the group's posts so far."""
 
     entry: Entry
     expected: int | None  # the version that was read; None: there was no row
@@ -447,17 +447,17 @@ class TransactionRow(msgspec.Struct):
 class BoardState:
     entries: Entries
     rows_key: int  # the board's key in its table of rows
-    log: BundleDraft  # what the group logs of the board
+    log: BundleDraft  # the board's changes that the group will log
     exists: bool = True  # False: the board was deleted, or its rows are elsewhere
-    gate: Gate | None = None  # None: the gate is that of the copy, which takes all posts
+    gate: Gate | None = None  # None: there is nothing to check, because the gate takes posts of all times
     shut: bool = False
     applied: int = 0  # posts that the group applied to the board
     rows: dict[str, TransactionRow] = field(default_factory=dict)
-    totals: dict[int, int] = field(default_factory=dict)  # what the group adds to the board's totals
+    totals: dict[int, int] = field(default_factory=dict)  # what the group adds to the board's totals, by column index
 
 
 def _write_table(table: TableRows, states: Iterable[BoardState]) -> Program[None]:
-    """Write the changed rows of the boards in one table, and note in each state what they add to the totals.
+    """Write the changed rows of the boards in one table. Store in each state how much its rows add to the totals.
 
     Raises:
         LostRaceError: another transaction changed one of the rows meanwhile.

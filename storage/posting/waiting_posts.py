@@ -1,11 +1,11 @@
-"""Requests with posts that wait for a writer: their queue, the task that empties it, and the timer that ends waits.
+"""Requests with posts that wait for a writer: the queue from which the writer takes groups, and a timer for waits.
 
     append_request ──> waiting ── take_group ──> in flight ── release_group ──> removed
                           └── withdraw_request: the caller left or waited too long
 
-The most important rule: an owner's posts are never in two groups at the same time, and no request overtakes another
-with the same owner. So the posts of one owner are applied in order, and the groups of one process never wait for each
-other's rows or lose races to each other.
+The most important rule: the posts of one owner are never in two groups of a writer at the same time, and no request
+overtakes an earlier request with the same owner. So the posts of one owner are applied in order, and two groups of a
+writer never need the same row: neither waits for the other or loses a race to it.
 """
 
 import asyncio
@@ -19,16 +19,16 @@ import msgspec
 from storage.errors import StorageError
 from storage.records import Post
 
-STEPPED_OVER_MAX = 1_000  # most requests that `take_group` passes over, because their owners are in flight
+STEPPED_OVER_MAX = 1_000  # `take_group` skips at most this many requests whose owners are in flight
 
-# Turns of the event loop before a group is taken. Each turn reads every socket with a post, so callers that were just
-# answered and post again join the group. An idle event loop makes these turns immediately.
+# Turns of the event loop before a group is taken. Each turn reads every socket with a post. So callers who have just
+# got an answer and post again join the group. If the event loop is idle, these turns take almost no time.
 GATHER_TURNS = 4
 
 
 class WaitingRequest(msgspec.Struct, eq=False):
     posts: Sequence[Post]
-    parts: int  # number of posts, each counted once per board; it measures the work of a transaction
+    parts: int  # number of posts, each counted once for each of its boards; a measure of the work
     done: asyncio.Future[Any]
     owners: set[str] = set()  # the owners of the posts; filled when first needed
 
@@ -46,10 +46,10 @@ def refuse_group(group: Sequence[WaitingRequest], error: StorageError) -> None:
 
 
 class RequestQueue:
-    """The waiting requests in order of arrival, and the groups in flight."""
+    """The requests of a writer: those that wait, in order of arrival, and the groups that are in flight."""
 
     def __init__(self, *, group_posts_max: int, enough: int | None = None) -> None:
-        """Make an empty queue. `enough`: a group with this many posts takes no further request."""
+        """Make an empty queue. `enough`: a group that has this many posts takes no further request."""
         self._group_posts_max = group_posts_max
         self._enough = group_posts_max if enough is None else enough
         self.requests: deque[WaitingRequest] = deque()
@@ -70,9 +70,9 @@ class RequestQueue:
         return True
 
     def take_group(self) -> list[WaitingRequest]:
-        """Take whole requests up to the limit of a group, or one request that is larger than the limit.
+        """Take whole requests up to the limit of a group, or a single request that is larger than the limit.
 
-        Return an empty list if every request has an owner in flight.
+        Return an empty list if every waiting request has an owner whose earlier posts are in flight or still wait.
         """
         busy = self._busy_owners() if self.in_flight else set()
         group: list[WaitingRequest] = []
@@ -117,19 +117,19 @@ def _owners(waiting: WaitingRequest) -> set[str]:
 
 
 class WaitTimer:
-    """One timer that calls `expire` with every request that is not done `wait_s` seconds after it was added.
+    """Calls `expire` with each request that still has no result `wait_s` seconds after the request was added.
 
-    All requests may wait equally long, so only the first one has to be checked. A timer for each request would take 2 %
-    of the time of a small request.
+    All requests may wait equally long, so one timer for the oldest request is enough. A timer for each request would
+    take 2 % of the time of a small request.
     """
 
     def __init__(self, wait_s: float, expire: Callable[[WaitingRequest], None]) -> None:
         self._wait_s, self._expire = wait_s, expire
-        self._requests: deque[tuple[float, WaitingRequest]] = deque()  # each with the time at which its wait ends
+        self._requests: deque[tuple[float, WaitingRequest]] = deque()  # (time at which the wait ends, request)
         self._timer: asyncio.TimerHandle | None = None
 
     def add_waiting(self, waiting: WaitingRequest) -> None:
-        self._drop_done()  # keeps the queue short: afterwards, its first request still waits
+        self._drop_done()  # keeps the queue short; afterwards, the first request in the queue still waits
         loop = waiting.done.get_loop()
         self._requests.append((loop.time() + self._wait_s, waiting))
         if self._timer is None:

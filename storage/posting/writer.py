@@ -1,16 +1,16 @@
-"""Takes posts in and returns durable outcomes.
+"""Applies posts in groups, one transaction for each group, and returns their outcomes once they are durable.
 
 Posts are grouped without a timer: the posts that wait when a commit ends form the next transaction. After a lost race,
 the writer pauses for a random time before it runs the group again. The docstring of `storage.posting` draws this.
 
-The writer refuses posts on arrival if the posts before them would take too long. So callers get the outcomes of
-accepted posts before their wait ends, even if they send more than the store can take.
+The writer refuses new posts if the posts before them would take too long. So the callers of accepted posts get outcomes
+within `post_wait_s_max`, even if all callers together send more posts than the store can take.
 
 A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
 applied. Otherwise the caller learns the outcome when it sends the posts again with the same post ids. If a group fails
-for another reason, its requests are run again one by one, so that one bad request does not make the others fail.
+because of one of its posts, its requests run again one by one, so that one bad request does not make the others fail.
 
-`Writers` keeps one writer for each partition, so that a partition that is away delays only the posts to its own boards.
+`Writers` keeps one writer for each partition. So a partition that does not answer delays only posts to its own boards.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from .known_facts import KnownFacts
 from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from .waiting_posts import GATHER_TURNS, PARTS_OF, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
-# The errors that any group of posts would get at the moment.
+# With these errors, the fault is in the store, and every group of posts would currently get the same error.
 FAULTS_OF_STORE = (RacesLostError, StoreAwayError, StoreDamagedError, StoreFullError, OutcomeUnknownError)
 # With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
-# the posts. With larger batches, the store would be idle while the event loop answers one batch and reads the next.
+# the posts. If batches were larger, the store would be idle while the event loop answers a batch and reads the next.
 BATCH_POSTS = 500
-# Answering a batch takes the event loop milliseconds. If another batch waits, the answers wait for this many turns of
-# the event loop, in which the writer gives the other batch to the store.
+# Answering a batch takes the event loop milliseconds. So if another batch waits, the writer first gives that batch to
+# the store: the answers wait for this many turns of the event loop.
 HANDOVER_TURNS = 3
 # A new post is accepted if the posts before it are expected to take at most this share of `post_wait_s_max`. Then the
 # wait stays within that limit even if the store becomes half as fast. With a share of 1, an overloaded writer would
@@ -75,7 +75,7 @@ class Writer:
         rng: random.Random,
         siblings: list[Writer] | None = None,
     ) -> None:
-        """Make a writer and add it to `siblings`, the writers whose numbers are reported together."""
+        """Make a writer and add it to `siblings`, the writers of this process, which report their sum as metrics."""
         self._store, self._boards, self._limits, self._meter = store, boards, limits, meter
         self._known_facts = KnownFacts()
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
@@ -107,11 +107,11 @@ class Writer:
         self._expiry.close()
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
-        """Apply posts in order. Once they are durable, return one outcome for each part of each post.
+        """Apply posts in order. Once they are durable, return for each post its outcome on each of its boards.
 
         Raises:
             QueueFullError, OverloadedError: no post was accepted.
-            WaitTooLongError: the outcome is not known yet, or all posts were withdrawn from the queue.
+            WaitTooLongError: the outcome was not known in time; posts that were still queued are not applied.
             StoreBusyError, StoreDamagedError, StoreFullError: nothing was applied.
         """
         parts = sum([len(post.parts) for post in posts])
@@ -119,7 +119,7 @@ class Writer:
         loop = asyncio.get_running_loop()
         waiting = WaitingRequest(posts, parts, loop.create_future())
         self._queue.append_request(waiting)
-        self._wake.set()  # `_run` reports the depth of the queue once for all requests of a turn of the event loop
+        self._wake.set()  # `_run` then reports the depth of the queue, once for all requests of the same turn
         # The caller waits for a bare future, and one timer for all callers ends the wait. asyncio's timeout and shield
         # together would take a tenth of the time of a single post.
         self._expiry.add_waiting(waiting)
@@ -134,7 +134,7 @@ class Writer:
             self._turn_away("stopping", parts, QueueFullError("the service is shutting down"))
         waiting = self._queue.parts
         ahead_s = total_s = 0.0
-        if waiting:  # if no post waits, accept the new posts; they measure the rate anew
+        if waiting:  # if no post waits, accept the new ones: only accepted posts show the rate
             now_s, ahead = self._monotonic(), waiting + self._queue.parts_in_flight
             ahead_s = self._drain.estimate_wait_s(ahead, now_s=now_s)
             total_s = self._drain.estimate_wait_s(ahead + parts, now_s=now_s)
@@ -230,7 +230,7 @@ class Writer:
             failure.__cause__ = error if failure is not error else error.__cause__
             group[0].fail(failure)
             return None
-        # The transaction is committed, so nothing below may fail the group.
+        # The transaction is committed, so nothing below may make the group fail.
         now_s = self._monotonic()
         self._meter.observe("rankcurve_write_seconds", now_s - started)
         self._meter.observe("rankcurve_write_batch_posts", len(posts))
@@ -240,9 +240,9 @@ class Writer:
         return result
 
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
-        """Run again the requests in which every post has an id, because no post with an id is applied twice.
+        """Run those requests of a group again in which every post has an id. These posts are not applied twice.
 
-        The posts of the other requests could be applied twice, so these requests get `OutcomeUnknownError`.
+        A post without an id could be applied twice, so the other requests get `OutcomeUnknownError`.
         """
         again = [waiting for waiting in group if all(post.post_hash is not None for post in waiting.posts)]
         refuse_group([waiting for waiting in group if waiting not in again], OutcomeUnknownError())
@@ -288,14 +288,14 @@ def _answer(group: Sequence[WaitingRequest], result: TransactionResult) -> None:
 
 
 class Writers:
-    """Hands posts to the writers of their partitions. A writer is started when it gets its first posts.
+    """Hands posts to the writers of their partitions. The writer of a partition starts when it gets its first posts.
 
     A request takes one transaction for each partition, all of them at once. If one of its posts goes to several
-    partitions, the common writer applies the whole request in one transaction.
+    partitions, a common writer for all partitions applies the whole request in one transaction.
     """
 
     def __init__(self, store: Store, make: Callable[[Store, list[Writer]], Writer]) -> None:
-        """Make the common writer. `make` makes a writer for a store and adds it to the others."""
+        """Make the common writer. `make` makes a writer for a store and adds it to the given list of writers."""
         self._store, self._make = store, make
         self._all: list[Writer] = []
         self._writers: dict[Store, Writer] = {}
@@ -316,7 +316,7 @@ class Writers:
         """Apply posts, and return their outcomes, as `Writer.submit` does.
 
         Raises:
-            OutcomeUnknownError: some posts were applied, but others were not.
+            OutcomeUnknownError: the posts to some partitions were applied, but those to other partitions failed.
         """
         places: set[int] = set()
         for post in posts:

@@ -1,8 +1,8 @@
 """The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted.
 
-Every partition has a queue of its own, and all of them have equally many shards. A post waits in the partition of its
-boards, or in the control partition if they are in several. Run a program for the partition of the queue. The control
-partition stores the number of shards, so that a process can start while another partition is away.
+Every partition has its own queue, and all queues have the same number of shards. A post waits in the partition of its
+boards, or in the control partition if its boards are in several. Run a program for the partition of the queue. The
+control partition stores the number of shards, so that a process can start while another partition does not answer.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -54,16 +54,16 @@ class NewBlock(NamedTuple):
     shard: int
     queued_at_us: int
     posts: int
-    block: str
-    edition: int = 1
+    block: str  # the text of the block, see `post_blocks`
+    edition: int = 1  # grows when the block is rewritten
 
 
 class BlockHead(NamedTuple):
     shard: int
     number: int
     queued_at_us: int
-    posts: int
-    edition: int
+    posts: int  # how many posts the block has
+    edition: int  # grows when the block is rewritten
 
 
 class WaitingBlock(NamedTuple):
@@ -83,14 +83,14 @@ class ShardBacklog:
 class ShardCount:
     """The work of all workers for a shard since the shard was made."""
 
-    applied: int  # number of applied posts
+    applied: int  # number of posts that workers took from the shard and applied or rejected
     busy_us: int  # total time that workers were busy
 
 
 def list_queues(dialect: Dialect, partitions: int) -> list[int]:
     """Return the partitions with queues, in the order in which transactions lock their rows.
 
-    Without a schema of its own, the control partition is partition 0. In a store of one partition, no post waits there.
+    The control partition has a queue if it has its own schema, and posts can have boards in several partitions.
     """
     return [*([CONTROL] if partitions > 1 and is_apart(dialect) else []), *range(partitions)]
 
@@ -104,7 +104,7 @@ def find_queue(post: Post, dialect: Dialect) -> int:
 
 
 def find_queues(board: Board, dialect: Dialect, partitions: int) -> list[int]:
-    """Return the partitions in whose queues a post to this board can wait, unless it was moved or split since."""
+    """Return the partitions in which a post to this board can wait, unless the board was moved or split since."""
     places = {leaf.partition for leaf in board.leaves}
     return sorted({*places, *([_queue_of_several(dialect)] if partitions > 1 else [])})
 
@@ -123,7 +123,7 @@ def read_queues(queues: Iterable[int], read: Callable[[], Program[dict[int, T]]]
 
 
 def count_shards() -> Program[int]:
-    """Return the number of shards in each partition, or 0 if the queue was not divided yet."""
+    """Return the number of shards in each partition, or 0 if the queues were not divided into shards yet."""
     rows = yield _SHARDS.bind().at(CONTROL)
     return int(rows[0][0])
 
@@ -131,7 +131,7 @@ def count_shards() -> Program[int]:
 def make_shards(wanted: int) -> Program[int]:
     """Divide the queues into `wanted` shards each, unless they are divided already. Return the final number of shards.
 
-    An owner's posts must never be in two shards of a partition. A new partition has as many shards as the others.
+    All partitions keep this number for ever, so that an owner's posts are never in two shards of a partition.
     """
     shards = yield from count_shards()
     if not shards:
@@ -211,13 +211,13 @@ def find_mentions(
 
 
 def read_counts() -> Program[dict[int, ShardCount]]:
-    """Return the counts of the shards. Only partition 0 has one for each shard before workers first count there."""
+    """Return the counts of shards. Outside the control partition, a shard has none until workers first count there."""
     rows = yield _COUNTS.bind()
     return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
 
 
 def add_counts(applied: dict[int, int], *, busy_us: int) -> Program[None]:
-    """Add applied posts to the counts of their shards. Add the whole busy time to the first of the shards."""
+    """Add applied posts to the counts of their shards. The first shard gets the whole busy time: readers add it up."""
     shards = sorted(applied)  # all writers use one order, so they cannot deadlock
     rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
     yield _COUNT.bind(rows=rows)

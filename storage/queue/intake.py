@@ -6,8 +6,8 @@
 A process takes the requests that wait as one group, the oldest first, and queues them before it takes the next group.
 So the requests of one process are queued in the order of their arrival.
 
-The posts of a request are queued in one transaction. If the posts of each request in a group wait in one partition,
-each partition has a transaction of its own. If those of some request wait in several, the group has one transaction.
+All posts of a request are queued in one transaction. If a request in the group has posts for the queues of several
+partitions, the whole group has one transaction. Otherwise, it has a transaction for each partition.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Enqueuer:
         now_us: Callable[[], int],
         appended: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make an enqueuer, which calls `appended` after each transaction, so that workers here need not poll."""
+        """Make an enqueuer. It calls `appended` after each transaction, so workers of this process need not poll."""
         self._store, self._backlog, self._shards = store, backlog, shards
         self._limits, self._meter, self._now_us, self._appended = limits, meter, now_us, appended
         self._waiting = 0  # posts whose callers wait
@@ -67,12 +67,12 @@ class Enqueuer:
         )
 
     async def submit(self, posts: Sequence[Post]) -> None:
-        """Return once all of the posts are durable in the queue.
+        """Wait until all of the posts are durable in the queue.
 
         Raises:
             QueueFullError, OverloadedError, StoreBusyError: nothing was queued.
             WaitTooLongError, OutcomeUnknownError: the posts may be queued.
-            BoardChangedError: nothing was queued; a board was deleted, emptied or moved, or a family deleted.
+            BoardChangedError: nothing was queued; a board was deleted, emptied or moved, or a family was deleted.
         """
         if self._closing:
             self._meter.add("rankcurve_ingest_refused_posts", len(posts), "stopping")
@@ -104,7 +104,7 @@ class Enqueuer:
         await self._requests.finish_questions()
 
     async def _append_group(self, group: list[Sequence[Post]]) -> list[StorageError | None]:
-        """Queue the posts of requests, and return for each why its posts were not queued, or None."""
+        """Queue the posts of requests. Return, for each request, the error for which it was not queued, or None."""
         refused: list[StorageError | None] = [None] * len(group)
 
         async def append(numbers: list[int]) -> None:
@@ -128,7 +128,7 @@ class Enqueuer:
         return refused
 
     def _split(self, group: list[Sequence[Post]]) -> list[list[int]]:
-        """Split the numbers of requests by partition, unless a request waits in several, to keep the order."""
+        """Group the indexes of requests by partition. If a request has several, make one group, to keep the order."""
         by_queue: dict[int, list[int]] = defaultdict(list)
         for number, posts in enumerate(group):
             queues = {find_queue(post, self._store.dialect) for post in posts}
@@ -138,7 +138,7 @@ class Enqueuer:
         return list(by_queue.values())
 
     async def _append(self, group: list[Sequence[Post]]) -> list[int]:
-        """Queue the posts of requests in one transaction. Return the indexes of those whose boards were changed."""
+        """Queue the posts of requests in one transaction. Return the indexes of requests whose boards have changed."""
         blocks = self._blocks(group)
 
         def program() -> Program[tuple[list[int], int]]:
@@ -174,9 +174,9 @@ class Enqueuer:
 def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
     """Return the indexes of the requests with a post to a board or family that was deleted, emptied or moved.
 
-    Another process may have done that after the posts were checked.
+    Another process may have changed the board after this process checked the posts.
     """
-    copies: set[tuple[int, tuple[Place, Gate]]] = set()  # two of a leaf if its copies in the posts differ
+    copies: set[tuple[int, tuple[Place, Gate]]] = set()  # several items for a leaf if its copies in the posts differ
     families: set[int] = set()
     for post in chain.from_iterable(group):
         if post.family is not None:
@@ -199,7 +199,7 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
 async def read_backlog(store: Store) -> dict[Shard, ShardBacklog]:
     """Return the backlog of each shard that has posts, in all partitions that this process knows.
 
-    If there are several, leave out those that are away: the others still take posts.
+    If there are several partitions, leave out those that do not answer, because the others still take posts.
     """
     found: dict[Shard, ShardBacklog] = {}
     queues = list_queues(store.dialect, store.partitions)
@@ -215,10 +215,10 @@ async def read_backlog(store: Store) -> dict[Shard, ShardBacklog]:
 
 
 class QueueBacklog:
-    """Refuses posts if the queue is too deep or too old, in all partitions together.
+    """Refuses posts if too many posts wait in all partitions together, or if the oldest has waited too long.
 
     It reads the number of waiting posts and the age of the oldest one from the store, unless its last read was less
-    than `ingest_look_s` ago. Between two reads, it counts only the posts that this process queues.
+    than `ingest_look_s` ago. Between two reads, it only adds the posts that this process queues.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class QueueBacklog:
         self._looked_s: float | None = None
         self._posts, self._oldest_us = 0, 0  # number of posts and time of the oldest, as last read from the store
         self._since = 0  # posts that this process has queued since the last read
-        self._rate: float | None = None  # posts that workers applied per second between the last two reads
+        self._rate: float | None = None  # posts applied per second between the last two reads; None: unknown
         self._looking: asyncio.Task[None] | None = None
 
     def count_queued(self, posts: int) -> None:

@@ -1,11 +1,11 @@
-"""The fates of posts: whether a post was applied, was rejected or still waits in the queue.
+"""Finds the fates of posts: whether a post was applied, was rejected or still waits in the queue.
 
-`find_post_fate` returns that of one owner's post, and `list_post_fates` those of all posts with an id. Both read the
-queue, the applied posts and the rejected posts in one snapshot. So a post that moves from the queue to a board
+`find_post_fate` returns the fate of one owner's post, `list_post_fates` the fates of all posts with a post id. Both
+read the queue, the applied posts and the rejected posts in one snapshot. So a post that moves from the queue to a board
 meanwhile is always found. Only a post to boards on several servers can be missed, while the servers commit it.
 
-What is stored about a post holds a hash of its owner. The names in a list are those that the journal has, so an erasure
-removes them.
+The stored fate of a post has only a hash of its owner. A list takes the owners' names from the journal and the queue,
+so an erasure removes them.
 
 The reason of each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
 by board and post id, up to a maximum age and a maximum number, in the partition in which the post waited.
@@ -34,15 +34,15 @@ from . import ingest_queue
 from .ingest_queue import find_queues, list_queues
 from .post_blocks import decode_block, encode_json
 
-POSTS_LISTED_MAX = 200  # posts with one id that a list has
+POSTS_LISTED_MAX = 200  # the most posts with one post id in a list
 _LISTED_AND_ONE = POSTS_LISTED_MAX + 1
-BLOCKS_MAX = 1_000  # most blocks to read among those whose text contains the post id
+BLOCKS_MAX = 1_000  # the most blocks read; only blocks whose text contains the post id are read
 
 
 class PostFate(NamedTuple):
-    owner: str | None  # None: the journal does not name the owner any more
+    owner: str | None  # None: the owner was not looked up, or the journal does not name the owner any more
     outcome: PartOutcome | None  # None: the post waits in the queue
-    settled_us: int | None = None  # the time under which the journal has the post; None: it waits
+    settled_us: int | None = None  # the time at which the journal has the post; None: the post waits
 
 
 Fates = dict[str, PostFate]  # by the key of the post, see `PostIds`
@@ -58,15 +58,15 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
     queues = find_queues(board, store.dialect, store.partitions)
     found = await store.read(lambda: _find_settled(queues, board, leaf, key))
     if not found:  # the queue may be long, so it is read last, on a connection for heavy reads
-        # A post that was queued before its board was moved or split waits where the board was. A partition that is away
-        # is asked only about such a post.
+        # A post that was queued before its board was moved or split waits in the board's former partition. So the other
+        # partitions are asked, too, but last, because they may not answer.
         every = [*dict.fromkeys([*queues, *list_queues(store.dialect, store.partitions)])]
         found = await store.read(lambda: _find_anywhere(every, board, leaf, post_id, key), heavy=True)
     return found[key].outcome
 
 
 async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id: str) -> list[PostFate]:
-    """Return the fates of at most `POSTS_LISTED_MAX` + 1 posts with an id, by owner. Every partition is asked.
+    """Return the fates of at most `POSTS_LISTED_MAX` + 1 posts with a post id, by owner. Every partition is asked.
 
     Raises:
         UnknownPostError: the store knows nothing about such a post.
@@ -89,12 +89,12 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
 
 
 def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post_id: str, begin: str) -> Program[Fates]:
-    """Return the fates of the posts with an id whose keys begin with `begin`. `part`: the board or a leaf of it."""
+    """Return the fates of posts with this id whose keys begin with `begin`. `part`: the board, or one of its leaves."""
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
         found |= yield from in_partition(partition, _find_waiting(keys, post_id, begin))
-        if begin in found:  # the key of a single post, so nothing else is looked for
+        if begin in found:  # `begin` is the whole key of a single post, which was found
             return found
     found |= yield from _find_settled(queues, board, part, begin)
     if not found:
@@ -127,22 +127,22 @@ def _find_settled(queues: Sequence[int], board: Board, part: Leaf | Board, begin
 
 
 def _find_keys(board: Board) -> Program[list[int]]:
-    """Return the keys under which posts to a board wait, or were rejected."""
+    """Return the board keys under which posts to this board may wait, or may have been rejected."""
     return (yield from find_keys_ever(board)) if board.is_spread or board.gate.archived_us is not None else [board.key]
 
 
 def find_rejected(board_keys: Sequence[int], begin: str) -> Program[Fates]:
-    """Return the posts that the board with these keys rejected, if their keys begin with `begin`."""
+    """Return the rejected posts whose keys begin with `begin`. `board_keys`: all keys that the board ever had."""
     rows = yield _FIND.bind(board_keys=board_keys, **range_of(begin), limit=_LISTED_AND_ONE)
     found: Fates = {}
-    for post_hash, error, at_us in reversed(rows):  # of equal keys, the last is kept
+    for post_hash, error, at_us in reversed(rows):  # the newest comes last, so it replaces older ones with its key
         outcome = PartOutcome(PostStatus.REJECTED, error=decode_error(msgspec.json.decode(error)))
         found[post_hash] = PostFate(None, outcome, at_us)
     return found
 
 
 def store_rejected(rejected: Iterable[tuple[int, str, PostError]], now_us: int) -> Program[None]:
-    """Store rejected posts, given as (board key, post hash, error). Of equal keys and hashes, keep the last."""
+    """Store rejected posts, given as (board key, post hash, error). If a key and hash repeat, keep the last."""
     last = {(board_key, post_hash): error for board_key, post_hash, error in rejected}
     if last:
         rows = [

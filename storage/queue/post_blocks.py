@@ -1,7 +1,7 @@
 """Blocks: the form in which posts wait in the ingest queue. A block is one text with many posts of a shard, in order.
 
-A block holds everything that is needed to apply its posts, except the boards, which are looked up later. The epochs in
-the block then show whether a board was emptied meanwhile.
+A block holds everything that is needed to apply its posts, except the boards, which are looked up later. The epoch that
+the block has for each board then shows whether the board was emptied meanwhile.
 """
 
 import zlib
@@ -37,12 +37,12 @@ decode_block = msgspec.json.Decoder(Block).decode
 
 
 def shard_of(owner: str, shards: int) -> int:
-    """Return the shard of each partition in which the posts of an owner wait, so that they keep their order."""
+    """Return the number of the shard in which an owner's posts wait. It is always the same, which keeps their order."""
     return zlib.crc32(owner.encode()) % shards
 
 
 def encode_posts(posts: Sequence[Post], now_us: int) -> str:
-    """Return the text of a block that holds posts; they arrived at `now_us`."""
+    """Return the text of a block with these posts, which arrived at `now_us`."""
     places: dict[int, int] = {}
     boards: list[tuple[int, int, int]] = []
     queued: list[QueuedPost] = []
@@ -66,12 +66,12 @@ def encode_posts(posts: Sequence[Post], now_us: int) -> str:
 
 
 def encode_json(value: Block | str) -> str:
-    """Return the text of a block, or the form that an owner or a post id has within the text of a block."""
+    """Encode a block as text, or encode an owner or a post id as it appears in such a text, to search for it."""
     return _encode(value).decode()
 
 
 def restore_post(queued: QueuedPost, leaves: Sequence[Leaf], families: Mapping[int, Family]) -> Post:
-    """Return the post as it was before it was queued, but only for `leaves`, which may be fewer than the post had."""
+    """Return the post as it was before it was queued, but only with its parts for `leaves`."""
     changes = queued.changes * len(leaves) if len(queued.changes) == 1 else queued.changes
     parts = [BoardPost(leaf, theirs) for leaf, theirs in zip(leaves, changes, strict=True)]
     family = None if queued.family_key is None else families[queued.family_key]

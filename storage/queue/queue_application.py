@@ -3,10 +3,10 @@
     read the oldest ──> look up their boards ──> one transaction: keep the leases · take · apply · remember rejections
 
 These steps are called a round. A round takes posts from the queue of one partition. So its transaction changes only
-that partition, unless a post goes to boards of several.
+that partition, unless a post goes to boards of several partitions.
 
-The transaction begins by renewing the leases of the shards. If another worker has taken over a shard, while the first
-worker was paused for example, the transaction of the first worker is rolled back.
+The transaction begins by renewing the worker's leases of the shards. If another worker has taken over a shard, for
+example because the first worker was paused, the transaction of the first worker is rolled back.
 
 A board that was deleted or emptied since a post was accepted does not get the post. A post to several boards is applied
 to all of them or to none, unless they are boards of a family. The transaction that applies a post checks whether its
@@ -15,8 +15,8 @@ boards are still open.
 If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts. Then the posts
 behind it can be applied.
 
-A round must end well before its leases expire, even if each post goes to many boards. Otherwise another worker claims
-the shards, and then waits for the rows of the leases, which the round has locked.
+A round must end well before its leases expire, even if each post goes to many boards. Otherwise another worker tries to
+claim the shards, and has to wait for the rows of the leases, which the round has locked.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ from .ingest_queue import BlockHead, WaitingBlock
 from .outcomes import encode_error, store_rejected
 from .post_blocks import Block, QueuedPost, decode_block, restore_post
 
-BLOCKS_MIN = 50  # fewest blocks of each shard that a round of several posts may read; blocks may be small
+BLOCKS_MIN = 50  # a round of several posts may read at least this many blocks per shard; some are small
 
 
 @dataclass(frozen=True, slots=True)
 class DrainedRound:
     posts: dict[int, int]  # number of posts by shard of the partition
     statuses: Counter[str]  # number of posts by status; a post counts once for each of its boards
-    races: int  # lost races
+    races: int  # how many attempts were repeated because a row or a block had changed
     oldest_us: int  # the time at which the oldest post of the round was accepted
-    more: bool
-    applied: dict[int, int] = field(default_factory=dict)  # as in `TransactionResult`
+    more: bool  # whether posts are left in the queue
+    applied: dict[int, int] = field(default_factory=dict)  # as in `TransactionResult.applied`
 
 
 class Drainer:
@@ -92,8 +92,8 @@ class Drainer:
         self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
         self._alone_failures = 0
-        self._counted_to_s = 0.0  # when the transaction of the last round stored its busy time
-        self._uncounted_s = 0.0  # time from storing the busy time of the last round to the end of that round
+        self._counted_to_s = 0.0  # monotonic time at which the last round stored its busy time
+        self._uncounted_s = 0.0  # time from then to the end of that round, which is added to the next busy time
 
     async def drain_round(self, shards: Sequence[tuple[int, WorkLease]]) -> DrainedRound | None:
         """Apply some of the oldest posts of these shards. Return None if no posts wait there.
@@ -227,10 +227,10 @@ class _Piece(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A post that a board will not get."""
+    """A queued post that a board refuses, and why."""
 
     board_key: int
-    partition: int  # the board's
+    partition: int  # the partition of the board
     there: bool  # whether the board exists; only then can a sender ask for the fate of the post
     post: Post | QueuedPost
     error: PostError
@@ -239,7 +239,7 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """The posts that a round takes out of the queue: those that can be applied, in order, and refused ones."""
+    """What a round takes out of the queue: `posts` to apply, in their order, and `refusals` of other posts."""
 
     more: bool = False  # whether posts are left for the next round
     parts: int = 0  # number of posts, each counted once for each of its boards
@@ -247,10 +247,10 @@ class _Batch:
     pieces: list[_Piece] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    gates: dict[int, tuple[Place, Gate]] = field(default_factory=dict)  # of the leaves without a family, by key
+    gates: dict[int, tuple[Place, Gate]] = field(default_factory=dict)  # of the leaves outside families, by leaf key
 
     def resolve(self) -> Program[None]:
-        """Look up the boards of the posts in `pieces`."""
+        """Look up the boards of the posts in `pieces`, and fill `posts`, `refusals` and `gates`."""
         boards = yield from find_present_boards(sorted({key for piece in self.pieces for key, _, _ in piece.boards}))
         families: Mapping[int, Family] = {}
         if family_keys := {board.family_key for board in boards.values() if board.family_key is not None}:
@@ -302,7 +302,7 @@ class _Batch:
 
 
 def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family]) -> PostError | None:
-    """Return why a board can't get posts that were accepted when it had this epoch, or None."""
+    """Return the error with which a board refuses posts that were accepted when it had this epoch, or None."""
     if board is None:
         return UnknownBoardError("the leaderboard was deleted since the post was accepted")
     if board.family_key is None:

@@ -20,7 +20,7 @@ BLOCKS_A_PAGE = 100
 async def drop_queued(store: Store, owner: str, *, board_key: int | None = None) -> int:
     """Drop the owner's queued posts, or their parts for one board. Return how many posts were dropped or changed.
 
-    Each block has a transaction of its own. A transaction that waited for a second block could deadlock with a worker.
+    Each block has its own transaction, because one that waits for a second block could deadlock with a worker.
     """
     shards, partitions = await store.read(_read_layout)
     if not shards:
@@ -52,7 +52,7 @@ async def _drop_in(store: Store, owner: str, shards: int, board_key: int | None)
 
 
 async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key: int | None) -> int | None:
-    """Rewrite a block without the owner's posts. Return how many posts were dropped or changed."""
+    """Rewrite a block without the owner's posts. Return how many posts changed, or None if a worker took the block."""
     block = decode_block(waiting.block)
     kept = [_without(post, block, board_key) if post.owner == owner else post for post in block.posts]
     changed = sum(before is not after for before, after in zip(block.posts, kept, strict=True))
@@ -65,7 +65,7 @@ async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key:
 
 
 def _without(post: QueuedPost, block: Block, board_key: int | None) -> QueuedPost | None:
-    """Return the post without its part for a board; None if no part is left, or if `board_key` is None."""
+    """Return the post without its part for one board, or None if no part is left or if `board_key` is None."""
     kept = [index for index, place in enumerate(post.boards) if block.boards[place][0] != board_key]
     if board_key is None or not kept:
         return None

@@ -1,9 +1,9 @@
-"""The workers of the ingest queue: how many may work at the same time, and which shards each of them leases.
+"""Decides which workers of the ingest queue may work at the same time, and which shards each of them leases.
 
 A worker first needs a permit of a semaphore, and then leases its share of the shards. The share is the number of shards
 divided by the number of permit holders, rounded up. The lease of a shard is in the shard's partition, and permits are
-in the control partition. A worker renews and claims in each partition separately, so a partition that is away does not
-stop the others. All transactions lock leases in the order of their partitions and names.
+in the control partition. A worker renews and claims in each partition separately, so a partition that does not answer
+does not stop the others. All transactions lock leases in the order of their partitions and names.
 
 A semaphore is a set of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
 has one permit. If the stored size becomes smaller, holders of permits with higher numbers release these permits instead
@@ -40,7 +40,7 @@ class Share:
     workers: int = 0  # number of permit holders, including this worker
 
     def by_partition(self) -> list[tuple[int, list[tuple[int, WorkLease]]]]:
-        """Return the shards of each partition by number, in the order in which transactions lock partitions."""
+        """Return the numbers and leases of shards by partition, in the order in which transactions lock partitions."""
         found: dict[int, list[tuple[int, WorkLease]]] = {}
         for shard, lease in sorted(self.shards.items(), key=itemgetter(0)):
             found.setdefault(shard.partition, []).append((shard.number, lease))
@@ -53,7 +53,7 @@ class Share:
 
 
 class ShardLeases:
-    """The permit and the shards of one worker. Run `release_share` for the control partition."""
+    """Claims and releases the permit and shards of one worker. Run `release_share` for the control partition."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class ShardLeases:
         self._shards, self._holder, self._lease_us, self._rng = shards, holder, lease_us, rng
 
     async def update_share(self, store: Store, share: Share) -> Share:
-        """Renew the permit and the shards, and claim free shards up to the worker's share. Release further shards.
+        """Renew the permit and the leases on shards. Claim or release shards until the worker has its share.
 
-        Each partition has transactions of its own. The worker loses its shards in a partition that is away. Without a
-        permit, it holds no shards.
+        Each partition has transactions of its own. The worker loses its shards in a partition that does not answer.
+        Without a permit, it keeps no shards.
 
         Raises:
-            StoreBusyError: the store failed, and not only by a partition that is away.
+            StoreBusyError: the control partition does not answer, or another partition failed in a different way.
         """
         keeping = partial(self._semaphore.keep_permit, share.permit, holder=self._holder, lease_us=self._lease_us)
         permit, workers = await store.write(keeping)
@@ -109,7 +109,7 @@ class ShardLeases:
         return kept[:wanted]
 
     def _claim_shards(self, wanted: int) -> Program[list[WorkLease]]:
-        # This is a transaction of its own: one that also locks other leases could deadlock.
+        # This is a transaction of its own, because a transaction that also locks other leases could deadlock.
         held = yield from _find_held(self._leases)
         free = [number for number in range(self._shards) if number not in held]
         claimed = []
@@ -153,7 +153,7 @@ class Sizing:
 
 
 class Semaphore:
-    """The programs of one semaphore."""
+    """A semaphore in the store, which limits how many workers hold a permit. Its methods are programs."""
 
     def __init__(self, leases: WorkLeases, name: str, *, size: int) -> None:
         """Make the programs. `size` is used as long as the database stores no size."""

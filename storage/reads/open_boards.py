@@ -1,6 +1,6 @@
-"""The compiled statements and merge rules of the boards that this process uses.
+"""Keeps the compiled statements and merge rules of the boards that this process uses.
 
-The number of open boards is bounded: the least recently used board is dropped.
+The number of boards is bounded: the least recently used board is forgotten first.
 """
 
 from collections import OrderedDict
@@ -26,7 +26,7 @@ class OpenBoards:
         if not board.is_spread:
             return self.open_leaf(board.leaf)
         found = self._spread.get(board.key)
-        # A job reads its boards from the store, so an equal board may be another object.
+        # A job reads its boards from the store, so the same version of a board may be another, equal object.
         if found is None or (found.board is not board and found.board != board):
             found = SegmentedEntries(board, [self.open_rows(leaf) for leaf in board.leaves])
             self._keep(self._spread, board.key, found)
@@ -45,7 +45,7 @@ class OpenBoards:
         return found
 
     def open_rows(self, leaf: Leaf) -> Entries:
-        """Return the statements and merge rules of a leaf for posts and jobs, which use its rows."""
+        """Return the statements and merge rules of a leaf that has rows, for posts and jobs."""
         found = self.open_leaf(leaf)
         return found if isinstance(found, Entries) else Entries(leaf)
 

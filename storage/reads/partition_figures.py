@@ -1,6 +1,6 @@
-"""Figures of each partition for operators: whether it answers, how much it holds, and how far its log is folded.
+"""Reads figures of partitions for operators: whether one answers, its boards and entries, the state of its change log.
 
-On Citus, partitions are on several servers, so some may be away while the boards of the others work.
+On Citus, partitions are on several servers, so some may not answer while the boards of the others work.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from storage.store import CONTROL, Program, Store, read_single
 
 class PartitionFigures(NamedTuple):
     boards: int
-    entries: int  # entries of the boards, those of archived boards included
+    entries: int  # entries of all boards, archived boards included
     log_next: int  # the position of the next bundle in the change log
-    folded_us: int | None  # all changes before this time are folded; None before the first fold
+    folded_us: int | None  # live curves count all changes before this time; None: nothing was folded yet
 
 
 _COUNT = (
@@ -34,7 +34,7 @@ _COUNT = (
 
 
 def read_partition_figures() -> Program[PartitionFigures]:
-    """Return the figures of the partition for which the program runs. This reads the totals of all its boards."""
+    """Return the figures of the partition for which the program runs. This reads the totals of all boards there."""
     log_next = yield from change_log.take_mark()
     folded = yield from find_fold_state()
     rows = yield _COUNT.bind(indexes=[STATE, ALL_ENTRIES])
@@ -44,18 +44,18 @@ def read_partition_figures() -> Program[PartitionFigures]:
 
 
 async def find_away_partitions(store: Store, *, wait_s_max: float) -> list[int]:
-    """Return the numbers of the partitions that hold boards and do not answer. Ask all partitions at the same time.
+    """Ask all partitions at the same time, and return the numbers of those with boards that do not answer.
 
-    `wait_s_max` bounds the wait if partitions have schemas of their own.
+    Wait at most `wait_s_max` seconds. This bound does not apply if all partitions are in one schema.
 
     Raises:
-        StoreBusyError: the control partition does not answer, or no partition with boards does.
+        StoreBusyError: the control partition does not answer, or no partition with boards answers.
     """
     # In a store with one schema, control and partition 0 are the same tables, and the store gives both the same view.
     control = store.at(CONTROL)
     others = [number for number in range(store.partitions) if store.at(number) is not control]
     if not others:
-        await control.read(count_partitions)  # in a transaction, which a connection that is stuck in another refuses
+        await control.read(count_partitions)  # its BEGIN fails on a connection that is stuck in another transaction
         return []
     asked: dict[int, Callable[[], Program[Any]]] = {CONTROL: count_partitions}
     asked |= dict.fromkeys(others, change_log.take_mark)

@@ -1,6 +1,6 @@
-"""The programs and coalesced calls that read single entries with their totals, and the rows around an owner.
+"""Reads single entries with the totals of their boards, and the rows around an owner, for many callers together.
 
-The most important rule: entries and totals come from one snapshot of the current boards.
+The most important rule: entries and totals come from one snapshot, which belongs to the caller's version of the board.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.store import Program, Store, read_single, read_steps
 
 T = TypeVar("T")
 
-SEGMENT_GATHER_TURNS = 20  # as `GATHER_TURNS`, for reads of all segments
+SEGMENT_GATHER_TURNS = 20  # turns of the event loop that a batch for segments waits for more questions
 NO_STARTS: Mapping[int, CountStart] = MappingProxyType({})
 
 
@@ -37,7 +37,7 @@ class EntryRead(NamedTuple):
 
     entry: Entry | None
     totals: dict[int, int]  # number of entries by column index
-    # By column index, the count of the entry's cell, in a snapshot that is not older. None: the log confirms no count.
+    # By column index: how many entries are better, in this snapshot or a later one; None: the log cannot confirm it.
     counts: Mapping[int, GapCount | None]
 
 
@@ -65,8 +65,8 @@ class PointReads:
             "waiting_max": reads_waiting_max,
             "tasks_max": tasks_max,
         }
-        # In segments, a batch waits for more questions, because it costs a few statements for each segment. So one
-        # large batch at a time is faster than several.
+        # A batch takes a few statements for each segment, so it first waits for more questions. Where a batch reads all
+        # segments, one large batch at a time is faster than several.
         gathering = limits | {"gather_turns": SEGMENT_GATHER_TURNS}
         few_batches = gathering | {"tasks_max": 1}
         self._segments = SegmentReads(store, boards.open_rows)
@@ -87,8 +87,9 @@ class PointReads:
     ) -> asyncio.Future[EntryRead]:
         """Return a future for an owner's entry, which may be None, and the totals of the leaf that has the owner.
 
-        In the columns of `starts`, count the entries better than the owner's cell, unless the curve knows its rank
-        exactly, or the gap around it holds more than `gap_rows_max` entries. In a crowd, count only in short gaps.
+        In the columns of `starts`, also count the entries better than the owner's cell. Past the top ranks, leave out
+        cells whose rank the curve knows exactly, and cells in a gap between two knots that holds more than
+        `gap_rows_max` entries. While there is a `Crowd` of requests, count only in short gaps.
         """
         leaf, coalescers = board.leaf, self._entries
         if board.is_spread:
@@ -97,10 +98,10 @@ class PointReads:
         return coalescers.ask(store, (*_shape(leaf), *starts), (store, leaf, owner, starts))
 
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
-        """Return, by board key, an owner's entry with the totals of the leaf that has it, in a snapshot of each store.
+        """Return an owner's entries by board key, with the totals of the leaves. Read each partition in one snapshot.
 
         Raises:
-            UnknownBoardError, BoardChangedError: see `read_totals`.
+            UnknownBoardError, BoardChangedError: a board was deleted, or has changed since the caller read it.
         """
         by_store: dict[Store, dict[int, OpenLeaf]] = defaultdict(dict)
         for board in boards:
@@ -113,7 +114,7 @@ class PointReads:
         return found
 
     async def find_hidden(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        """Return, by owner, the entries of those owners who are hidden. No ranking of the board shows them."""
+        """Return, by owner, the entries of those owners who are hidden. No ranking shows these entries."""
         found: dict[str, Entry] = {}
         for leaf in board.leaves:
             if theirs := [owner for owner in owners if board.leaf_of(owner) is leaf]:
@@ -124,8 +125,8 @@ class PointReads:
     def read_around_owner(self, asked: AroundOwner) -> asyncio.Future[OwnersNeighbours | None]:
         """Return a future for the rows on both sides of an owner's row.
 
-        With a start, count the entries better than the owner's cell, as `read_entry` does.
-        The result is None if the owner has no value in the column, or if the board is archived.
+        If `asked` has a start, also count the entries better than the owner's cell, as `read_entry` does. The result is
+        None if the owner has no value in the column, or if the board is archived.
         """
         board, index, _, *rows, start = asked
         coalescers = self._around_in_segments if board.is_spread else self._around_owners
@@ -135,9 +136,9 @@ class PointReads:
     def count_in_segments(
         self, board: Board, column_index: int, cell: CellOf, start: CountStart
     ) -> asyncio.Future[GapCount | None]:
-        """Return a future for the count of a cell in all segments of a board, each in a snapshot of its own.
+        """Return a future for the count of the entries better than a cell. Each segment is read in its own snapshot.
 
-        The result is None if the log of a segment confirms no count.
+        The result is None if the log of a segment cannot confirm the count.
         """
         kind = board.key, _shape(board.leaf), column_index
         return self._counts.ask(self._store.at(board.partition), kind, (board, column_index, cell, start))
@@ -161,7 +162,7 @@ class PointReads:
             found, totals = await store.read(lambda: _read_archive(entries, owners))
         elif starts:
             counting = partial(_read_and_count, entries, owners, starts, self._find_gap_rows_max())
-            # A local file takes one hop for the program. Elsewhere, steps save the round trips of a transaction.
+            # On SQLite, a program runs after one change of threads. On a server, steps need no BEGIN and no COMMIT.
             return await (store.read(counting) if store.sole_writer else read_steps(store, counting))
         else:
             found, totals = await read_single(store, lambda: entries.find_entries_with_totals(list({*owners})))
@@ -211,7 +212,7 @@ class SegmentReads:
         return await asyncio.gather(*reads)
 
     async def read_totals(self, board: Board) -> dict[int, int]:
-        """Return the totals of a board, added up. Raises what `read_totals` raises."""
+        """Return the sums of the totals of all segments. Raises UnknownBoardError, BoardChangedError."""
 
         async def ask(_number: int, leaf: Leaf, store: Store, _entries: Entries) -> dict[int, int]:
             return (await read_single(store, lambda: read_totals([leaf])))[leaf.key]
@@ -221,7 +222,7 @@ class SegmentReads:
     async def count_cells(
         self, board: Board, column_index: int, start: CountStart, cells: Sequence[CellOf]
     ) -> dict[CellOf, GapCount | None]:
-        """Count the entries better than each cell, in one statement for each segment. None: a log confirms no count."""
+        """Count the entries better than each cell, or None if a log cannot confirm it. Ask each segment only once."""
 
         async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> dict[CellOf, GapCount | None]:
             gaps, its_start = entries.rankings[column_index].gaps, start.parts[number]
@@ -237,9 +238,9 @@ class SegmentReads:
     async def read_around(
         self, asked: AroundOwner, owners: Sequence[str], *, gap_rows_max: int
     ) -> dict[str, OwnersNeighbours]:
-        """Return the rows around each of these owners that has a value in the column, and with a start also counts.
+        """Return the rows around each owner that has a value in the column. If `asked` has a start, also return counts.
 
-        `gap_rows_max`: see `SegmentedRanking.choose_cells`.
+        `SegmentedRanking.choose_cells` explains `gap_rows_max`.
         """
         board, column_index, _, better_rows, worse_rows, start = asked
         merged = SegmentedRanking(board, column_index, ())
@@ -274,7 +275,7 @@ class SegmentReads:
         return found
 
     async def _count_edges(self, board: Board, merged: SegmentedRanking, around: Sequence[Neighbours]) -> None:
-        """Fill in `edge_ties`, with one statement for each segment."""
+        """Set `edge_ties` of the neighbours, with one statement for each segment."""
         edges = [near for near in around if merged.has_edge(near)]
         places = [edge_of(near, merged.index) for near in edges]
 
@@ -287,7 +288,7 @@ class SegmentReads:
                 near.edge_ties = sum(ties)
 
     async def _find_places(self, board: Board, column_index: int, owners: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the cells of those owners that have a value in the column, with the owners."""
+        """Return the cell and the owner for each of these owners that has a value in the column."""
 
         async def ask(_number: int, leaf: Leaf, store: Store, entries: Entries) -> list[tuple[str, str]]:
             theirs = [owner for owner in owners if board.leaf_of(owner) is leaf]
@@ -304,7 +305,7 @@ def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list
     This takes one statement for all totals, one for each table that leaves share, and one for each other leaf.
 
     Raises:
-        UnknownBoardError, BoardChangedError: see `read_totals`.
+        UnknownBoardError, BoardChangedError: a leaf was deleted, or has changed since the caller read it.
     """
     totals = yield from read_totals([each.leaf for each in leaves])
     found = yield from find_on_leaves([each for each in leaves if totals[each.leaf.key].get(ALL_ENTRIES)], owner)
@@ -360,6 +361,6 @@ def _read_archive(entries: OpenLeaf, owners: Sequence[str]) -> Program[tuple[dic
 
 
 def _shape(leaf: Leaf) -> tuple[int, Gate, int]:
-    # A request may hold the version of a board from before a column was added. That version has shorter rows, so
-    # requests for it are not coalesced with requests for the new version.
+    # A request may use an older copy of a board, from before a column was added. The older copy has shorter rows, so
+    # its requests are not coalesced with requests that use the new version.
     return leaf.key, leaf.gate, len(leaf.spec.columns)

@@ -4,7 +4,7 @@
     create_schema_apart         control partition and further partitions, each in a database schema of its own
     add_partition               one more partition, in a database schema of its own
 
-The number of partitions is in `meta`. A transaction that has to reach every partition locks it with `hold_partitions`.
+The number of partitions is in the table `meta`. A transaction that must reach all partitions calls `hold_partitions`.
 """
 
 import secrets
@@ -37,20 +37,18 @@ _PARTITIONS = "partitions"
 
 
 async def prepare_store(store: Store) -> str:
-    """Create the schema of a new store, and return the store's secret salt (hex). Raises what `create_schema` does."""
-    salt = await store.read(find_salt) if is_apart(store.dialect) else None  # a command has created such a store
+    """Create the tables of a new store. Return the store's salt (hex). Raises SchemaUnknownError, StoreDamagedError."""
+    salt = await store.read(find_salt) if is_apart(store.dialect) else None  # only a command creates such a store
     return await store.write(create_schema) if salt is None else salt
 
 
 def is_apart(dialect: Dialect) -> bool:
-    """Return whether the control partition has tables of its own. Otherwise it shares those of partition 0."""
+    """Return whether the control partition has its own tables. Otherwise it shares the tables of partition 0."""
     return dialect.schema_of(META) is not None
 
 
 def create_schema(*, if_missing: bool = True) -> Program[str]:
-    """Create all tables of a store with one partition, unless there is a store.
-
-    Return the store's secret salt (hex), which the creation draws.
+    """Create all tables of a store with one partition, unless there is a store. Return the store's secret salt (hex).
 
     Raises:
         StoreExistsError: there is a store, and `if_missing` is not set.
@@ -69,9 +67,9 @@ def create_schema(*, if_missing: bool = True) -> Program[str]:
 
 
 def create_schema_apart(partitions: int, *, schema_of: Callable[[int], str], distributed: bool) -> Program[str]:
-    """Create a store whose partitions all have database schemas of their own, with the names that `schema_of` gives.
+    """Create a store with each partition in its own database schema. `schema_of` returns the name for a schema.
 
-    Return the store's secret salt (hex). `distributed`: Citus puts each schema on one of its nodes.
+    Return the store's secret salt (hex). If `distributed` is set, Citus puts each schema on one of its nodes.
     """
     numbers = [CONTROL, *range(partitions)]
     if distributed:
@@ -88,7 +86,7 @@ def create_schema_apart(partitions: int, *, schema_of: Callable[[int], str], dis
 def add_partition(
     *, schema_of: Callable[[int], str], distributed: bool, fill: Callable[[int], Program[None]]
 ) -> Program[int]:
-    """Add a partition and return its number. `fill` writes what every partition holds.
+    """Add a partition and return its number. `fill` writes rows that every partition has, such as marks of owners.
 
     Raises:
         TooManyPartitionsError: the store has `PARTITIONS_MAX` partitions.
@@ -106,7 +104,7 @@ def add_partition(
 
 
 def find_salt() -> Program[str | None]:
-    """Return the salt of the store, or None if there is no store yet. Raises what `create_schema` does."""
+    """Return the salt of the store, or None if there is no store. Raises SchemaUnknownError, StoreDamagedError."""
     rows = yield select(col("name"), col("content")).from_(META).bind()
     meta: dict[str, str] = {row[0]: row[1] for row in rows}
     if not meta:
@@ -120,7 +118,7 @@ def find_salt() -> Program[str | None]:
 
 
 def hold_partitions(*, lock: Lock = Lock.SHARE) -> Program[int]:
-    """Return how many partitions the store has. Until the transaction ends, no partition is added."""
+    """Return how many partitions the store has, and lock this number: none can be added until the transaction ends."""
     [[partitions]] = yield _find_meta.locked(lock).bind(name=_PARTITIONS)
     return int(partitions)
 

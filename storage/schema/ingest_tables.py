@@ -1,4 +1,4 @@
-"""The tables of the ingest queue, and of the semaphores that bound how many workers empty it."""
+"""Declares the tables of the queue of posts, and of the semaphores that limit how many workers apply the posts."""
 
 from querybuilder import INTEGER, TEXT, Query, col, create_index, create_table
 
@@ -8,20 +8,20 @@ REJECTED_POSTS = "rejected_posts"
 SEMAPHORES = "semaphores"
 
 
-# The queue itself.
+# The waiting posts in blocks, the shards of the queue, and the posts that were rejected.
 QUEUE_TABLES: tuple[Query, ...] = (
     create_table(INGEST_BLOCKS)
-    .column("number", INTEGER)  # in the order of the commits
+    .column("number", INTEGER)  # grows in the order of the commits
     .with_columns(shard=INTEGER, queued_at=INTEGER, posts=INTEGER)
-    .column("edition", INTEGER)  # grows when the block is rewritten, so that an earlier reader notices it
+    .column("edition", INTEGER)  # grows when the block is rewritten, so that an earlier reader notices the change
     .column("block", TEXT, sortable=False)
     .primary_key("shard", "number"),
-    # One row per shard. In partition 0, the number of rows never changes, because it decides to which shard an owner's
-    # posts go. In other partitions, a shard has a row once workers have taken posts from it.
+    # One row per shard. In partition 0, the number of rows never changes, because the shard of an owner's posts depends
+    # on this number. In another partition, a shard gets its row when workers first take posts from the shard.
     create_table(INGEST_SHARDS)
     .column("shard", INTEGER)
     .column("applied", INTEGER)  # how many posts workers have ever taken from the shard
-    .column("busy_us", INTEGER)  # how many microseconds workers took for these posts
+    .column("busy_us", INTEGER)  # working time of workers; the time for several shards is added to one of them
     .primary_key("shard")
     .clustered(),
     create_table(REJECTED_POSTS)
@@ -31,12 +31,12 @@ QUEUE_TABLES: tuple[Query, ...] = (
     create_index("rejected_posts_rejected_at", REJECTED_POSTS, col("rejected_at")),
 )
 
-# The semaphores that bound how many workers empty the queue.
+# The semaphores that limit how many workers apply posts at the same time.
 SEMAPHORE_TABLES: tuple[Query, ...] = (
     create_table(SEMAPHORES)
     .column("name", TEXT)
     .column("size", INTEGER)  # how many workers may hold the semaphore at the same time
-    .column("capacity", INTEGER)  # how many posts the store applies per second; 0: not measured
+    .column("capacity", INTEGER)  # how many posts the store can apply per second; 0: not measured
     .column("speed", INTEGER)  # how many posts one holder applies per second; 0: not measured
     .column("sized_at", INTEGER)
     .primary_key("name")

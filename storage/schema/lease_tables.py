@@ -1,4 +1,4 @@
-"""The tables of pools and leases."""
+"""Declares the tables of pools, and of the leases on the resources of pools."""
 
 from querybuilder import INTEGER, TEXT, Query, col, create_index, create_table
 
@@ -22,11 +22,11 @@ _by_holder, _held = map(col, ("pool_key", "holder")), col("holder").not_null()
 RESOURCE_TABLES: tuple[Query, ...] = (
     create_table(LEASE_RESOURCES)
     .with_columns(pool_key=INTEGER, resource=TEXT, region=TEXT)
-    .column("holder", TEXT, null=True)  # the lease key that has the resource, or had it last and may get it again
+    .column("holder", TEXT, null=True)  # the key that leases the resource, or leased it last and may get it again
     .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
     .column("expires_at", INTEGER)  # when the lease ends, by the store's clock; 0: the resource is free
-    .column("free_since", INTEGER, null=True)  # null: the resource is leased, even if the lease has expired
-    .column("acquired_at", INTEGER)  # when the holder acquired the resource; 0: it is free
+    .column("free_since", INTEGER, null=True)  # null: the resource is leased; the lease may have expired
+    .column("acquired_at", INTEGER)  # when the holder acquired the resource; 0: the resource is free
     .primary_key("pool_key", "resource")
     .clustered(),
     create_index("lease_resources_holder", LEASE_RESOURCES, *_by_holder, where=_held, unique=True),
@@ -52,7 +52,7 @@ LEASE_TABLES: tuple[Query, ...] = (
     *RESOURCE_TABLES,
     create_table(LEASE_COUNTS)
     .with_columns(pool_key=INTEGER, region=TEXT)
-    .column("share", INTEGER)  # one of the rows that add up to the region's counts, see `leases.region_counts`
+    .column("share", INTEGER)  # a region has several rows, whose sums are its counts, see `leases.region_counts`
     .with_columns(total=INTEGER, held=INTEGER)
     .column("acquired", INTEGER)  # leases acquired since the pool was created
     .column("refused", INTEGER)  # requests refused since the pool was created
@@ -64,7 +64,7 @@ LEASE_TABLES: tuple[Query, ...] = (
     .primary_key("pool_key", "region")
     .clustered(),
     create_table(LEASE_JOURNAL)
-    .column("number", INTEGER)  # from a sequence; without gaps, in the order of the commits
+    .column("number", INTEGER)  # from a sequence; grows without gaps, in the order of the commits
     .with_columns(pool_key=INTEGER, kind=TEXT, resource=TEXT)
     .column("holder", TEXT, null=True)
     .with_columns(region=TEXT, version=INTEGER, at=INTEGER, expires_at=INTEGER)
@@ -72,7 +72,7 @@ LEASE_TABLES: tuple[Query, ...] = (
     create_table(LEASE_ELSEWHERE)  # leases in peers (other stores), as the peers' journals report them
     .with_columns(pool_key=INTEGER, holder=TEXT, peer=TEXT, resource=TEXT, region=TEXT, version=INTEGER)
     .with_columns(expires_at=INTEGER, acquired_at=INTEGER)
-    .column("wanted_until", INTEGER)  # until when the peer was asked to extend the lease
+    .column("wanted_until", INTEGER)  # the expiry that the peer was asked for; 0: none
     .primary_key("pool_key", "holder", "peer")
     .clustered(),
     create_index("lease_elsewhere_expires_at", LEASE_ELSEWHERE, col("expires_at")),

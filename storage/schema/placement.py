@@ -2,7 +2,7 @@
 
     control        catalog, keys, profiles, pools of leases, refresh requests
     0, 1, 2 …      rows of boards, change log, totals, post ids, curves, live counts
-    both           sequences, leases of work, and the queue: every partition has such tables of its own
+    both           sequences, leases on the store's work, and the queue: every partition has its own such tables
 
 A board and everything that a post changes are in one partition. So no statement needs tables of two partitions, and on
 PostgreSQL each partition may be on another server. Most stores have one partition, and all tables are in one schema.
@@ -31,10 +31,10 @@ TABLES = _CONTROL | _OTHERS  # the definitions of all tables of the store, by na
 
 
 def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Callable[[str], str | None]:
-    """Return a function from the name of a table to its schema, for programs that run for this partition.
+    """Return a function that finds the schema of a table by name, for programs that run for this partition.
 
-    `schema_of` gives the schema of a partition. A name that is no table of the store, such as a name that a statement
-    gives to one of its parts, has no schema.
+    `schema_of` returns the schema of a partition. The function returns None for a name that is no table of the store,
+    such as a name that a statement gives to one of its parts.
     """
     control, own = schema_of(CONTROL), schema_of(partition)
 

@@ -1,4 +1,4 @@
-"""Numbers that a store gives once each: keys of boards, versions of curves and facts, numbers of refresh requests."""
+"""Gives numbers that a store never uses twice: keys of boards, versions of curves and facts, numbers of requests."""
 
 from querybuilder import INTEGER, col, excluded, insert, larger_of, param, plus, update
 from storage.store import CONTROL, Program, in_partition
@@ -7,23 +7,23 @@ from .tables import LOG_COUNTER, SEQUENCES
 
 
 def take_keys(numbers: int = 1) -> Program[int]:
-    """Take keys for boards, families or tables, which are unique in the store, and return the last of them."""
+    """Take new keys for boards, families or tables, and return the last of them. Each key is unique in the store."""
     return (yield from in_partition(CONTROL, take_number("board_key", numbers)))
 
 
 def take_number(name: str, numbers: int = 1) -> Program[int]:
-    """Take that many numbers from a sequence and return the last of them.
+    """Take the next `numbers` numbers of a sequence and return the last of them.
 
-    A sequence never gives a number twice, whatever is deleted. Every partition has sequences of its own.
+    A sequence never gives a number twice, even if the number's rows are deleted. Every partition has its own sequences.
     """
     rows = yield _TAKE.bind(name=name, numbers=numbers)
     return int(rows[0][0])
 
 
 def count_fact(now_us: int = 0) -> Program[None]:
-    """Let processes forget what they know of this partition, because it changes. See `posting.known_facts`.
+    """Make all processes forget facts about this partition, because a fact changes. See `posting.known_facts`.
 
-    Call this last in the transaction: every post to the partition waits until it ends.
+    Call this last in the transaction, because every post to the partition then waits until the transaction ends.
     """
     yield _COUNT_FACT.bind(now_us=now_us)
 
@@ -37,5 +37,5 @@ _TAKE = (
     .prepared()
 )
 _counter = update(LOG_COUNTER).where(col("counter_key").eq(0))
-# A count alone could repeat in a store that was restored from a backup, with other facts. A time does not.
+# After a restore from a backup, a plain count could return to an earlier number with other facts. A time cannot.
 _COUNT_FACT = _counter.set(facts=larger_of(plus(col("facts"), 1), param("now_us", INTEGER))).prepared()

@@ -1,6 +1,6 @@
-"""The tables of catalog, log, curves and owners. `lease_tables` and `ingest_tables` hold the others.
+"""Declares the tables of the catalog, the change log, the entries and the curves, and the names of these tables.
 
-Names of tables are constants here, so that every room calls a table by one name.
+All rooms use the constants with the names. `lease_tables` and `ingest_tables` declare the other tables.
 """
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
@@ -25,14 +25,14 @@ LIVE_MARK = "live_mark"
 REFRESH_REQUESTS = "refresh_demands"
 WORK_LEASES = "leases"
 ARCHIVE_BLOCKS = "archive_blocks"
-ROW_TABLES_PREFIX = "entries_"  # begins the names of the tables that hold the rows of boards
+ROW_TABLES_PREFIX = "entries_"  # the names of tables with rows of boards begin with this
 
 
-# The version of the schema, the salt of the store, and the number of its partitions.
+# This table holds the version of the schema, the salt of the store, and the number of the store's partitions.
 META_TABLE = create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
 
 
-# Boards, families, keys, profiles and refresh requests.
+# The catalog: boards, families, shared tables, API keys, profiles and refresh requests.
 CATALOG_TABLES: tuple[Query, ...] = (
     create_table(BOARDS)
     .with_columns(board_key=INTEGER, id=TEXT, spec=TEXT, created_at=INTEGER, epoch=INTEGER)
@@ -47,7 +47,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("archived_at", INTEGER, null=True)
     .column("due_at", INTEGER, null=True)
     .with_columns(stage=INTEGER, partition=INTEGER)
-    .column("segment_of", INTEGER, null=True)  # the key of the board whose segment this is
+    .column("segment_of", INTEGER, null=True)  # the key of the board to which this segment belongs; null: no segment
     .column("segment", INTEGER)
     .primary_key("board_key"),
     create_index("boards_id", BOARDS, col("id"), unique=True),
@@ -55,7 +55,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
         "boards_shelf", BOARDS, col("family_key"), col("shelf"), col("id"), where=col("family_key").not_null()
     ),
     create_index("boards_segment_of", BOARDS, col("segment_of"), where=col("segment_of").not_null()),
-    # The boards that are due for a job, by time. A job that searches them nearly always finds none.
+    # With this index, the job that closes boards finds the boards to check. It nearly always finds none.
     create_index("boards_due_at", BOARDS, col("stage"), col("due_at"), where=col("due_at").not_null()),
     # The boards that have rows. With this index, counting these boards never reads the archived boards.
     create_index("boards_with_rows", BOARDS, col("board_key"), where=col("archived_at").is_null()),
@@ -63,7 +63,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("family_key", INTEGER)  # from the sequence of board keys
     .with_columns(id=TEXT, spec=TEXT, created_at=INTEGER)
     .column("closed_through", INTEGER)  # the boards that close at this time or earlier are closed
-    .column("partition", INTEGER)  # of all boards of the family
+    .column("partition", INTEGER)  # the partition of all boards of the family
     .primary_key("family_key"),
     create_index("families_id", FAMILIES, col("id"), unique=True),
     # The shared tables of boards that belong to no family: one table for each partition and list of columns.
@@ -82,10 +82,10 @@ CATALOG_TABLES: tuple[Query, ...] = (
     create_table(REFRESH_REQUESTS)
     .with_columns(board_key=INTEGER, column_index=INTEGER)
     # Numbers from one sequence:
-    .column("demanded", INTEGER)  # the newest request
-    .column("answered", INTEGER)  # the newest answered request; the columns that follow hold its answer
+    .column("demanded", INTEGER)  # the number of the newest request
+    .column("answered", INTEGER)  # the number of the newest answered request; `version` and `took_us` are the answer
     .with_columns(version=INTEGER, took_us=INTEGER)
-    .column("origin", TEXT)  # of the newest request
+    .column("origin", TEXT)  # the HTTP request that made the newest request
     .primary_key("board_key", "column_index")
     .clustered(),
     # A search for open requests nearly always finds none. With this partial index, the search costs nearly nothing,
@@ -94,7 +94,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
 )
 
 
-# Sequences and leases of work.
+# Sequences, and leases on the store's own work.
 WORK_TABLES: tuple[Query, ...] = (
     create_table(SEQUENCES).column("name", TEXT).column("next", INTEGER).primary_key("name").clustered(),
     create_table(WORK_LEASES)
@@ -106,7 +106,7 @@ WORK_TABLES: tuple[Query, ...] = (
 )
 
 
-# Totals, post ids, hidden entries and archives.
+# Totals, post ids, hidden entries, archives, and notes of unused rows that a job has to delete.
 ENTRY_TABLES: tuple[Query, ...] = (
     create_table(DROPPED_ROWS)
     .with_columns(table_key=INTEGER, rows_key=INTEGER)
@@ -124,7 +124,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
     create_index("post_ids_remembered_at", POST_IDS, col("remembered_at")),
     # Entries of hidden owners. They are not in the tables of their boards, so no ranking has to filter them out.
     create_table(HIDDEN_ENTRIES)
-    .column("board_key", INTEGER)  # 0: the mark of an owner, who is hidden on future boards too, or is being shown
+    .column("board_key", INTEGER)  # 0: no entry, but a mark that the owner is hidden, or is being shown again
     .with_columns(owner=TEXT, updated_at=INTEGER)
     .column("cells", TEXT)  # a JSON array
     .primary_key("board_key", "owner")
@@ -148,17 +148,17 @@ LOG_TABLES: tuple[Query, ...] = (
     .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
     .column("cells", TEXT, sortable=False)  # the ranked cells before and after each change
     .column("posts", TEXT, sortable=False)  # for each change, what was posted
-    .column("erased", INTEGER, null=True)  # not null: an owner was erased, but `cells` still has to be counted
+    .column("erased", INTEGER, null=True)  # not null: an owner was erased, but the owner's cells must still be removed
     .primary_key("position"),
     create_index("changes_board_key", CHANGE_LOG, col("board_key"), col("position")),
-    # This partial index is nearly always empty.
+    # With this partial index, which is nearly always empty, a job finds the rows with cells to remove.
     create_index("changes_erased", CHANGE_LOG, col("position"), where=col("erased").not_null()),
     create_table(LOG_COUNTER)  # one row
     .column("counter_key", INTEGER)
-    .column("next", INTEGER)  # the position of the next bundle
-    .column("changed_at", INTEGER)  # the latest time at which a transaction with an earlier position began
-    .column("pruned_before", INTEGER)  # all bundles with a lower position were pruned, and no others
-    .column("facts", INTEGER)  # grows whenever a mark of an owner or the epoch of a board changes, see `known_facts`
+    .column("next", INTEGER)  # the position that the next row (a bundle of changes) gets
+    .column("changed_at", INTEGER)  # the latest time at which a transaction began that took a position
+    .column("pruned_before", INTEGER)  # all rows with a lower position were pruned, and no other rows
+    .column("facts", INTEGER)  # grows whenever an owner's mark or a board's epoch changes, see `posting.known_facts`
     .primary_key("counter_key")
     .clustered(),
     # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.
@@ -181,8 +181,8 @@ CURVE_TABLES: tuple[Query, ...] = (
     .column("curve_version", INTEGER)  # the version of the curve that the counts belong to
     .column("version", INTEGER)  # grows with every document
     .column("document", BLOB)
-    .column("changes", INTEGER)  # the board's count of changes up to which the changes are counted
-    .column("counted", INTEGER)  # 0: the curve has no live counts, and the document is empty
+    .column("changes", INTEGER)  # the board's count of changes (see `totals.CHANGES`) that the live counts include
+    .column("counted", INTEGER)  # 0: the curve has no live counts, and the document is empty; otherwise 1
     .primary_key("board_key", "column_index"),
     create_index("live_counts_version", LIVE_COUNTS, col("version")),
     create_table(LIVE_MARK)

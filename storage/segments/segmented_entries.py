@@ -1,7 +1,7 @@
 """`SegmentedEntries` and `SegmentedRanking` return what one board with the rows of all segments would return.
 
-A read of rows in order takes from each segment as many rows as are wanted in all, and merges them. So a page costs each
-segment one statement of the page's size.
+To return a page of rows in order, they read as many rows as the page has from each segment, and merge these rows. So a
+page takes one statement for each segment.
 """
 
 import heapq
@@ -21,14 +21,14 @@ from storage.log.change_log import change_log
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 
-WALK_ROWS = 500  # how many rows a walk reads from each segment at once
+WALK_ROWS = 500  # how many rows `_walk` reads from each segment at once
 BEFORE_ALL_OWNERS = ""  # a text that sorts before every owner
 
 T = TypeVar("T")
 
 
 class SegmentedRanking(Ranking):
-    """Programs that read one ranked column of all segments. Run them for any partition."""
+    """Programs that read one ranked column of all segments of a board. They can run for any partition."""
 
     def __init__(self, board: Board, index: int, parts: Sequence[RowRanking]) -> None:
         self.index, self.padding = index, Padding(board.spec, board.spec.columns[index])
@@ -36,7 +36,7 @@ class SegmentedRanking(Ranking):
         self._board, self._parts = board, parts
 
     def _each(self, ask: Callable[[RowRanking], Program[T]]) -> Program[list[T]]:
-        """Run a program of every segment in its partition, and return the results in the order of the segments."""
+        """Run a program for each segment in its partition, and return the results in the order of the segments."""
         found = []
         for leaf, ranking in zip(self._board.leaves, self._parts, strict=True):
             found.append((yield from in_partition(leaf.partition, ask(ranking))))
@@ -62,7 +62,7 @@ class SegmentedRanking(Ranking):
         return sum([ties for ties, _ in found]), sum([before for _, before in found])
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell in every segment, each from its own knot."""
+        """Count the entries better than a cell. In each segment, start at a knot of the segment's curve."""
         counts = []
         for leaf, part, its_start in zip(self._board.leaves, self._parts, start.parts, strict=True):
             counting = part.count_from_anchor(its_start, cell, owner=owner)
@@ -73,7 +73,7 @@ class SegmentedRanking(Ranking):
         return add_up_counts(counts)
 
     def choose_cells(self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int) -> list[CellOf]:
-        """Return the cells near the top, and those whose gaps in all segments together are short enough to count in."""
+        """Return the cells near the top, and those in gaps with at most `gap_rows_max` entries of all segments."""
         chosen = []
         for cell, owner in cells:
             gap = start.curve.find_gap(self.padding.key_of_cell(cell))
@@ -84,31 +84,31 @@ class SegmentedRanking(Ranking):
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
 
-        The curves say near which cell the row is. The walk to it reads no more rows than the gaps of the segments hold
-        there.
+        With `start`, the curves give a cell above the row, and few rows after this cell have to be read: at most about
+        as many as the gaps of the segments have there.
         """
         place, skip_rows = (None, rank - 1) if start is None else (yield from self._find_place_before(start, rank))
         return (yield from self._walk(place, skip_rows))
 
     def _find_place_before(self, start: CountStart, rank: int) -> Program[tuple[tuple[str, str] | None, int]]:
-        """Return a place above the `rank`-th row (None: the top), and how many rows to skip after it."""
+        """Return a cell and owner above the `rank`-th row (None: the top), and how many rows to skip from there."""
         sought = rank
         for _ in range(ANCHORS_MAX):
             near = start.curve.key_at(sought)
             if near is None:
                 break
-            # The cell need not exist. The rows that are better are counted.
+            # No row needs to have exactly this cell, because only the better rows are counted.
             edge = self.padding.cell_of_key(near.low)
             counted = yield from self.count_from_anchor(start, edge)
             if counted is None:
                 break
             if counted.better_count < rank:
                 return (edge, BEFORE_ALL_OWNERS), rank - 1 - counted.better_count
-            sought = max(1, sought - (counted.better_count - rank + 1))  # entries came since the fits
+            sought = max(1, sought - (counted.better_count - rank + 1))  # entries were added since the fits
         return None, rank - 1
 
     def _walk(self, place: tuple[str, str] | None, skip_rows: int) -> Program[tuple[str, str] | None]:
-        """Skip rows after a place (None: from the top), and return the next row's cell and owner, or None."""
+        """Skip rows after a place (None: from the top). Return the next row's cell and owner, or None after the end."""
         rows = yield from (
             self.read_first_rows(WALK_ROWS) if place is None else self.read_rows_after(*place, WALK_ROWS)
         )
@@ -156,7 +156,7 @@ class SegmentedRanking(Ranking):
         return near
 
     def merge_neighbours(self, found: Sequence[Neighbours], *, better_rows: int, worse_rows: int) -> Neighbours:
-        """Return the rows around a place, given those in each segment. Leave `edge_ties` at 0."""
+        """Merge the rows around a place in the segments to those in the board. Leave `edge_ties` at 0."""
         return Neighbours(
             self._last([each.before for each in found], better_rows),
             self._merge([each.after for each in found], worse_rows),
@@ -164,13 +164,13 @@ class SegmentedRanking(Ranking):
         )
 
     def has_edge(self, near: Neighbours) -> bool:
-        """Return whether the first two rows tie, so that `edge_ties` has to be counted."""
+        """Return whether the first two rows of `before` tie. If they do, `edge_ties` has to be counted."""
         before = near.before
         return len(before) > 1 and before[0].cells[self.index] == before[1].cells[self.index]
 
 
 def count_with_late(part: Ranking, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
-    """Count a cell in one segment from the top, and how many changes in the snapshot are later than `asked_us`."""
+    """Count the entries of a segment better than a cell, and the changes in the snapshot later than `asked_us`."""
     found = yield from part.count_from_top(cell, rows_max, asked_us)
     if found.changed_us <= asked_us:
         return found
@@ -178,13 +178,13 @@ def count_with_late(part: Ranking, cell: str, rows_max: int | None, asked_us: in
 
 
 def add_up_confirmed(found: Sequence[GapCount | None]) -> GapCount | None:
-    """Return the count of a cell in all segments, or None if the log of a segment confirmed no count."""
+    """Add up the counts of a cell in all segments. Return None if the log of a segment could not confirm its count."""
     parts = [part for part in found if part is not None]
     return add_up_counts(parts) if len(parts) == len(found) else None
 
 
 def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
-    """Return the count of a cell in all segments, given the count in each of them."""
+    """Add up the counts of a cell in all segments."""
     return GapCount(
         sum([part.better_count for part in parts]),
         sum([part.ties_before for part in parts]),
@@ -198,7 +198,7 @@ def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
 
 
 class SegmentedEntries(OpenBoard):
-    """Programs that read the entries and the rankings of all segments. Posts go to the segments themselves."""
+    """Programs that read the entries and the rankings of all segments as one board. Posts go to single segments."""
 
     def __init__(self, board: Board, parts: Sequence[Entries]) -> None:
         self.board, self._parts = board, parts

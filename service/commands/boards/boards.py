@@ -16,7 +16,7 @@ from service.commands.tables import show_json
 from service.commands.target import BoardArgument, service_command
 
 MERGES = ("sum", "max", "min", "last")
-MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}  # of a column, by word
+MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}  # word -> column member
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 BOARD_PATH = "/v1/leaderboards/{board}"
@@ -46,7 +46,7 @@ board_app = typer.Typer(
 
 
 def parse_column(text: str) -> dict[str, object]:
-    """Return the column of a text such as `xp:sum:high` or `lap:min:low:scale=3`. Raises typer.BadParameter."""
+    """Parse a text such as `xp:sum:high` or `lap:min:low:scale=3` into a column's spec. Raises typer.BadParameter."""
     name, *words = text.split(":")
     spec: dict[str, object] = {"name": name, "sorted": True}
     for word in words:
@@ -77,9 +77,9 @@ def parse_number(option: str, text: str) -> object:
 
 
 def make_spec(given: dict[str, Any]) -> Record:
-    """Return the specification of a file or of columns in words, with the other members that were given.
+    """Return a specification from the options of `create`: a file (`spec`) or columns (`column`), and other members.
 
-    The file may be a saved output of `show`. Raises typer.BadParameter if both or none are given, or cannot be read.
+    The file may be an output of `show`. Raises typer.BadParameter unless exactly one of the two is given and valid.
     """
     path, columns = given.pop("spec", None), given.pop("column", None)
     if (path is None) == (not columns):
@@ -93,7 +93,7 @@ def make_spec(given: dict[str, Any]) -> Record:
 
 
 def writable_members(document: Record) -> Record:
-    """Return a board document without null bounds, and without the members that only the service sets."""
+    """Return a board document without members that only the service sets, and without `min` or `max` that are null."""
     spec = {name: value for name, value in document.items() if name not in READ_ONLY_MEMBERS}
     columns = spec.get("columns")
     if isinstance(columns, list):
@@ -109,7 +109,7 @@ def state_text(document: Record) -> str:
 
 
 def columns_text(document: Record) -> str:
-    """Return the names of a board's columns such as `xp, lap, (shots)`. Unranked columns are in brackets."""
+    """Return the names of a board's columns as a text such as `xp, lap, (shots)`. Unranked columns are in brackets."""
     columns = document.get("columns") or []
     return ", ".join(str(each.get("name")) if each.get("sorted") else f"({each.get('name')})" for each in columns)
 
@@ -171,8 +171,8 @@ async def close(
 ) -> None:
     """Set a leaderboard's closing time and set its grace to 0. Prints its spec as JSON.
 
-    Posts at or after the closing time are rejected, also if the leaderboard was created without one. Once the board is
-    closed, this can't be undone. Boards of a family close by themselves.
+    Posts at or after the closing time are rejected, even if the leaderboard was created without a closing time. Once
+    the board is closed, it can't be opened again. Boards of a family close by themselves.
     """
     when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
     held = writable_members(await client.request("GET", board_path(board), Record))

@@ -22,7 +22,7 @@ family_app = typer.Typer(
 
 
 def parse_pairs(texts: list[str], what: str) -> dict[str, str]:
-    """Return texts of the form `name=value` as a dict. Raises typer.BadParameter."""
+    """Parse texts of the form `name=value` into a dict. Raises typer.BadParameter if one is malformed or repeated."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -42,7 +42,7 @@ def make_family_spec(given: dict[str, Any]) -> Record:
         pairs = parse_pairs(given["keep"], "like day=30")
         given["keep"] = {name: parse_number(name, count) for name, count in pairs.items()}
     spec = make_spec(given)
-    spec.pop("boards", None)  # only the service sets it
+    spec.pop("boards", None)  # only the service sets this member
     return spec
 
 

@@ -14,7 +14,7 @@ owner_app = typer.Typer(
 
 
 def show_changed(answer: Record) -> None:
-    """Say on stderr how many entries were changed. If there are none, warn."""
+    """Print on stderr how many entries were changed. If no entry was changed, warn that the name may be misspelled."""
     entries: int = answer["entries"]
     warning = "; warning: there are no entries of this owner, so the name may be misspelled"
     typer.echo(f"changed {entries} entries{'' if entries else warning}", err=True)

@@ -1,12 +1,12 @@
-"""`rankcurve import`: post what a CSV file or a sorted set of Redis holds.
+"""`rankcurve import`: post the lines of a CSV file, or the members of a sorted set of Redis, to a leaderboard.
 
     file ──csv_import────┐
                          ├─> records ──sending──> the service, one batch after the other
-    Redis ──redis_import─┘                 └────> the rejected records, and how many there are of each status
+    Redis ──redis_import─┘                 └────> the terminal: rejected records, and a count for each status
 
-An import keeps no state: after it was stopped, the same command sends all records again, which does no harm. Each post
-id of a file is made of its content, the mapping and the line, so every line counts once. A score of Redis replaces the
-owner's value, so it may be posted again.
+An import keeps no state. If it was stopped, the same command sends all records again, which does no harm. For a CSV
+file, a post id is made of the file's content, the mapping of columns and the line number, so every line counts once. A
+score of Redis replaces the owner's value or, with --merge, only improves it, so posting it twice changes nothing.
 
-Begin at `importing`, the command.
+Begin with `importing`, which has the command.
 """

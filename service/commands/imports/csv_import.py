@@ -1,7 +1,7 @@
 """Turns the lines of a CSV file into posts.
 
-The id of a post is made of the content of the file, the mapping and the line. A run of the same command sends every
-line again, under the same ids. If the service already has a post, it answers `duplicate`.
+The id of a post is made of the content of the file, the mapping of columns and the line number. If the same command
+runs again, it sends every line with the same id, and the service answers `duplicate` for posts that it already has.
 """
 
 import csv
@@ -18,9 +18,9 @@ from service.commands.target import fail
 def read_lines(
     path: Path, board: Board, mapping: Sequence[str], *, owner_heading: str, delimiter: str, rounds: bool
 ) -> Iterator[Record]:
-    """Yield the records after the headings. `mapping` has texts such as `xp=score`: a column, and the heading for it.
+    """Yield a record for each line after the headings. In `mapping`, `xp=score` posts the heading `score` as `xp`.
 
-    If file, mapping and board do not fit, end the command.
+    If the file, the mapping and the board do not fit together, end the command.
     """
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -30,7 +30,7 @@ def read_lines(
         fail(f"{path}: {first or 'the file is empty'}; the first line must hold the headings")
     headings = [heading.strip() for heading in first]
     fields = map_fields(path, board, mapping, owner_heading, headings)
-    # Another mapping makes other post ids, because the service refuses a known id with other stats.
+    # The mapping is part of the post ids, because the service refuses a known id if it comes with other stats.
     parts = [digest, owner_heading, *sorted(f"{column}={heading}" for column, heading in fields.items())]
     identity = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     scales = {each.name: each.scale for each in board.columns if each.type != "text"}
@@ -54,9 +54,9 @@ def read_lines(
 
 
 def read_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield each record with the number of its first line: its cells, or the reason why it is not CSV.
+    """Yield, for each record, the number of its first line, and a list of its cells or the reason why it is not CSV.
 
-    Blank lines are no records. Bytes that are not valid UTF-8 become surrogates.
+    Skip blank lines. Bytes that are not valid UTF-8 become surrogate characters.
     """
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
         rows = csv.reader(stream, delimiter=delimiter)
@@ -75,7 +75,7 @@ def read_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str
 def map_fields(
     path: Path, board: Board, mapping: Sequence[str], owner_heading: str, headings: list[str]
 ) -> dict[str, str]:
-    """Return the columns to feed, each with its heading. End the command if file, mapping and board do not fit."""
+    """Return the heading for each column to post. End the command if file, mapping and board do not fit together."""
     columns = [each.name for each in board.columns]
     shared = [name for name in columns if name in headings and name != owner_heading]
     fields: dict[str, str] = {}
@@ -95,7 +95,7 @@ def map_fields(
 
 
 def stats_fault(stats: dict[str, str]) -> str | None:
-    """Return why a line is no post although its owner is valid, or None."""
+    """Return the reason why the stats of a line cannot be posted, or None if they can."""
     if not stats:
         return "no value in any of the mapped columns"
     for name, text in stats.items():

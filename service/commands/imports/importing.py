@@ -1,4 +1,4 @@
-"""`rankcurve import`: the command. It copies a CSV file or a sorted set of Redis to a leaderboard.
+"""The command `rankcurve import`. It copies a CSV file or a sorted set of Redis to a leaderboard.
 
 The board must exist, because its specification says how values are merged and ranked.
 """
@@ -77,16 +77,16 @@ async def import_posts(
 ) -> None:
     """Post every line of a CSV file to a leaderboard, or copy a sorted set of Redis.
 
-    Each line is one post. Its id is made of the content of the file, the mapping and the line. After an import was
-    stopped, run the same command again: it sends every line, and those that counted are duplicates. The service knows
-    them for 30 days (its setting post_id_retention_s).
+    Each line is one post. Its id is made of the content of the file, the mapping and the line number. If an import was
+    stopped, run the same command again: it sends every line, and lines that already counted are duplicates. The service
+    remembers post ids for 30 days (its setting post_id_retention_s).
 
     Rejected lines are listed with their numbers, and the exit code is then 1. All other lines stay applied. To add the
-    rejected lines, put only them, corrected, into a new file under the same headings. An edited file is another file,
-    and another mapping is another import, so all lines count again.
+    rejected lines, correct them and put only them into a new file under the same headings. If you edit the imported
+    file or change the mapping, that is a new import: all lines count again.
 
-    A sorted set may change while it is copied. Each score replaces the owner's value, so a second import once Redis is
-    at rest makes both equal, except that members which were removed from Redis stay.
+    A sorted set may change while it is copied. Import it again when Redis no longer changes: each score replaces the
+    owner's value, so both are then equal. Only members that were removed from Redis stay in the leaderboard.
 
     The leaderboard must exist. For example:
 

@@ -1,7 +1,7 @@
-"""Turns the members of a sorted set of Redis into posts: each becomes an owner, and its score replaces the value.
+"""Turns the members of a Redis sorted set into posts: a member is an owner, and its score replaces the owner's value.
 
-ZSCAN returns every member that is in the set during the whole scan at least once, and does not block Redis. A score
-that changes meanwhile may be copied in its old form, so a second import is needed once Redis is at rest.
+The Redis command ZSCAN does not block Redis. A member that is in the set during the whole scan is returned at least
+once. If a score changes meanwhile, the old score may be copied. So import again when Redis no longer changes.
 """
 
 import unicodedata
@@ -21,7 +21,7 @@ SCAN_COUNT = 1_000  # about how many members Redis returns at once
 
 
 def read_members(url: str, key: str, column: Column, *, merge: bool, rounds: bool) -> Iterator[Record]:
-    """Yield all members. With `merge`, a score is merged like that of a game, and does not replace a better one.
+    """Yield a record for each member. With `merge`, a score is merged like a post and never replaces a better value.
 
     End the command if Redis does not answer, or if the key holds no sorted set.
     """
@@ -56,9 +56,9 @@ def read_members(url: str, key: str, column: Column, *, merge: bool, rounds: boo
 
 
 def _find_twin(redis: "Redis", key: str, member: str) -> str | None:
-    """Return why a member is refused that differs from another one only in how Unicode composes their letters.
+    """Return why to refuse a member, if the set also has the same name in another Unicode form, or None.
 
-    The service normalises owners, so both would be the same owner, and one score would replace the other.
+    The service normalises owners. So both members would be one owner, and one score would replace the other.
     """
     for form in ("NFC", "NFD"):
         other = unicodedata.normalize(form, member)
@@ -68,7 +68,7 @@ def _find_twin(redis: "Redis", key: str, member: str) -> str | None:
 
 
 def choose_column(board: Board, names: Sequence[str], *, merge: bool) -> Column:
-    """Return the column that takes the scores. End the command if there is none."""
+    """Return the column that the scores are posted to. End the command if the board has no such column."""
     if len(names) > 1:
         fail("a sorted set has one score for each member, so --column names one column")
     numbers = [each for each in board.columns if each.type != "text"]

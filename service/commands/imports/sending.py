@@ -1,4 +1,4 @@
-"""Sends the records of an import in batches, in their order, and counts what became of them."""
+"""Sends the records of an import to the service, in batches and in order, and counts the status of each record."""
 
 import re
 from collections import Counter
@@ -21,16 +21,16 @@ EXACTLY = Context(prec=64, rounding=ROUND_HALF_UP)
 
 
 class Record(NamedTuple):
-    """A line or a member: its name in messages, and its post or the reason why it cannot be one."""
+    """A line of a file or a member of a set: its name in messages, and its post or the reason why it is rejected."""
 
     name: str
     post: dict[str, object] | str
 
 
 async def send_records(client: AsyncClient, board: str, records: Iterable[Record], what: str) -> None:
-    """Send all records. Print each rejected one, and at the end how many there are of each status.
+    """Send all records. Print each rejected record and, at the end, the number of records for each status.
 
-    If records were rejected, end the command with exit code 1. Raises RankcurveError if the service fails.
+    If a record was rejected, exit with code 1. `what` names the records in messages. Raises RankcurveError on failure.
     """
     unsent, counts = iter(records), Counter[str]()
     screen = Console(stderr=True, highlight=False)
@@ -55,7 +55,7 @@ async def send_records(client: AsyncClient, board: str, records: Iterable[Record
 
 
 def owner_fault(owner: str) -> str | None:
-    """Return why `owner` cannot be an owner, or None. The service would refuse all posts of a request for it."""
+    """Return why `owner` is not a valid owner, or None. The service refuses a request with an invalid owner."""
     try:
         parse_owner(owner)
     except ProblemError:
@@ -64,14 +64,14 @@ def owner_fault(owner: str) -> str | None:
 
 
 def round_decimal(text: str, scale: int) -> str:
-    """Return a decimal with at most `scale` digits after the point, halves away from zero.
+    """Round a decimal to at most `scale` digits after the point, with halves away from zero.
 
-    Other text is returned as it is, and the service will reject it.
+    Return any other text unchanged. The service will reject it.
     """
     if not re.fullmatch(DECIMAL_PATTERN, text):
         return text
     try:
         nearest = Decimal(text).quantize(Decimal(1).scaleb(-scale), context=EXACTLY)
     except InvalidOperation:
-        return text  # far more digits than any column takes
+        return text  # it has more digits than any column accepts
     return text if nearest == Decimal(text) else f"{nearest if nearest else abs(nearest):f}"

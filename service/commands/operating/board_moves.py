@@ -26,18 +26,18 @@ SegmentsArgument = Annotated[
     int, typer.Argument(metavar="SEGMENTS", min=2, max=64, help="The number of segments.", show_default=False)
 ]
 PROGRESS_S = 1.0
-# Posts to the board wait while the move waits for a long read of the board's table. After this time the move gives way,
-# and tries again later.
+# While the move waits for a lock until a long read of the board's table ends, posts to the board wait behind the move.
+# After this time in seconds, the move stops waiting, lets the posts pass and tries again later.
 LOCK_TIMEOUT_S_MAX = 1.0
 
 
 @settings_command("store", create_store=False)
 def move(settings: Settings, board: BoardArgument, partition: TargetArgument) -> None:
-    """Move a leaderboard to another partition of the store. The services may go on, and no post is lost.
+    """Move a leaderboard to another partition of the store. Services may keep running, and no post is lost.
 
-    The rows are copied while posts go on. At the end posts to the leaderboard wait, usually for less than a second,
-    until the last changes are copied. If the command is killed, the leaderboard stays where it was: run the command
-    again after a minute. The leaderboards of a family share a partition and do not move.
+    The rows are copied while the services accept posts. At the end, posts to the leaderboard wait, usually for less
+    than a second, until the last changes are copied. If the command is killed, the leaderboard stays where it was: run
+    the command again after a minute. The leaderboards of a family share a partition and cannot be moved.
 
     For example:
 
@@ -50,10 +50,10 @@ def move(settings: Settings, board: BoardArgument, partition: TargetArgument) ->
 
 @settings_command("store", create_store=False)
 def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) -> None:
-    """Spread a leaderboard over another number of segments. The services may go on, and no post is lost.
+    """Spread a leaderboard over another number of segments. Services may keep running, and no post is lost.
 
-    The rows are copied while posts go on, each to the segment of its owner. At the end posts to the leaderboard wait,
-    usually for less than a second. Until the next refresh, ranks are counted, because the new segments have no curves.
+    The services accept posts while each row is copied to the segment of its owner. At the end, posts to the leaderboard
+    wait, usually for less than a second. The new segments have no curves, so ranks are counted until the next refresh.
     If the command is killed, the leaderboard stays as it was: run the command again after a minute. On SQLite, stop the
     service first.
 
@@ -72,15 +72,15 @@ def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) 
 
 
 def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], where: str) -> None:
-    """Move a board's rows, and print what was done. `begin` makes the program that begins the copy.
+    """Move a board's rows and print what was done. `begin` takes the opened store and returns how to begin the copy.
 
-    End the command if the move fails.
+    End the command if the move fails. `where` ends the printed sentence, such as "is in partition 3".
     """
     settings = settings.model_copy(update={"lock_timeout_s": min(settings.lock_timeout_s, LOCK_TIMEOUT_S_MAX)})
     begun_s = time.perf_counter()
 
     async def work(store: Store) -> MoveCounts:
-        # Imported here: the other commands need no driver.
+        # Imported here, because the other commands need no database driver.
         from jobs.boards.move import BoardMove
         from service.wiring import make_holder, make_work_leases
         from storage.schema.creation import prepare_store
@@ -104,7 +104,7 @@ def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], wh
 
 
 class _Progress:
-    """Prints what a move has done, at most once in `PROGRESS_S`."""
+    """Prints what a move has done, at most once every `PROGRESS_S` seconds."""
 
     def __init__(self) -> None:
         self._shown_s = time.monotonic()

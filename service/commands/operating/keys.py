@@ -1,7 +1,7 @@
 """`rankcurve keys …`: create, list and revoke API keys.
 
-The commands work over HTTP, or on the store itself, for instance to create the first key. Creating a key prints only
-its text, and no command can show this text again.
+The commands work over HTTP, or on the store itself, for instance to create the first key. `create` prints the text of
+the new key, which callers send. No command can show this text again.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ keys_app = typer.Typer(
 
 
 class ServiceKeys:
-    """The keys of a service. It has the methods of `StoreKeys`."""
+    """Lists, creates and revokes the keys of a service over HTTP. It has the same methods as `StoreKeys`."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = client
@@ -68,10 +68,10 @@ Keys: TypeAlias = "ServiceKeys | StoreKeys"
 
 
 def keys_command(function: Callable[..., Awaitable[None]], *, creates_store: bool = False) -> Callable[..., None]:
-    """Make a command of a coroutine function whose first parameter is the keys of a service or of a store.
+    """Make a command from a coroutine function whose first parameter `keys` gives access to API keys.
 
-    Without `creates_store`, the command fails if the file of the store does not exist.
-    The command takes the function's other parameters, and options that say where the keys are.
+    The command has the function's other parameters, and options that name the service or the store. Without
+    `creates_store`, the command fails if the file of the store does not exist.
     """
 
     def command(
@@ -80,7 +80,7 @@ def keys_command(function: Callable[..., Awaitable[None]], *, creates_store: boo
         async def act_on_store(opened: Store) -> None:
             from storage.schema.creation import prepare_store
 
-            from .store_keys import StoreKeys  # imported here: the other commands need no driver
+            from .store_keys import StoreKeys  # imported here: other commands need no driver
 
             await prepare_store(opened)
             await function(StoreKeys(opened, keys_max=settings.keys_max), **arguments)

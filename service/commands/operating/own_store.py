@@ -24,11 +24,11 @@ def run_on_store(
 ) -> T:
     """Open the store of the settings, run `work` on it, and close it.
 
-    If that fails, print one line and exit with code 1. `if_locked` says what to do if a service owns the store.
+    If that fails, print one line and exit with code 1. `if_locked` tells users what to do if a service owns the store.
     """
 
     async def session() -> T:
-        # Imported here: the other commands need no driver.
+        # Imported here, because the other commands need no database driver.
         from service.stores import open_store
         from service.telemetry.logs import logging_to_stderr
 
@@ -48,7 +48,7 @@ def run_on_store(
 
 
 def refuse_one_file(settings: Settings, reason: str) -> None:
-    """Exit with code 2 if the store of the settings is a SQLite file, with the reason why that is not enough."""
+    """If the store is a SQLite file, print `reason`, which says why that is not enough, and exit with code 2."""
     from service.stores import is_shared  # imported here: the other commands need no driver
 
     if not is_shared(settings.store):

@@ -104,7 +104,7 @@ async def add_partition(store: Store) -> None:
     from storage.schema.creation import PARTITIONS_MAX, find_salt
 
     assert isinstance(store, PostgresStore)
-    await store.read(find_salt)  # this refuses a store of another version
+    await store.read(find_salt)  # raises an error for a store of another version
     try:
         number = await store.add_partition(hidden_owners.copy_marks)
     except TooManyPartitionsError:
@@ -118,14 +118,14 @@ async def read_partitions(store: Store) -> list[dict[str, object]]:
     from storage.reads.partition_figures import read_partition_figures
     from storage.schema.creation import find_salt
 
-    await store.read(find_salt)  # this refuses a store of another version
+    await store.read(find_salt)  # raises an error for a store of another version
     records: list[dict[str, object]] = []
     for number, size_bytes, schema, node in (await store.size()).partitions:
         record: dict[str, object] = {
             "partition": name_partition(number), "schema": schema, "node": node, "bytes": size_bytes,
         }  # fmt: skip
         if number != CONTROL:
-            with contextlib.suppress(StoreBusyError):  # the server that holds this partition is away
+            with contextlib.suppress(StoreBusyError):  # the server of this partition does not answer
                 found = await store.at(number).read(read_partition_figures, heavy=True)
                 record |= {"boards": found.boards, "entries": found.entries}
         records.append(record)

@@ -1,4 +1,4 @@
-"""`rankcurve queue`: the posts that wait to be applied, and the workers that apply them."""
+"""`rankcurve queue`: show the posts that wait to be applied, and the workers that apply them."""
 
 import typer
 from rankcurve.answers import Record

@@ -2,9 +2,9 @@
 
 PostgreSQL has better tools of its own, so these two commands refuse a PostgreSQL store.
 
-`rankcurve rebuild` rebuilds the rows of a leaderboard from the journal, on the store itself, without a service. Opening
-the store locks it, as `serve` does. If other processes share the store, their posts to the board wait until the rebuild
-has ended.
+`rankcurve rebuild` rebuilds the rows of a leaderboard from the journal, on the store itself, without a service. On
+SQLite, the command locks the store, as `serve` does. On PostgreSQL, posts of other processes to the board wait until
+the rebuild has ended.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def backup(settings: Settings, file: FileArgument) -> None:
 
         rankcurve backup /backup/rankcurve-$(date +%F).db
     """
-    from storage.engines.sqlite_backup import back_up_store  # imported here: the other commands need no driver
+    from storage.engines.sqlite_backup import back_up_store  # imported here: other commands need no driver
 
     database = file_of(settings)
     begun_s = time.perf_counter()
@@ -116,14 +116,14 @@ def rebuild(settings: Settings, board: BoardArgument, since: SinceOption = None)
 async def rebuild_on_store(store: Store, *, board_id: str, since: str | None) -> RebuildCounts:
     """Rebuild the rows of a board from the journal.
 
-    The rebuild begins at the `seq` of the journal, or, if it is None, where the board was created or last reset.
+    `since` is the `seq` of the first post to replay. None: replay from where the board was created or last reset.
 
     Raises:
-        BadCursorError: `since` is no `seq` of this store's journal.
+        BadCursorError: `since` is not a `seq` of this store's journal.
         UnknownBoardError, JournalIncompleteError, NothingReplayedError, SpecConflictError: the board can't be
             rebuilt, and nothing was changed.
     """
-    # Imported here: the other commands need no driver.
+    # Imported here, because the other commands need no database driver.
     from service.contract.cursors import CursorCodec
     from service.views.posts.posts import hash_post
     from storage.posting.post_ids import PostIds

@@ -1,6 +1,6 @@
-"""`rankcurve curve`, `refresh` and `audit`: show a curve, have a new one fitted, and compare one with exact counts.
+"""`rankcurve curve`, `refresh` and `audit`: show a curve, let the service fit a new curve, and check a curve by counts.
 
-A wrong bracket is a fault of the service, so `audit` prints the bracket and exits with code 1.
+A wrong bracket is a fault of the service. If `audit` finds one, it prints the bracket and exits with code 1.
 """
 
 from typing import Annotated
@@ -56,7 +56,7 @@ async def curve(
 
 
 def show_curve(curve: Curve, state: CurveState, exact_top: int) -> None:
-    """Print one line about a curve. Counted ranks are exact, so they have no part in the error."""
+    """Print a table with one row about a curve. Ranks up to `exact_top` are counted, so the error leaves them out."""
     error = "not known" if state.bound is None else f"{100 * state.bound:.3g} % past rank {exact_top}"
     if state.bound is not None and state.total <= exact_top:
         error = "nothing, every rank is counted"

@@ -1,7 +1,7 @@
-"""`rankcurve export`: a whole ranking as CSV, NDJSON or commands of Redis. It holds one page in memory.
+"""`rankcurve export`: write a whole ranking as CSV, NDJSON or commands of Redis, with only one page in memory.
 
-The pages of an archive end with its top. So its entries are read in the order of the owners into a temporary file, and
-only their ranks are held in memory.
+An archived board has pages in rank order only for its top. So the command reads all its entries in the order of owners
+into a temporary file, and keeps only the rank and the offset of each entry in memory.
 """
 
 import csv
@@ -67,7 +67,7 @@ async def export(
     stats = [each.name for each in held.columns]
     written = 0
     try:
-        # Standard output stays open at the end.
+        # `nullcontext` does not close standard output at the end of the block.
         with nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8", newline="") as stream:
             rows = csv.writer(stream, lineterminator="\n")
             if file_format == "csv":
@@ -94,18 +94,18 @@ async def export(
 async def _read_parts(
     client: AsyncClient, board: str, column: str, size: int, *, archived: bool
 ) -> AsyncIterator[Sequence[RankedEntry]]:
-    """Yield all entries of a ranking in parts, best to worst. Those of an archive are sorted and numbered here."""
+    """Yield all entries of a ranking in parts, best to worst. Sort and rank the entries of an archived board here."""
     if not archived:
         async for page in client.pages(board, column, limit=size):
             yield page.entries
         return
-    places: list[tuple[int, int]] = []  # the rank of each entry, and where it begins in the file
+    places: list[tuple[int, int]] = []  # for each entry: its recorded rank, and its offset in the file
     with TemporaryFile() as kept:
         async for page in client.pages(board, column, limit=size, order="owner"):
             for entry in page.entries:
                 places.append((entry.rank, kept.tell()))
                 kept.write(ENCODER.encode(entry) + b"\n")
-        places.sort()  # entries of one rank stay in the order of their owners
+        places.sort()  # entries with equal ranks stay in the order of their owners
         rank = recorded = 0
         for start in range(0, len(places), size):
             part = []
@@ -122,5 +122,5 @@ def redis_command(*words: str) -> str:
 
 
 def raw_text(value: object) -> str:
-    """Return a value as CSV text: stored text with its control characters, and numbers with every digit."""
+    """Return a value as text for a file: text unchanged, even control characters, and numbers with all digits."""
     return value if isinstance(value, str) else cell_text(value)

@@ -1,6 +1,6 @@
-"""`rankcurve journal` and `rankcurve stream`: accepted posts and changes, one JSON object on each line.
+"""`rankcurve journal` and `rankcurve stream`: print accepted posts or ranking changes, one JSON object on each line.
 
-To continue the journal later, pass the number or cursor in the last line to the next command.
+To continue the journal later, pass the `seq` of the last line to the next command as --after.
 """
 
 from typing import Annotated
@@ -12,7 +12,7 @@ from rankcurve.answers import ENCODER, Record, decode
 from service.commands.target import BoardArgument, service_command
 
 JOURNAL_LINES_MAX = 1_000  # lines in the response to one request
-STREAM_ATTEMPTS_MAX = 3  # to open a stream that broke
+STREAM_ATTEMPTS_MAX = 3  # attempts to open a stream again after it broke
 ColumnArgument = Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)]
 
 

@@ -31,7 +31,7 @@ ValuesOption = Annotated[
 
 
 async def ranked_column(client: AsyncClient, board: str, column: str | None) -> str:
-    """Return `column`, or the board's first ranked one. End the command if there is none."""
+    """Return `column` or, if it is None, the board's first ranked column. End the command if no column is ranked."""
     return column or first_ranked(board, await client.board(board))
 
 
@@ -105,7 +105,7 @@ def show_positions(positions: Sequence[Position | OwnerPosition]) -> None:
 
 
 def bracket_text(position: Position | OwnerPosition) -> str:
-    """Return `exact`, or bounds such as `12301..12390`, or `no value`."""
+    """Return the bracket of a position as text: `exact`, bounds such as `12301..12390`, or `no value`."""
     if position.rank is None:
         return "no value"
     return "exact" if position.exact else f"{position.low}..{position.high}"

@@ -1,4 +1,4 @@
-"""The answers about leaderboards, families, posts and curves."""
+"""The types of the answers about leaderboards, families, posts and curves."""
 
 from typing import Annotated, Any, Literal
 
@@ -16,7 +16,7 @@ Stats = dict[str, Number | str | None]
 
 
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A column with every default filled in. `min` and `max` are null for a column of text."""
+    """A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null."""
 
     name: str
     sorted: bool
@@ -29,7 +29,7 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurveFacts(msgspec.Struct, kw_only=True):
-    """The members of every answer about a curve. `certificate` is its measured error, if its knots were certified."""
+    """Facts about a curve. `certificate` is the largest relative error that its ranks may have; null: not measured."""
 
     method: FitMethod
     total: int
@@ -38,7 +38,7 @@ class CurveFacts(msgspec.Struct, kw_only=True):
 
 
 def curve_facts(curve: AnyCurve) -> dict[str, Any]:
-    """Return the members of `CurveFacts`."""
+    """Return the members that `CurveFacts` has for this curve."""
     return {
         "method": curve.method,
         "total": curve.total,
@@ -53,9 +53,9 @@ class CurveState(CurveFacts, kw_only=True):
     knots: int
     age_seconds: float
     certificate: float | None = None
-    live: bool  # whether the curve has live counts, which add the changes since its fit
-    moves: int  # how many changes since the fit entered a gap between knots, left one, or stayed within one
-    bound: float  # the greatest relative error that a current rank below the exactly counted top may have
+    live: bool  # whether the curve includes changes since its fit, which its live counts add
+    moves: int  # how many times since the fit a value came into a gap between knots, left a gap, or moved within a gap
+    bound: float  # the largest relative error that a rank past the exactly counted top may have now
 
 
 def curve_state(board: Board, curve: AnyCurve, now_us: int) -> CurveState:
@@ -72,12 +72,12 @@ def curve_state(board: Board, curve: AnyCurve, now_us: int) -> CurveState:
 class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A leaderboard with its full specification.
 
-    `curves` has the state of each ranked column's curve. Lists of leaderboards leave it out. Lists by activity have
-    `active_at`, the time of the last logged change or else of the creation. `opens_at`,
-    `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time. A
-    `partition` is present if the store has several partitions and the leaderboard has one segment. A
-    `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows. Requests for its top, its owners,
-    its values and its curve are answered from its archive. Any other request is answered with 410.
+    `curves` has the state of each ranked column's curve; lists of leaderboards have no `curves`. Only lists by activity
+    have `active_at`: the time of the last logged change, or of the creation if no change is logged. `opens_at`,
+    `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time.
+    `partition` is present if the store has several partitions and the leaderboard has one segment. A `closed`
+    leaderboard takes no posts. An `archived` leaderboard no longer has rows: its archive answers requests for its top,
+    its owners, its values and its curve. Any other request is answered with 410.
     """
 
     id: str
@@ -100,7 +100,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoardList(msgspec.Struct, frozen=True):
-    """A page of leaderboards in the order of their ids. `next` is the cursor of the next page; null on the last one."""
+    """A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page."""
 
     leaderboards: list[BoardAnswer]
     next: str | None
@@ -115,9 +115,9 @@ class OwnerBoard(msgspec.Struct, frozen=True):
 
 
 class OwnerBoards(msgspec.Struct, frozen=True):
-    """The leaderboards of an owner by id. `next` is the cursor of the next page; null on the last one.
+    """The leaderboards on which an owner has an entry, by id. `next` is the next page's cursor; null on the last page.
 
-    A page may have few leaderboards, or none, and still a `next`, because a request looks at a bounded number of them.
+    A request looks at a bounded number of leaderboards. So a page with a `next` may have few leaderboards or none.
     """
 
     owner: str
@@ -126,13 +126,13 @@ class OwnerBoards(msgspec.Struct, frozen=True):
 
 
 class OwnerEntries(msgspec.Struct, frozen=True):
-    """On how many leaderboards, archived ones included, an owner has or had an entry. 0: the name may be wrong."""
+    """How many leaderboards, even archived ones, have or had an entry of the owner. If 0, the name may be wrong."""
 
     entries: int
 
 
 class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A family: its full specification, and how many of its leaderboards have received posts.
+    """A family with its full specification. `boards` is how many of its leaderboards have received posts.
 
     `partition` is present if the store has several partitions.
     """
@@ -153,7 +153,7 @@ class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FamilyList(msgspec.Struct, frozen=True):
-    """A page of families in the order of their ids. `next` is the cursor of the next page; null on the last one."""
+    """A page of families in the order of their ids. `next` is the cursor of the next page; null on the last page."""
 
     families: list[FamilyAnswer]
     next: str | None
@@ -163,7 +163,7 @@ Bound = Annotated[str | None, Meta(description="ISO 8601 in UTC, with microsecon
 
 
 class PeriodAnswer(msgspec.Struct, frozen=True):
-    """A period. If `closed` is true, late posts to the period are rejected.
+    """A period of a family, such as a day. If `closed` is true, the period takes no more posts, not even late posts.
 
     For the all-time period, `starts_at`, `ends_at` and `closed` are null.
     """
@@ -175,10 +175,10 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
 
 
 class FamilyBoardAnswer(msgspec.Struct, frozen=True):
-    """A family's leaderboard for one period and some facet values. `previous` is the leaderboard of the period before.
+    """A family's leaderboard for one period and some facet values.
 
-    If `archived` is true, requests to the leaderboard are answered from its archive. A request for something that the
-    archive does not hold is answered with 410.
+    `previous` is the id of the leaderboard of the previous period; null for the all-time period. If `archived` is true,
+    requests are answered from the leaderboard's archive, or with 410 if the archive does not contain the answer.
     """
 
     board: str
@@ -188,7 +188,7 @@ class FamilyBoardAnswer(msgspec.Struct, frozen=True):
 
 
 class FacetValue(msgspec.Struct, frozen=True):
-    """A value of a facet, its leaderboard, and how many owners have an entry on that leaderboard."""
+    """A value of a facet, the id of its leaderboard, and how many owners have an entry on this leaderboard."""
 
     value: str
     board: str
@@ -196,7 +196,7 @@ class FacetValue(msgspec.Struct, frozen=True):
 
 
 class FacetList(msgspec.Struct, frozen=True):
-    """The values that posts of one period had for a facet. `next` is the next page's cursor; null on the last page."""
+    """The values of a facet in the posts of one period. `next` is the next page's cursor; null on the last page."""
 
     facet: str
     period: PeriodAnswer
@@ -205,7 +205,7 @@ class FacetList(msgspec.Struct, frozen=True):
 
 
 class PastPosition(msgspec.Struct, frozen=True):
-    """A closed period, its leaderboard, and the owner's final position on that leaderboard.
+    """A closed period, the id of its leaderboard, and the owner's final position on this leaderboard.
 
     The position is null if the owner had no value in the column.
     """
@@ -218,7 +218,7 @@ class PastPosition(msgspec.Struct, frozen=True):
 class HistoryAnswer(msgspec.Struct, frozen=True):
     """An owner's final positions in closed periods, the newest period first. Periods without a position are listed too.
 
-    `next` is the cursor of older periods; null on the last page.
+    `next` is the cursor of the next page, which has older periods; null on the last page.
     """
 
     owner: str
@@ -238,10 +238,10 @@ class BoardResult(msgspec.Struct, kw_only=True):
 
 
 class PostResult(msgspec.Struct, kw_only=True, gc=False):
-    """The result of a post. `stats` holds the stored values. A post that named its boards has `boards` instead.
+    """The result of a post. `stats` has the values of the owner's entry after the post.
 
-    A rejected post has an `error`. If the result also has `boards`, `error` says what went wrong on one of these
-    boards. The post was not applied to the other boards either.
+    A post to a family, or a post that names its leaderboards, has `boards` instead: a result for each leaderboard. A
+    rejected post has an `error`. If it also has `boards`, the error is one of theirs, and the post was applied to none.
     """
 
     owner: str
@@ -259,10 +259,10 @@ class PostResults(msgspec.Struct, gc=False):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """Posts that are durable in the ingest queue; workers apply them within seconds.
+    """The answer to posts that were stored durably in the queue. Workers apply these posts within seconds.
 
-    `accepted` is how many posts the request had. `duplicates` is how many of these posts had been applied before to a
-    period that is closed now. Such posts are not queued again.
+    `accepted` is how many posts the request had. `duplicates` is how many of these posts were already applied before
+    their leaderboards closed. Such posts are not queued again.
     """
 
     accepted: int
@@ -272,9 +272,9 @@ class Accepted(msgspec.Struct, frozen=True):
 class PostState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a post on a leaderboard.
 
-    `owner` is null in a list if the journal no longer names the owner: it was pruned, or the owner was erased.
-    `status` is `pending` while the post waits in the queue. Afterwards it is the same status that a direct post has.
-    `updated_at` and `stats` are those of the owner's row after the post. `error` says why the post was rejected.
+    In a list, `owner` is null if the journal no longer names the owner, because it was pruned or the owner was erased.
+    `status` is `pending` while the post waits in the queue. Later it is the status that a direct post would have.
+    `updated_at` and `stats` describe the owner's entry after the post. `error` says why the post was rejected.
     """
 
     post_id: str
@@ -286,7 +286,7 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PostStates(msgspec.Struct, frozen=True):
-    """The posts on a leaderboard that have one id, by owner. `more` is true if some of them are left out."""
+    """The posts on a leaderboard with the same post id, by owner. `more` is true if the list leaves out some posts."""
 
     post_id: str
     posts: list[PostState]
@@ -294,10 +294,11 @@ class PostStates(msgspec.Struct, frozen=True):
 
 
 class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A shard of the queue, and the worker that has it.
+    """A shard, which is a part of the ingest queue, and the `worker` that applies its posts.
 
-    It has the number of waiting posts, the age of the oldest one, and the number of posts that were ever applied. Each
-    partition has shards of its own, numbered from 0. `partition` is null for posts to boards of several partitions.
+    `posts` is how many posts wait, `age_seconds` is the age of the oldest waiting post, and `applied` is how many posts
+    were ever applied. Each partition has shards of its own, numbered from 0. If `partition` is null, the shard is for
+    posts to leaderboards in several partitions.
     """
 
     partition: int | None
@@ -311,9 +312,8 @@ class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The ingest queue. `workers` is how many workers run now, and `workers_max` is how many may run.
 
-    `capacity` is how many posts the store applies per second, and `speed` is how many posts one worker applies per
-    second. `workers_max` is calculated from both speeds. They show the measurements of the last calculation; before
-    the first one they are null.
+    `capacity` is how many posts the store applies per second. `speed` is how many posts one worker applies per second.
+    The service calculates `workers_max` from both. Both are null before the first calculation.
     """
 
     posts: int
@@ -332,7 +332,7 @@ ProfileObject = Annotated[
 
 
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats. If the owner is hidden, `hidden` is true; otherwise it is missing."""
+    """One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this member is missing."""
 
     owner: str
     updated_at: Time
@@ -354,14 +354,14 @@ class LookupEntry(EntryAnswer):
 
 
 class LookupAnswer(msgspec.Struct):
-    """The entries in the order of the request, and the owners who have no entry."""
+    """The entries of the requested owners, in the order of the request. `missing` names owners without an entry."""
 
     entries: list[LookupEntry]
     missing: list[str]
 
 
 class RankedEntry(msgspec.Struct, gc=False):
-    """A row of a ranking."""
+    """A row of a ranking: an owner's entry and its rank. `exact` is false if the rank is an estimate."""
 
     rank: int
     exact: bool
@@ -373,10 +373,10 @@ class RankedEntry(msgspec.Struct, gc=False):
 
 
 class Page(msgspec.Struct, gc=False):
-    """Rows of a ranking, from the best to the worst. Owners of equal rank are in the order of their code points.
+    """Rows of a ranking, from the best to the worst. Owners with equal ranks are in the order of their code points.
 
-    `next` is the cursor of the page after this one; null on the last page. `prev` is the cursor of the page before this
-    one; null on the first page.
+    `next` is the cursor of the next page; null on the last page. `prev` is the cursor of the page before; null on the
+    first page.
     """
 
     column: str
@@ -387,10 +387,10 @@ class Page(msgspec.Struct, gc=False):
 
 
 class RankValue(msgspec.Struct):
-    """The worst value that has this rank or a better one. The true value lies between `low` and `high`.
+    """The worst value with this rank or a better rank. The true value lies between `low` and `high`.
 
-    A value that was read off the curve is as of the curve's time. It is exact only if nothing has changed since.
-    On an empty leaderboard, `value`, `low` and `high` are null.
+    If the value comes from the curve, it holds for the curve's time. Then `exact` is true only if the leaderboard has
+    not changed since that time. On an empty leaderboard, `value`, `low` and `high` are null.
     """
 
     rank: int
@@ -401,10 +401,10 @@ class RankValue(msgspec.Struct):
 
 
 class PercentileValue(msgspec.Struct):
-    """The worst value that has this percentile or a better one. The true value lies between `low` and `high`.
+    """The worst value with this percentile or a better percentile. The true value lies between `low` and `high`.
 
-    A value that was read off the curve is as of the curve's time. It is exact only if nothing has changed since.
-    On an empty leaderboard, `value`, `low` and `high` are null.
+    If the value comes from the curve, it holds for the curve's time. Then `exact` is true only if the leaderboard has
+    not changed since that time. On an empty leaderboard, `value`, `low` and `high` are null.
     """
 
     percentile: float
@@ -427,7 +427,7 @@ class Bucket(msgspec.Struct, rename={"from_": "from"}):
     """The number of entries with a value from `from` up to, but not including, `to`. The last bucket includes its `to`.
 
     `low`, `high` and `exact` are present if `entries` was estimated from the curve. At the curve's time, the true
-    number lay between `low` and `high`. `exact` is true if the two are equal and nothing has changed since that time.
+    number was between `low` and `high`. `exact` is true if both are equal and nothing has changed since that time.
     """
 
     from_: Number
@@ -439,24 +439,24 @@ class Bucket(msgspec.Struct, rename={"from_": "from"}):
 
 
 class Buckets(msgspec.Struct):
-    """The distribution of a column's values."""
+    """The distribution of a column's values: buckets in ascending order, which together contain all values."""
 
     buckets: list[Bucket]
 
 
 class EndAnswer(msgspec.Struct):
-    """The best or the worst value that an entry beyond the knots may have."""
+    """A limit for entries that are better than the best knot or worse than the worst knot. See `OutsideAnswer`."""
 
     value: Number
     reached_at: Time | UnsetType = UNSET
 
 
 class OutsideAnswer(msgspec.Struct):
-    """Bounds for entries that came after the fit and lie beyond its knots.
+    """Limits for entries that came after the curve was fitted and are better or worse than all of its knots.
 
-    `best` is a bound for the entries that are better than the best knot: no such entry has a better value. `worst` is a
-    bound for the entries that are worse than the worst knot. Each is null if there are no such entries. `errors` has,
-    for both ends, how far an estimated rank can be off. It is null if this was not measured.
+    No entry is better than `best`, which is null if no entry is better than the best knot. No entry is worse than
+    `worst`, which is null if no entry is worse than the worst knot. `errors` has two numbers: by how many ranks an
+    estimate can be wrong at the better end and at the worse end. It is null if this was not measured.
     """
 
     best: EndAnswer | None
@@ -467,7 +467,7 @@ class OutsideAnswer(msgspec.Struct):
 class KnotAnswer(msgspec.Struct):
     """A value of the column, its exact rank, and the number of entries with this value (`ties`).
 
-    `reached_at` is the time when an owner reached this value. It is present if the earliest of equal values is better.
+    If the earliest of equal values is better, a knot also has `reached_at`: the time when an owner reached the value.
     """
 
     value: Number
@@ -477,7 +477,7 @@ class KnotAnswer(msgspec.Struct):
 
 
 class CurveSegment(CurveFacts, kw_only=True):
-    """The curve of one segment. `as_of` says when its ranks were true."""
+    """The curve of one segment. Its ranks hold for the time `as_of`. `CurveAnswer` explains the other members."""
 
     step: int
     snaps: bool
@@ -488,16 +488,16 @@ class CurveSegment(CurveFacts, kw_only=True):
 
 
 class CurveAnswer(CurveSegment):
-    """A curve with everything that is needed to calculate ranks offline.
+    """A curve with everything that a client needs to calculate ranks offline. docs/curve.md has the formula.
 
-    docs/curve.md has the formula. Between two neighbouring knots, the rank
-    follows a straight line over keys, or a cubic. `shapes` has the inner control values of the cubics. Their unit is
-    1/65536 of the rise between the knots. `errors` has, for each pair of neighbouring knots, how far an estimated rank
-    between the two can be off. It is null if this was not measured. Lines and cubics are defined on a lattice, whose
-    points are `step` units of the last digit apart. If `snaps` is true, every stored value lies on the lattice.
+    Between two neighbouring knots, the rank follows a straight line, or a cubic Bézier curve if there are `shapes`.
+    `shapes` has two inner control values for each pair of neighbouring knots, in units of 1/65536 of the rise between
+    the knots. `errors` has, for each pair, by how many ranks an estimate between the knots can be wrong. It is null if
+    this was not measured. Lines and cubics are defined on lattice points, which are `step` units of the last digit
+    apart. If `snaps` is true, every stored value is a lattice point.
 
-    Only a leaderboard with several segments has `segments`, and then `knots` is empty. Its number of better entries is
-    the sum of those of the segments. Its bounds are summed likewise, and `certificate` is of the sum.
+    Only a leaderboard with several segments has `segments`, and then `knots` is empty. To get a rank, add up the number
+    of better entries in each segment, and add up the bounds in the same way. `certificate` is about this sum.
     """
 
     column: str
@@ -508,16 +508,16 @@ class CurveAnswer(CurveSegment):
 
 
 class RefreshAnswer(CurveFacts, kw_only=True):
-    """The result of a refresh: facts about the new curve, and how many seconds the refresh took."""
+    """The result of a refresh: facts about the new curve. `seconds` is how long the refresh took."""
 
     column: str
     seconds: float
 
 
 class AuditedRank(msgspec.Struct):
-    """A value whose true rank lies outside the bracket that the curve gives.
+    """A value whose true rank is outside the bracket that the curve gives, which is from `low` to `high`.
 
-    The true rank was counted for the same time as the bracket: the curve's `as_of`.
+    The true rank and the bracket are of the same time: the curve's `as_of`.
     """
 
     value: Number
@@ -530,12 +530,12 @@ class AuditedRank(msgspec.Struct):
 class AuditAnswer(CurveFacts, kw_only=True):
     """The relative errors of the ranks that a curve gives to random owners.
 
-    The errors compare these ranks with the ranks that the owners had at the curve's time. To count them, the service
-    subtracts the posts since that time. `outcome` is `changed` if there were too many of these posts; then nothing was
-    compared. `outcome` is `empty` if the column has no entry. `broken` lists the first few values whose true rank lies
-    outside the bracket.
-    `mean_error`, `p99_error`, `worst_error` and `bound`, the largest error that is possible now, are those of ranks
-    past the exactly counted top. `certificate` is of all ranks.
+    The service compares these ranks with the ranks that the owners had at the curve's time. To count the latter, it
+    counts the current entries and takes back the changes since that time. If it does not know all of these changes, or
+    there are too many, it compares nothing: `outcome` is `changed`. `outcome` is `empty` if the column has no entry.
+    `broken` lists the first few values whose true rank is outside the bracket. `bound` is the largest error that is
+    possible now. `mean_error`, `p99_error`, `worst_error` and `bound` are about ranks past the exactly counted top, but
+    `certificate` is about all ranks.
     """
 
     column: str

@@ -1,4 +1,4 @@
-"""The answers about the journal, an owner's posts, the events of streams, and profiles."""
+"""The types of the answers about the journal, the posts of an owner, the events of streams, and profiles."""
 
 from typing import Literal
 
@@ -14,17 +14,17 @@ from .boards import ProfileObject, RankedEntry, Stats
 JournalKind = Literal["post", "erase", "hide", "show", "reset", "move", "delete", "erased"]
 
 
-Place = int | str  # a sequence number of the journal, or a cursor if the store has several partitions
+Place = int | str  # where a reader is in the journal: a sequence number; with several partitions of the store, a cursor
 
 
 class JournalLine(msgspec.Struct):
-    """A line of the journal: a post, or a change of an owner or a board.
+    """A line of the journal: a post, or a change of an owner or of a leaderboard.
 
-    `stored` holds the values of the owner's row after the post was applied. If a queued post was rejected when a worker
-    took it from the queue, `error` says why. After the owner was erased, `owner` is null and the members
-    after `accepted_at` are missing. `board` is null if the leaderboard was deleted long ago.
+    `stored` has the values of the owner's entry after the post was applied. If a queued post was rejected when a worker
+    took it from the queue, `error` says why. If the owner was erased later, `owner` is null and the members after
+    `accepted_at` are missing. If the leaderboard was deleted long ago, `board` is null.
 
-    `seq` is a number. If the store has several partitions, it is an opaque cursor, which covers all of them.
+    `seq` is the place of the line in the journal: a number, or an opaque cursor if the store has several partitions.
     """
 
     seq: Place
@@ -42,7 +42,7 @@ class JournalLine(msgspec.Struct):
 
 
 class OwnerPosts(msgspec.Struct):
-    """An owner's posts, the newest first.
+    """A page of an owner's posts, the newest first.
 
     To get the next page, send the value of `next` as the parameter `before`. `next` is null if no older posts are kept.
     """
@@ -53,7 +53,7 @@ class OwnerPosts(msgspec.Struct):
 
 
 class TopEvent(msgspec.Struct):
-    """The data of an event `top`: the rows that are currently best."""
+    """The data of an event `top` of a stream: the best rows of the ranking at the time of the event."""
 
     column: str
     total: int
@@ -61,10 +61,10 @@ class TopEvent(msgspec.Struct):
 
 
 class OwnerEvent(msgspec.Struct):
-    """The data of an event `position`: the owner's current value and rank.
+    """The data of an event `position` of a stream: the owner's current value and rank.
 
     `value`, `rank` and `percentile` are null if the owner is no longer ranked. `previous_rank` is the rank in the
-    previous event. `overtaken_by` has up to ten owners who have overtaken this one since that event.
+    previous event. `overtaken_by` names up to ten owners who have overtaken this owner since the previous event.
     """
 
     owner: str
@@ -78,7 +78,7 @@ class OwnerEvent(msgspec.Struct):
 
 
 class ProfileAnswer(msgspec.Struct):
-    """The profile of an owner, such as a name and a picture."""
+    """The profile of an owner: a JSON object, for example with a name and a picture."""
 
     owner: str
     profile: ProfileObject

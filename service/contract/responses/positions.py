@@ -1,4 +1,4 @@
-"""The answers about positions: of owners, of values, and of one owner on many leaderboards."""
+"""The types of the answers with positions: of an owner, of values, and of one owner on many leaderboards."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ PositionMethod = Literal["count", "knot", "gap", "curve"]
 
 
 class NextPlace(msgspec.Struct, kw_only=True, gc=False):
-    """The next better place: its rank with the bracket, its value, and the `points` that the owner lacks to take it.
+    """The next better place in the ranking: its rank with bracket, its value, and the `points` that the owner lacks.
 
     `points` is the difference between the owner's value and the value of that place. If the earliest of equal values is
-    better, `points` is greater by one unit of the last digit. In this case it is null if the owner would need a value
-    outside the column's range. `as_of` may differ from that of the owner's position.
+    better, an equal value is not enough, so `points` is greater by one unit of the last digit. Then `points` is null if
+    the owner would need a value outside the column's range. `as_of` may differ from the owner's position's `as_of`.
     """
 
     rank: int
@@ -30,7 +30,7 @@ class NextPlace(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Position(msgspec.Struct, kw_only=True, gc=False):
-    """A rank with its bracket: the true rank as of `as_of` lies between `low` and `high`.
+    """A rank with its bracket: at the time `as_of`, the true rank is between `low` and `high`.
 
     `exact` is true if `low` and `high` are equal. `next` and `previous` are present if the request asks for them.
     `next` is null if nobody is better. `previous` is null if there is no previous period.
@@ -51,7 +51,7 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
 
 
 class NoPosition(msgspec.Struct, kw_only=True):
-    """A column in which the owner has no value."""
+    """The answer for a column in which the owner has no value: `value` and `rank` are null."""
 
     column: str
     value: None = None
@@ -60,11 +60,11 @@ class NoPosition(msgspec.Struct, kw_only=True):
 
 
 class Previous(msgspec.Struct, kw_only=True):
-    """A comparison with the previous period. `position` is the owner's position in that period.
+    """A comparison with the previous period. `board` is the id of the leaderboard of that period.
 
-    `value_position` is the position that a new entry with the current value would have in that period. The owner's own
-    entry of that period is counted, too. If the earliest of equal values is better, the new entry stands behind equal
-    values. A member is null if the value that it needs is missing.
+    `position` is the owner's position in that period, or null. `value_position` is the position that a new entry with
+    the owner's current value would have in that period; null if the owner has no value now. The owner's own entry
+    of that period is counted, too. If the earliest of equal values is better, the new entry is behind equal values.
     """
 
     board: str
@@ -95,7 +95,7 @@ class BoardPosition(Position, kw_only=True, gc=False):
 
 
 class NoBoardPosition(NoPosition, kw_only=True):
-    """A leaderboard on which the owner has no value in the column."""
+    """The answer for a leaderboard on which the owner has no value in the column."""
 
     board: str
 

@@ -1,10 +1,10 @@
-"""Handlers of `GET /`, `GET /docs` and of the files that the pages need.
+"""Serves the dashboard at `/`, the page at `/docs`, and the files that these pages need.
 
 Every response tells the browser to block requests to other hosts, inline scripts, and frames around the page, because
 no page needs them. The dashboard shows names that owners chose, and such a name may contain an attack.
 
-The files in `page/` are read and compressed once in each process, at the first request. A name from a request is only
-looked up in that list and never becomes part of a path.
+Each process reads and compresses the files in `page/` once, at the first request. The name in a request is only looked
+up among these files, and never becomes part of a path.
 """
 
 import gzip
@@ -27,7 +27,7 @@ MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 _HEADERS = {
-    "Cache-Control": "no-cache",  # browsers check for a new version each time; mostly they get a 304
+    "Cache-Control": "no-cache",  # browsers ask for a new version each time, and mostly get a 304
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -42,7 +42,7 @@ _TAG = "Operating"
 class PageFile(NamedTuple):
     content: bytes
     compressed: bytes
-    etag: str  # a weak tag, because the plain and the compressed form share it
+    etag: str  # weak, because the plain and the compressed content share the tag
     media_type: str
 
 
@@ -77,7 +77,7 @@ async def get_page_file(context: Any, call: Call) -> Reply:
 
 
 def reply_with(call: Call, file: PageFile) -> Reply:
-    """Return the answer to a request for a file: plain or compressed, or 304 if the caller has it already."""
+    """Return the response with a file, plain or compressed, or 304 if the caller already has this version."""
     headers = {**_HEADERS, "ETag": file.etag}
     asked = call.request.headers
     if match_entity_tag(asked.get("If-None-Match", ""), file.etag):

@@ -1,4 +1,4 @@
-"""The Jolokia protocol 7.2 over the managed objects: read, list, search, exec, version.
+"""The Jolokia protocol 7.2, by which JMX tools use the managed objects: read, list, search, exec, version.
 
     request (GET path, POST body, bulk) ──> requests ──> answering (objects, inner paths) ──> envelope
 

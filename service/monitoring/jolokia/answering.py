@@ -1,4 +1,4 @@
-"""Answers all types of Jolokia requests. An answer describes the whole node, not the process that answers."""
+"""Answers all types of Jolokia requests. An answer describes the whole node, not only the process that sends it."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ class JolokiaAgent:
         self.read_objects, self._version = read_objects, version
 
     async def answer_request(self, body: Any, query: Mapping[str, str], objects: Objects) -> dict[str, Any]:
-        """Return the answer to the JSON object of a request. An answer to a request that fails has an error status."""
+        """Return the answer to a request's JSON object. If the request fails, its answer has an error status."""
         parameters = Parameters()
         try:
             request, parameters = read_request(body, query)
@@ -62,11 +62,11 @@ async def _run_operation(managed: ManagedObject, request: JolokiaRequest) -> int
 
 
 def _list(path: Sequence[str], objects: Objects) -> Any:
-    """Return the descriptions of the objects by domain and by the key list of their names, or a part of them."""
+    """Return the part at `path` of a tree: domain, key list of an object's name, description of the object."""
     described: dict[str, dict[str, Any]] = {}
     for _, managed in sorted(objects.items()):
         described.setdefault(managed.name.domain, {})[managed.name.key_list] = describe_object(managed)
-    # The request may give the keys of the object name in another order than the tree.
+    # A request may name an object with its keys in any order, but the tree has the keys in alphabetical order.
     named = [*path[:1], *(",".join(sorted(keys.split(","))) for keys in path[1:2])]
     try:
         return follow_path(described, [*named, *path[2:]])
@@ -78,7 +78,7 @@ def _list(path: Sequence[str], objects: Objects) -> Any:
 
 
 def describe_object(managed: ManagedObject) -> dict[str, Any]:
-    """Return the description of an object in an answer to `list`."""
+    """Return the description of an object for an answer to `list`: its attributes and operations."""
     return {
         "attr": {
             name: {"rw": False, "type": attribute.kind, "desc": attribute.description}
@@ -123,7 +123,7 @@ def _read(request: JolokiaRequest, parameters: Parameters, objects: Objects) -> 
 
 
 def make_error(error: Exception) -> dict[str, Any]:
-    """Return the answer for an error. The message of an unexpected error hides its cause."""
+    """Return the answer for an error. If the error is unexpected, the message does not reveal its cause."""
     if isinstance(error, RefusedError):
         (status, java_name), text = error.fault.value, str(error)
     else:

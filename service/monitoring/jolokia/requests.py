@@ -1,8 +1,8 @@
 """Parses Jolokia requests, from a path or from JSON.
 
 In a path, `!` escapes a character: `!/` is a slash inside a part, `!!` is an exclamation mark, and `!x` is any other
-character x. `split_path(join_path(parts)) == parts` holds unless the last part is empty. The protocol can't write such
-a part.
+character x. `split_path(join_path(parts)) == parts` is true unless the last part is empty, because a path of this
+protocol cannot end with an empty part.
 """
 
 import re
@@ -20,18 +20,18 @@ _SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # how a path writes null and th
 
 
 class Parameters(msgspec.Struct, frozen=True, rename="camel"):
-    """Processing parameters, from the query and from the request's `config`. All others are ignored."""
+    """The supported processing parameters, from the query and from the request's `config`. Others are ignored."""
 
     ignore_errors: bool = False
     include_request: bool = True
 
 
 class JolokiaRequest(msgspec.Struct, frozen=True):
-    """The members of a request that this agent knows. Null means absent."""
+    """The members of a request that this agent uses. A member is None if the request lacks it or has null."""
 
     type: str | None = None
     mbean: str | None = None
-    attribute: str | list[str] | None = None  # absent: all attributes
+    attribute: str | list[str] | None = None  # None: all attributes
     operation: str | None = None
     arguments: Any = None
     path: str | list[str | int] | None = None
@@ -39,13 +39,13 @@ class JolokiaRequest(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> Sequence[str]:
-        """Return the parts of the path inside the value."""
+        """Return the parts of `path`, which leads to a part of the value that is read."""
         path = self.path or ()
         return split_path(path.removeprefix("/")) if isinstance(path, str) else list(map(str, path))
 
 
 def read_path(path: str) -> dict[str, Any]:
-    """Return the request of a GET in the form of a POST. `path` is the part after `/jolokia`, percent-decoded once."""
+    """Return a GET request as the JSON object of a POST. `path` is the text after `/jolokia`, percent-decoded once."""
     kind, *rest = split_path(path.removeprefix("/")) or ["version"]
     kind = kind.lower() or "version"
     body: dict[str, Any] = {"type": kind}
@@ -74,7 +74,7 @@ def read_request(body: Any, query: Mapping[str, str]) -> tuple[JolokiaRequest, P
     """
     config = body.get("config") if isinstance(body, dict) else None
     given = {**query, **config} if isinstance(config, dict) else query
-    # As with Jolokia, an empty parameter is not set.
+    # An empty parameter counts as not set, as in Jolokia itself.
     parameters = _convert({name: value for name, value in given.items() if value not in (None, "")}, Parameters)
     request = _convert(body, JolokiaRequest)
     kind = (request.type or "").lower()
@@ -93,7 +93,7 @@ def read_request(body: Any, query: Mapping[str, str]) -> tuple[JolokiaRequest, P
 
 def _convert(value: Any, kind: type[_T]) -> _T:
     try:
-        return msgspec.convert(value, kind, strict=kind is not Parameters)  # in a query, flags are text
+        return msgspec.convert(value, kind, strict=kind is not Parameters)  # flags of a query are text
     except msgspec.ValidationError as error:
         raise RefusedError(Fault.REQUEST_INVALID, str(error)) from error
 
@@ -103,7 +103,7 @@ def join_path(parts: Iterable[str]) -> str:
 
 
 def split_path(path: str) -> list[str]:
-    """Return the parts of a path; an empty path has none, and neither has one after a final slash."""
+    """Return the parts of a path. An empty path has no parts, and a final slash adds no empty part."""
     parts = [""]
     for token in _TOKEN.findall(path):
         if token == "/":

@@ -1,4 +1,4 @@
-"""The routes of the Jolokia protocol: `/jolokia`, `/jolokia/`, and `/jolokia/` with an operation after it."""
+"""The routes of the Jolokia protocol: `/jolokia` and `/jolokia/`, alone or followed by an operation such as `read`."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ _FOREIGN_SITES = ("cross-site", "same-site")
 
 
 async def get_jolokia(context: Any, call: Call) -> Reply:
-    """Answer a request that is in the path, or in the query parameter `p`."""
+    """Answer a Jolokia request that is written in the path, or in the query parameter `p`."""
     agent = _find_agent(context, call)
     query = call.request.rel_url.query
     path = unquote(call.request.raw_path.partition("?")[0], errors="strict").removeprefix(_PREFIX)
@@ -32,7 +32,7 @@ async def get_jolokia(context: Any, call: Call) -> Reply:
 
 
 async def post_jolokia(context: Any, call: Call) -> Reply:
-    """Answer the request or the list of requests in the body. Ignore an operation in the path: it is for people."""
+    """Answer the request or the list of requests in the body. Ignore the path, which is only for people."""
     agent = _find_agent(context, call)
     if not call.body:
         raise ProblemError("bad_json", "the body holds no request")
@@ -61,9 +61,9 @@ def _reply(answer: object) -> Reply:
 
 
 def _find_agent(context: Any, call: Call) -> JolokiaAgent:
-    """Return the agent. Refuse requests from pages of other sites.
+    """Return the Jolokia agent. If the service has no API keys, refuse a request from a page of another site.
 
-    A GET may run an operation, and any page can make the browser of its reader send a GET.
+    A GET may run an operation, and any page can make its reader's browser send a GET.
     """
     headers = call.request.headers
     if call.identity is ANYONE:

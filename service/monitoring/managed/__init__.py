@@ -1,10 +1,10 @@
-"""Managed objects: named objects that operators read and operate. Their numbers are those that Prometheus scrapes.
+"""Managed objects: named objects that operators read and operate. They show the same numbers as the Prometheus metrics.
 
     metrics ──> metric_mapping: a metric's object, attribute ──────┐
     metrics ──> MetricHistory (snapshots) ──> percentiles, verdict ┼──> objects by name ──> Jolokia
     jobs ──> operations, in every process by NodeChannel ──────────┘
 
-The room counts nothing itself. A new metric, wherever it is declared, becomes an attribute without a change here.
+The room counts nothing itself. Every new metric of the service becomes an attribute without a change here.
 
 An object has a name as in JMX, attributes and operations. The objects are made anew for each request, from a
 `MetricsMoment`. An operation runs in every process of the node, because each process has its own jobs.

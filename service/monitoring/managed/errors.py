@@ -1,4 +1,4 @@
-"""Why a request for managed objects fails: its status, as in HTTP, and the Java exception that JMX tools know."""
+"""The ways in which a request for managed objects fails, each with a status as in HTTP and a Java exception of JMX."""
 
 from enum import Enum
 
@@ -14,7 +14,7 @@ class Fault(Enum):
 
 
 class RefusedError(Exception):
-    """A request fails; the fault says in which way, and the text says why."""
+    """A request for managed objects failed. `fault` says in which way it failed, and the text says why."""
 
     def __init__(self, fault: Fault, text: str) -> None:
         super().__init__(text)

@@ -1,4 +1,4 @@
-"""Tells how metrics grew recently, from snapshots that a task takes every `rates_tick_s` seconds.
+"""Computes how much metrics grew recently, from snapshots that a task takes every `rates_tick_s` seconds.
 
 The metrics are those that Prometheus scrapes. In a node with several processes, they are sums over all processes, so
 every process computes the same figures.
@@ -29,7 +29,7 @@ KEPT_S = 900.0  # the longest time that `growth` and `list_totals` look back
 PERCENTILES: Mapping[str, float] = {"P50": 0.5, "P75": 0.75, "P95": 0.95, "P99": 0.99, "P999": 0.999}
 PERCENTILE_WINDOW_S = 300.0
 
-Labels = tuple[str, ...]  # values of labels, in the order of the family
+Labels = tuple[str, ...]  # label values of a series, in the order of the family's labels
 
 
 class _Snapshot(NamedTuple):
@@ -39,7 +39,7 @@ class _Snapshot(NamedTuple):
 
 
 class MetricHistory:
-    """Keeps as many snapshots of the metrics as the longest window needs."""
+    """Takes snapshots of the metrics, and keeps the snapshots of the last KEPT_S seconds."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class MetricHistory:
 
 
 class MetricsMoment:
-    """The metrics at one moment, and the snapshots before it. The attributes of managed objects read from it."""
+    """The metrics at one moment, with the snapshots before that moment. Managed objects read their attributes here."""
 
     def __init__(self, metrics: Metrics, present: _Snapshot, past: Sequence[_Snapshot]) -> None:
         self.totals, self._metrics = metrics.totals, metrics
@@ -85,7 +85,7 @@ class MetricsMoment:
         return list(self._metrics.collect_views())
 
     def list_series(self, family: str, **wanted: str) -> list[Labels]:
-        """Return the label values of each series of a family whose labels begin with the wanted values."""
+        """Return the label values of a family's series in which every `wanted` label begins with the given text."""
         names = list(self.totals.families[family].labels)
         return [
             labels
@@ -94,15 +94,15 @@ class MetricsMoment:
         ]
 
     def read_process(self, sample: str) -> float:
-        """Return a number that the system has of the node's processes, such as `process_cpu_seconds_total`, or 0."""
+        """Return a number of the system about the node's processes, such as `process_cpu_seconds_total`, or 0."""
         return self._present.processes.get(sample, 0.0)
 
     def read_numbers(self, family: str, labels: Labels = ()) -> Sequence[float]:
-        """Return the current numbers of a series, as `telemetry.metrics.numbers` orders them; 0s without a series."""
+        """Return a series' numbers, ordered as in `telemetry.metrics.numbers`, or zeros if the series is missing."""
         return self._numbers(self._present, family, labels)
 
     def growth(self, family: str, labels: Labels, window_s: float) -> list[float]:
-        """Return how much each number of a series grew over the window.
+        """Return how much each number of a series grew in the last `window_s` seconds.
 
         If the first snapshot is later than the start of the window, the window begins at that snapshot.
         """
@@ -118,12 +118,12 @@ class MetricsMoment:
         return found or [0.0] * count  # a snapshot lacks a series that appeared after it
 
     def list_totals(self, family: str, **wanted: str) -> list[tuple[float, float]]:
-        """Return the age of each snapshot in seconds, oldest first, and the sum of a counter's series in it."""
+        """Return, oldest snapshot first, pairs of a snapshot's age in seconds and the sum of a counter's series."""
         series = self.list_series(family, **wanted)
         return self._list(lambda snapshot: sum(self._numbers(snapshot, family, labels)[0] for labels in series))
 
     def list_process_numbers(self, sample: str) -> list[tuple[float, float]]:
-        """Return the age of each snapshot in seconds, oldest first, and the number of `read_process` in it."""
+        """Return, oldest snapshot first, pairs of a snapshot's age in seconds and the number of `read_process`."""
         return self._list(lambda snapshot: snapshot.processes.get(sample, 0.0))
 
     def _list(self, read: Callable[[_Snapshot], float]) -> list[tuple[float, float]]:
@@ -136,10 +136,10 @@ class MetricsMoment:
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:
-    """Return the quantile `share` of a histogram. `counts` has the observations in each bucket, the last one unbounded.
+    """Return the quantile `share` (0 to 1) of a histogram, or None if the histogram has no observations.
 
-    Inside a bucket the quantile is interpolated linearly. If the quantile lies above the last finite bound, that bound
-    is returned.
+    `counts` has the number of observations in each bucket; the last bucket has no upper bound. Inside a bucket, the
+    quantile is interpolated linearly. A quantile above the last finite bound is returned as this bound.
 
     Source: Prometheus' `histogram_quantile`.
     """

@@ -20,7 +20,7 @@ _PREFIX = "rankcurve_"
 _ALL = "all"  # the name of the object for samples without the group's label
 _UNITS = ("seconds", "bytes", "ratio", "posts", "rows", "entries", "requests", "reads", "connections", "curves")
 
-Figures = dict[str, Any]  # what a series has: Value, or Count, Sum, Mean and percentiles
+Figures = dict[str, Any]  # the shown values of a series: Value, or Count, Sum, Mean and percentiles
 
 
 class MetricGroup(NamedTuple):
@@ -61,7 +61,7 @@ _OTHERS = MetricGroup("Metrics", (), "Metrics that belong to no other object")
 
 
 class _Shown(NamedTuple):
-    """A family of metrics as managed objects show it."""
+    """A family of metrics in the form in which managed objects show it."""
 
     name: str
     description: str
@@ -72,7 +72,7 @@ class _Shown(NamedTuple):
 
 
 def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
-    """Return the objects of all metrics, by the text of their names. `store` names the object of the store."""
+    """Return the managed objects of all metrics, by the text of their names. `store` names the store's own object."""
     named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
     by_prefix = sorted(
         ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
@@ -89,7 +89,7 @@ def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
 
 
 def _counted(now: MetricsMoment) -> Iterator[_Shown]:
-    """Yield the families that the processes of the node count."""
+    """Yield the families whose numbers the processes of the node count."""
     for family in now.totals.families.values():
         about = "; percentiles of the last 5 minutes" if family.kind == "histogram" else ""
         series, read = now.totals.series[family.name], partial(_figures, now, family)
@@ -97,7 +97,7 @@ def _counted(now: MetricsMoment) -> Iterator[_Shown]:
 
 
 def _viewed(now: MetricsMoment) -> Iterator[_Shown]:
-    """Yield the families that are computed at each scrape, none of which is a histogram."""
+    """Yield the families that are computed at each scrape. None of these families is a histogram."""
     for metric in now.views:
         figures: dict[Labels, Figures] = {}
         labels: Sequence[str] = ()
@@ -109,7 +109,7 @@ def _viewed(now: MetricsMoment) -> Iterator[_Shown]:
 
 
 def _split(group: MetricGroup, shown: _Shown) -> list[tuple[ObjectName, list[Labels]]]:
-    """Return the series of a family, grouped by the object that they belong to."""
+    """Return the series of a family, grouped by the name of the managed object that shows them."""
     found: dict[str, list[Labels]] = {}
     for labels in shown.series:
         named = dict(zip(shown.labels, labels, strict=True)).get(group.label, _ALL) if group.label else group.name
@@ -120,7 +120,7 @@ def _split(group: MetricGroup, shown: _Shown) -> list[tuple[ObjectName, list[Lab
 def attribute_name(family: str, prefix: str = _PREFIX) -> str:
     """Return the name of the attribute for a family: `rankcurve_write_batch_posts` becomes `WriteBatchPosts`.
 
-    If `prefix` ends with `_`, the name leaves it out. Otherwise it leaves out only `rankcurve_`.
+    If `prefix` ends with `_`, the attribute's name leaves out the prefix. Otherwise it leaves out only `rankcurve_`.
     """
     rest = family.removeprefix(prefix if prefix.endswith("_") else _PREFIX)
     return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)
@@ -140,9 +140,9 @@ def _attribute(shown: _Shown, series: list[Labels], in_name: str) -> Attribute:
 
 
 def _nested(names: Sequence[tuple[str, int]], series: Mapping[Labels, Figures]) -> Figures:
-    """Return the total of the series. The first name holds a nested mapping for each value of that label.
+    """Return the sums of the series and, under the first label's name, a mapping from label value to nested figures.
 
-    `names` are the labels, each with its index.
+    `names` has the labels that the result is nested by, each with its index in the labels of a series.
     """
     if not names:
         return next(iter(series.values()))

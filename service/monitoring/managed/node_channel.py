@@ -1,9 +1,9 @@
-"""The channel between the processes of one node. It lets each of them do what an operator asks of the node.
+"""Passes an operator's action to all processes of a node, because every process runs the action on its own jobs.
 
-    exec ──> do it here, and send it to each socket ──> how many processes have done it
+    exec ──> run the action here, and send it to every other process ──> how many processes have run it
 
-Every process listens on a socket in the node's folder. If a process does not answer in time, the error names it, and
-all other processes still do their part. Only the user that runs the node can open the sockets.
+Every process listens on a socket in the node's folder. If a process does not answer in time, the error names the
+process, and all other processes still run the action. Only the user that runs the node can open the sockets.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class _ActionRequest(msgspec.Struct, frozen=True):
 
 
 class NodeChannel:
-    """Connects one process to the others of its node. Without a node, the process has no others."""
+    """Connects a process to the other processes of its node. `node` is None if the process runs alone."""
 
     def __init__(self, act: Act, limits: ManagedSettings, node: NodeMember | None) -> None:
         self._act, self._limits = act, limits
@@ -43,7 +43,7 @@ class NodeChannel:
 
     @asynccontextmanager
     async def listen_for_actions(self) -> AsyncIterator[None]:
-        """Listen within the block, and do what other processes ask for."""
+        """Listen on the socket within the `async with` block, and run the actions that other processes send."""
         if self._folder is None:
             yield
             return
@@ -57,11 +57,11 @@ class NodeChannel:
             path.unlink(missing_ok=True)
 
     async def run_everywhere(self, action: str, job: str) -> int:
-        """Do an action in every process of the node. Return how many processes have the job.
+        """Run an action on a job in every process of the node. Return how many processes have the job.
 
         Raises:
             RefusedError: the action failed in a process, a process did not answer, or no process has the job. All
-                other processes have done their part.
+                other processes have run the action.
         """
         paths = [] if self._folder is None else sorted(self._folder.glob(f"*{_SUFFIX}"))
         others = [path for path in paths if path.stem != self._name]

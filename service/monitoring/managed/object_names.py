@@ -1,6 +1,6 @@
 """Names of managed objects, as in JMX: `domain:key=value,key=value`, and patterns of names with `*` and `?`.
 
-The order of keys does not matter. The text of a name has its keys in alphabetical order. No value needs JMX's quotes.
+Keys may have any order, but the text of a name has them in alphabetical order. No value needs the quotes of JMX.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAME_CHARS_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class ObjectName:
-    """A name or, with wildcards, a pattern of names."""
+    """The name of a managed object or, with wildcards, a pattern of names."""
 
     domain: str
     properties: Mapping[str, str]
@@ -33,7 +33,7 @@ class ObjectName:
 
     @property
     def is_pattern(self) -> bool:
-        """Return whether this may match several names."""
+        """Return whether this name has wildcards, so that it may match several names."""
         return "*" in self.text or "?" in self.text
 
     def matches(self, name: ObjectName) -> bool:
@@ -46,14 +46,14 @@ class ObjectName:
 
 
 def _fits(text: str, pattern: str) -> bool:
-    return fnmatchcase(text, pattern.replace("[", "[[]"))  # JMX has no sets of characters
+    return fnmatchcase(text, pattern.replace("[", "[[]"))  # in JMX, `[` is an ordinary character
 
 
 def parse_name(text: str) -> ObjectName:
     """Parse a name or a pattern.
 
     Raises:
-        RefusedError: the text is neither.
+        RefusedError: the text is neither a name nor a pattern.
     """
     domain, colon, key_list = text.partition(":")
     if len(text) > NAME_CHARS_MAX or not colon:

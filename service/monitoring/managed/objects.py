@@ -1,6 +1,6 @@
 """Managed objects: each has a name, attributes to read, and operations that change what the node does.
 
-Operators get no documentation of an attribute except its description, which states the meaning and the unit.
+The description of an attribute states its meaning and its unit, because operators see no other documentation of it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -24,7 +24,7 @@ class Attribute(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An action that operators start. It has no arguments, and returns how many processes have done it."""
+    """An action without arguments that operators start. `run` returns how many processes have done the action."""
 
     description: str
     run: Callable[[], Awaitable[int]]
@@ -48,7 +48,7 @@ class ManagedObject:
         return self.attributes[attribute].read()
 
 
-# The objects of a node by the text of their names, as they are while one request is answered.
+# The objects of a node by the text of their names. They are made for one request, and show the node at that time.
 Objects = Mapping[str, ManagedObject]
 
 
@@ -57,7 +57,7 @@ def name_object(object_type: str, **properties: str) -> ObjectName:
 
 
 def find_object(objects: Objects, name: ObjectName) -> ManagedObject:
-    """Return the object with a name.
+    """Return the managed object that has this name.
 
     Raises:
         RefusedError: there is no object of that name.

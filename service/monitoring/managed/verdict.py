@@ -1,9 +1,8 @@
-"""Judges the node: which of the alerts in `docs/alerts.yml` hold now, as far as one node can see.
+"""Judges the node: finds the alerts of `docs/alerts.yml` whose conditions hold now, as far as one node can see.
 
-An alert of Prometheus holds only after its condition was true for some minutes. The verdict shows the condition itself,
-so it comes earlier and may be gone before anybody is paged. Conditions over an hour use the fifteen minutes that the
-node remembers. The adding up over instances in the rules has no counterpart, because a node sees itself only. Nor has
-the forecast of a full disk.
+Prometheus raises an alert only after its condition was true for some minutes. The verdict shows the condition itself.
+So an alert appears earlier here, and may disappear before anybody is paged. A node keeps its figures for fifteen
+minutes, so a condition over an hour uses fifteen minutes here. The forecast of a full disk is left out.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _5_MIN, _15_MIN = 300.0, 900.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The metrics of the node at one moment. Metrics are named as Prometheus shows them."""
+    """Reads the metrics of the node at one moment for the rules. Metrics have the names that Prometheus shows."""
 
     moment: MetricsMoment
 
@@ -43,7 +42,7 @@ class Figures:
         return [self.moment.growth(family, labels, window_s)[0] for labels in series]
 
     def growth(self, sample: str, window_s: float, **wanted: str) -> float:
-        """Return how much a counter grew in the window, all series with the wanted labels together."""
+        """Return how much a counter grew in the window, summed over the series with the wanted labels."""
         return sum(self._growths(sample, window_s, **wanted))
 
     def highest_growth(self, sample: str, window_s: float) -> float:
@@ -51,12 +50,12 @@ class Figures:
         return max(self._growths(sample, window_s), default=0.0)
 
     def view(self, family: str, absent: float = 0.0) -> float:
-        """Return the lowest number of a gauge that is computed at each scrape, or `absent`."""
+        """Return the lowest sample of a gauge that is computed at each scrape, or `absent` if there is no sample."""
         samples = (sample for metric in self.moment.views if metric.name == family for sample in metric.samples)
         return min((sample.value for sample in samples), default=absent)
 
     def slowest(self, sample: str, share: float, window_s: float) -> float:
-        """Return a quantile of a histogram, over the routes of `SLOW_ROUTES` together."""
+        """Return the quantile `share` of a histogram for all requests to the routes in `SLOW_ROUTES` together."""
         growths = [self.moment.growth(sample, (route,), window_s)[1:] for route in SLOW_ROUTES]
         counts = [sum(bucket) for bucket in zip(*growths, strict=True)]
         return quantile(self.moment.totals.families[sample].bounds, counts, share) or 0.0
@@ -65,7 +64,7 @@ class Figures:
         return not self.view("rankcurve_partition_reachable", absent=1)
 
     def longest_rest_s(self) -> float:
-        """Return for how long the job that rests longest has not ended a round. Jobs without a round don't count."""
+        """Return the longest time in seconds since a job ended a round. Jobs that never ended a round don't count."""
         times = self._values("rankcurve_job_last_round_timestamp_seconds")
         return max((time.time() - at for at in times if at > 0), default=0.0)
 
@@ -82,7 +81,7 @@ class Rule(NamedTuple):
 
 
 def _share(part: str, label: str, value: str) -> Callable[[Figures], float]:
-    """Return the function that measures which share of a counter's growth has the label."""
+    """Return a function for the share (0 to 1) of a counter's growth in series whose label begins with `value`."""
 
     def measure(now: Figures) -> float:
         whole = now.growth(part, _5_MIN)
@@ -142,7 +141,7 @@ RULES: tuple[Rule, ...] = (
     Rule("RankcurveDiskFull", "page", 1e9, lambda now: now.view("rankcurve_store_disk_free_bytes", absent=inf),
          "The disk of the store has less than 1 GB left.", below=True),
 )  # fmt: skip
-# Alerts that a node cannot see: a node that does not answer gives no verdict.
+# Alerts that have no rule here, because a node that does not answer gives no verdict.
 UNSEEN = frozenset(("RankcurveDown",))
 
 

@@ -1,4 +1,4 @@
-"""Builds the managed objects of a node: those of its metrics, and those that show facts, verdicts and operations.
+"""Builds the managed objects of a node. They show its metrics, facts, recent figures and verdict, and control its jobs.
 
 An operation runs in every process of the node, and every process shows the same objects.
 """
@@ -58,9 +58,9 @@ ReadObjects = Callable[[], Objects]
 async def manage_objects(
     settings: Settings, metrics: Metrics, controls: JobControls, *, store: str, version: str
 ) -> AsyncIterator[ReadObjects]:
-    """Provide a function that returns the objects as they are now. `store` is the kind of store.
+    """Provide a function that returns the current managed objects. `store` is the kind of store.
 
-    Within the block, a task takes snapshots of metrics and the channel listens.
+    Within the `async with` block, a task takes snapshots of metrics, and the process accepts other processes' actions.
     """
     history = MetricHistory(metrics, settings, monotonic=time.monotonic)
     actions = {name: getattr(controls, name) for name in _JOB_OPERATIONS}

@@ -1,13 +1,13 @@
-"""The metrics of a process, in Prometheus' names and units.
+"""The metrics that a process or a node shows to Prometheus.
 
     service, jobs, storage ──> Numbers: memory, or a file in the node's folder ──> Totals: sums over files ──> /metrics
 
-`families` is the table of all metrics. `numbers` has the meter that all parts of the service report to, each by the
-name of a family. `process.Metrics` shows the numbers of a process or its node. `views` are the metrics that are
-computed at each scrape, and `store_figures` measures the store and its partitions. `totals` adds up the numbers of the
-processes that one supervisor runs, and `node` knows these processes.
+`families` is the table of all metrics. `numbers` has the meter, to which all parts of the service report the metrics by
+name. `process.Metrics` shows the numbers of a process or its node. `views` computes metrics at each scrape, and
+`store_figures` measures the store and its partitions. `totals` adds up the numbers of the processes that one supervisor
+runs, and `node` knows these processes.
 
-The room imports the meter's port and record types of storage. Its most important rule: every label has a bounded set
-of values from the code or the settings, and never a board, an owner, a key or anything else that a caller sends. A node
-has at most 500 series, which a test counts. A reader begins with `families`.
+The room implements the meter of storage. Its most important rule: every label has a bounded set of values from the code
+or the settings, and never a board, an owner, a key or anything else that a caller sends. A node has at most 500 series,
+which a test counts. Begin with `families`.
 """

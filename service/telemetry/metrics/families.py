@@ -1,7 +1,7 @@
 """The table of all metrics that a process counts: their names, types, help texts, labels and buckets.
 
-`rankcurve_` begins every name, and a unit ends it. Prometheus shows a counter as its name followed by `_total`. There
-are few buckets and label values, because a node has at most 500 series, which a test counts.
+Every name begins with `rankcurve_`. Names of times and ratios end with the unit. Prometheus adds `_total` to counters.
+There are few buckets and label values, because a node has at most 500 series, which a test counts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from querybuilder import STATEMENT_KINDS
 from storage.curves.auditing import AuditOutcome
 from storage.curves.shared_curves import ReadOutcome, WriteOutcome
 
-# A node shows the sum over its processes; of gauges, over its living processes. The exception is "latest": a gauge that
-# only one process of a node knows at a time, such as the length of a queue. The node shows its most recent value.
+# A node shows the sum over its processes. For a gauge, only processes that still run are included. "latest" is a gauge
+# that only one process of a node knows at a time, such as a queue's length. The node shows the most recent value.
 FamilyKind = Literal["counter", "gauge", "latest", "histogram", "summary"]
 
 
@@ -30,7 +30,7 @@ class Family(NamedTuple):
 
     @property
     def numbers_count(self) -> int:
-        """Return how many numbers the module `numbers` stores for a series."""
+        """Return how many numbers the module `numbers` stores for one series of this family."""
         return 1 if self.kind == "counter" else len(self.bounds) + 2
 
 
@@ -133,6 +133,6 @@ FAMILIES: Sequence[Family] = (
     Family("rankcurve_lease_duplicates", "counter", "Leases released because their key had an earlier one elsewhere"),
     Family("rankcurve_lease_peer_failures", "counter", "Failed reads of the journals of other stores"),
     Family("rankcurve_log_lines_dropped", "counter", "Log lines lost because the disk was too slow"),
-    # Only the supervisor of a node counts these.
+    # Only the supervisor of a node counts the ends of processes.
     Family("rankcurve_process_ends", "counter", "Processes of the node that ended, on request or not", {"work": ()}),
 )  # fmt: skip

@@ -1,9 +1,9 @@
-"""Metrics of a node, which is all processes of one supervisor. Each process can show the metrics of the whole node.
+"""The processes of a node, which one supervisor runs. Each process can show the metrics of the whole node.
 
-    process starts ──join──> counts in its file of the node's folder ──process ends──> leave: counts stay, no gauges
+    process starts ──> counts in its own file in the node's folder ──process ends──> its counts stay, its gauges do not
 
-The kernel keeps the file when a process is killed. The counts of a process stay for as long as the node runs. Gauges
-describe the present, so those of a process count only while the node's folder has its process id.
+The kernel keeps the file when a process is killed, and the counts stay for as long as the node runs. Gauges describe
+the present. So a process's gauges are included only while the node's folder has a file with the process id.
 """
 
 import os
@@ -19,7 +19,7 @@ from prometheus_client.core import Metric
 # it changes a page that the system is writing to the disk at that moment.
 _MEMORY = Path("/dev/shm")
 _PID_SUFFIX = ".pid"
-# The supervisor's name in the folder. In the supervisor, the system adds up the processor time of its ended children.
+# The supervisor's name in the folder. The system adds the processor time of ended processes to the supervisor.
 SUPERVISOR = "supervisor"
 
 
@@ -51,9 +51,9 @@ def leave_node(folder: Path, name: str) -> None:
 
 
 def collect_processes(folder: Path | None) -> Iterable[Metric]:
-    """Return the library's metrics of processes: of this one, or added up over the node with this folder.
+    """Return prometheus_client's metrics of this process or, if `folder` is given, of all processes of that node.
 
-    Of the start times, the earliest is kept.
+    Numbers of several processes are added up, except the start time: it is the earliest.
     """
     if folder is None:
         return ProcessCollector(registry=None).collect()
@@ -76,7 +76,7 @@ def collect_processes(folder: Path | None) -> Iterable[Metric]:
 
 
 def _ended_cpu_s(pid: str) -> float:
-    """Return the processor time, in seconds, of a process's ended children. Without it, the node's sum would fall."""
+    """Return the processor time, in seconds, of a process's ended children, without which the node's sum would fall."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

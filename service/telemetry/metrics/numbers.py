@@ -1,6 +1,6 @@
-"""The numbers of one process, which every process of a node can read.
+"""Stores the metric numbers of one process, in memory or in a file that every process of the node can read.
 
-The values of prometheus_client take locks and ask for the process id at each change, which takes several times as long.
+prometheus_client takes a lock and asks for the process id at each change of a value, which takes several times as long.
 
 A series is a family with values of its labels. It has a few numbers, side by side:
 
@@ -26,14 +26,14 @@ from .families import Family
 
 # All routes with their statuses and buckets need far less. The file is sparse, so unused parts take no memory.
 FILE_BYTES = 4 * 1024 * 1024
-HEAD_BYTES = 8  # how many bytes are used
+HEAD_BYTES = 8  # the file begins with the number of used bytes
 _ENTRY = struct.Struct("ii")  # the lengths of a series' name, in bytes, and of its numbers
 
 
 def read_series(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[list[str], int, int]]:
     """Yield each series from `start` on: its family and label values, the index of its first number, and its end.
 
-    The end is an offset in bytes, and the index counts steps of 8 bytes.
+    `start` and the end are offsets in bytes. The index counts numbers of 8 bytes.
     """
     [used] = struct.unpack_from("q", content)
     while start < used:
@@ -44,10 +44,10 @@ def read_series(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[l
 
 
 class Numbers(Meter):
-    """The numbers of one process by family and label values. Values of labels are given in the family's order.
+    """The meter of one process, which keeps numbers by family and label values, in the order of the family's labels.
 
-    They are in a file, or in memory that no other process reads if `path` is None. A process that replaces a killed one
-    continues its counts.
+    The numbers are in the file `path` or, if `path` is None, in memory that no other process reads. A process that
+    replaces another process opens the same file and continues the counts.
     """
 
     def __init__(self, families: Sequence[Family], path: Path | None = None) -> None:
@@ -59,7 +59,7 @@ class Numbers(Meter):
                 file.truncate(FILE_BYTES)
                 self.content = mmap.mmap(file.fileno(), FILE_BYTES)
         self._values = memoryview(self.content).cast("d")
-        # By family and label values, the index of the first number, and the bounds of the buckets.
+        # By family and label values: the index of the series' first number, and the bounds of the family's buckets.
         self._series: dict[str, dict[tuple[str, ...], tuple[int, Sequence[float]]]] = {
             name: {} for name in self._families
         }
@@ -98,10 +98,10 @@ class Numbers(Meter):
         values[index + 1 + bisect_left(bounds, value)] += 1
 
     def _add_series(self, name: str, labels: tuple[str, ...]) -> tuple[int, Sequence[float]]:
-        """Add a series, of which all numbers are 0.
+        """Add a series with all numbers 0. Return the index of its first number, and the bounds of its buckets.
 
         Raises:
-            ValueError: no place is left in the file. That happens only if callers can choose labels.
+            ValueError: the file is full, which happens only if callers can choose labels.
         """
         family = self._families[name]
         assert len(labels) == len(family.labels), name

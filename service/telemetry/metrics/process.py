@@ -1,4 +1,4 @@
-"""All metrics of one process, in Prometheus' names and units."""
+"""Collects all metrics of one process, or of its node, in the text format of Prometheus."""
 
 from collections.abc import Callable, Iterable, Iterator
 
@@ -15,10 +15,10 @@ METRICS_TYPE = CONTENT_TYPE_LATEST
 
 
 class Metrics(Collector):
-    """Shows the metrics of one process or of its whole node. `meter` receives what storage, jobs and service report.
+    """Shows the metrics of one process or of its whole node. Storage, jobs and service report their numbers to `meter`.
 
-    Views are metrics that a callback computes at each scrape. They are not added up over a node, because each process
-    of the node computes the same numbers.
+    Views are callbacks that compute metrics at each scrape. Their metrics are not added up over a node, because each
+    process of the node computes the same numbers.
     """
 
     def __init__(self, node: NodeMember | None = None) -> None:
@@ -30,16 +30,16 @@ class Metrics(Collector):
             self.totals = Totals(FAMILIES, lambda: sources)
         else:
             self.meter = Numbers(FAMILIES, node.numbers_path)
-            # From now on, the gauges of this process count. `Numbers` has cleared those of an earlier process.
+            # From now on, the node includes the gauges of this process. `Numbers` cleared an earlier process's gauges.
             write_pid(*node)
             self.totals = Totals(FAMILIES, NodeFiles(node.folder).list_sources)
 
     def watch(self, view: Callable[[], Iterable[Metric]]) -> None:
-        """Show the metrics of a view, which is called at every scrape."""
+        """Add a view, which is called at every scrape and returns metrics."""
         self._views.append(view)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric with its current values. In a process of a node, the counts are those of the node."""
+        """Yield every metric with its current values. In a process of a node, counts are sums over the node."""
         yield from self._collect_processes()
         yield from self.totals.collect()
         yield from self.collect_views()
@@ -52,7 +52,7 @@ class Metrics(Collector):
         return collect_processes(None if self.node is None else self.node.folder)
 
     def read_processes(self) -> dict[str, float]:
-        """Return the numbers that the system has of the processes, such as `process_cpu_seconds_total`."""
+        """Return the system's numbers about the process or node by name, such as `process_cpu_seconds_total`."""
         return {sample.name: sample.value for metric in self._collect_processes() for sample in metric.samples}
 
     def text(self) -> bytes:

@@ -1,6 +1,6 @@
-"""The figures of a store and of its partitions, as they were last measured. A scrape must never wait for the store.
+"""Measures a store and its partitions from time to time, because a scrape must never wait for the store.
 
-Every figure of a partition has the label `partition`, also in a store with one partition. A store has at most 64.
+Figures of partitions have the label `partition`, even if there is only one. A store has at most 64 partitions.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from storage.store import Store, StoreSize
 log = structlog.get_logger(__name__)
 # The time between two measurements. For each measurement, PostgreSQL asks its file system for the size of every table.
 INTERVAL_S = 30.0
-LOCAL_INTERVAL_S = 1.0  # a local file and its log have grown by megabytes in INTERVAL_S, and cost one call each
+LOCAL_INTERVAL_S = 1.0  # a SQLite file and its log may grow by megabytes in INTERVAL_S, and are cheap to measure
 # Reading the figures of partitions scans the totals of all boards. The pause after a scan is this many times as long as
 # the scan, so scans take at most 1 % of the time.
 _PAUSE_RATIO = 99
-PARTITION_GAUGES = {  # by the names of the figures that they show
+PARTITION_GAUGES = {  # help text of each gauge, by the name of its figure
     "reachable": "Whether the partition answered the last check: 1 or 0",
     "bytes": "Size of the partition, its indexes included",
     "boards": "Leaderboards of the partition",
@@ -35,14 +35,14 @@ PARTITION_GAUGES = {  # by the names of the figures that they show
 
 
 class StoreFigures:
-    """The size of one store and the figures of its partitions, and the build of the service that uses the store."""
+    """Measures a store's size and its partitions' figures, and shows them with the build of the service as metrics."""
 
     def __init__(self, store: Store, meter: Meter, *, version: str, wait_s_max: float) -> None:
-        """Prepare the figures. A partition is away if it does not answer within `wait_s_max`."""
+        """Prepare to measure a store. A partition is unreachable if it does not answer within `wait_s_max` seconds."""
         self._store, self._meter, self._wait_s_max = store, meter, wait_s_max
         self._build = {"version": version, "python": platform.python_version(), "store": store.dialect.name}
         self.size: StoreSize | None = None  # None: not measured yet
-        self.partitions: dict[int, dict[str, float | None]] = {}  # by number, the figures that were measured
+        self.partitions: dict[int, dict[str, float | None]] = {}  # the measured figures, by partition number
         self._scans_at_s = 0.0  # when the next scan may begin, by the clock of the event loop
 
     def collect(self) -> Iterator[Metric]:
@@ -68,9 +68,9 @@ class StoreFigures:
 
     @asynccontextmanager
     async def measure_periodically(self, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
-        """Measure the size of the store now, and then again and again until the context ends.
+        """Measure the size of the store now, and then periodically until the `async with` block ends.
 
-        Every INTERVAL_S, check the partitions too, and read their figures if a scan is due.
+        Every INTERVAL_S seconds, also check the partitions, and read their figures if a scan is due.
         """
         await self.measure_size()
         times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1

@@ -1,7 +1,7 @@
-"""Adds up the numbers of processes. The collector of prometheus_client gets the same sums, but is much slower.
+"""Adds up the numbers of a node's processes. The collector of prometheus_client gets the same sums, but is much slower.
 
-That collector parses every key of every file at every scrape, on the event loop that requests wait for. This module
-parses each series once; after that, a scrape only reads numbers.
+That collector parses every key of every file at every scrape, and requests wait for the event loop meanwhile. This
+module parses each series once; after that, a scrape only reads numbers.
 """
 
 import mmap
@@ -21,21 +21,21 @@ from .numbers import HEAD_BYTES, read_series
 
 
 class Source:
-    """The numbers of one process. Gauges count only while it is `alive`."""
+    """The numbers of one process. Its gauges are included only while the process is `alive`."""
 
     def __init__(self, content: mmap.mmap) -> None:
         self.alive = True
         self.content = content
         self.values = memoryview(content).cast("d")
         self.read_bytes = HEAD_BYTES
-        # The index of a number here, and its place in the totals; of a gauge, those of its value.
+        # Pairs of the index of a number here and its index in the totals. A gauge's time comes after its value.
         self.sums: list[tuple[int, int]] = []
         self.gauges: list[tuple[int, int]] = []
         self.latest: list[tuple[int, int]] = []
 
 
 class NodeFiles:
-    """The files of a node's folder, one for each process that the node has or had."""
+    """The files with numbers in a node's folder, one for each process that runs or has ended."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -44,7 +44,7 @@ class NodeFiles:
     def list_sources(self) -> Sequence[Source]:
         for path in sorted(self._folder.glob("*.db")):
             if path not in self._known:
-                with suppress(OSError, ValueError), path.open("rb") as file:  # it is new and empty, or just removed
+                with suppress(OSError, ValueError), path.open("rb") as file:  # the file is new and empty, or gone
                     self._known[path] = Source(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         for path, source in self._known.items():
             source.alive = path.with_suffix(".pid").exists()
@@ -52,18 +52,18 @@ class NodeFiles:
 
 
 class Totals:
-    """Reads sources and adds up their numbers. A total stays at its place for good."""
+    """Adds up the numbers of all sources. The index of a series in the totals never changes."""
 
     def __init__(self, families: Sequence[Family], list_sources: Callable[[], Sequence[Source]]) -> None:
         self.families: Mapping[str, Family] = {family.name: family for family in families}
-        # By family and label values, the place of the first number.
+        # By family and label values: the index of the series' first number in the totals.
         self.series: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in self.families}
         self._samples: dict[int, list[tuple[str, dict[str, str]]]] = {}
         self._list_sources = list_sources
         self._size = 0
 
     def add_up(self) -> "array[float]":
-        """Return the totals of all series. A gauge that no living process reports has two zeros."""
+        """Return the totals of all series. If no living process reports a gauge, both its numbers are 0."""
         sources = self._list_sources()
         for source in sources:
             for (name, *labels), index, end in read_series(source.content, source.read_bytes):
@@ -115,9 +115,9 @@ def _name_samples(family: Family, values: tuple[str, ...]) -> list[tuple[str, di
 
 
 def _values(family: Family, numbers: Sequence[float]) -> Sequence[float]:
-    """Return the value of each sample of a series. A gauge that no living process reports has none.
+    """Return the value of each sample of a series, or no values for a gauge that no living process reports.
 
-    The counts of a histogram become those of all values up to each bound.
+    For a histogram, the value for each bound is the number of all observations up to the bound.
     """
     if family.kind == "counter":
         return numbers

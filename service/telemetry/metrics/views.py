@@ -1,4 +1,4 @@
-"""Metrics of curves and of memcached, which are computed at each scrape."""
+"""Computes the metrics of curves and of memcached at each scrape."""
 
 from collections.abc import Iterable, Iterator
 
@@ -8,7 +8,7 @@ from storage.curves.stored_curves import ServedCurve
 
 
 def curve_metrics(curves: Iterable[ServedCurve], now_s: float) -> Iterator[Metric]:
-    """Yield the ages and knots of the serving curves, without a label for the board."""
+    """Yield the ages and knots of all curves that this process reads ranks off, without a label for the board."""
     served = list(curves)
     ages_s = [max(0.0, now_s - each.curve.as_of_us / 1e6) for each in served]
     knots = [float(len(each.fit.knots)) for each in served]
@@ -28,6 +28,6 @@ def curve_metrics(curves: Iterable[ServedCurve], now_s: float) -> Iterator[Metri
 
 
 def memcached_metrics(left_alone: int) -> Iterator[Metric]:
-    """Yield how many servers this process currently skips after failures (open circuit breaker)."""
+    """Yield how many servers this process currently skips because they failed (open circuit breaker)."""
     text = "memcached servers that are not asked for a while, after failures"
     yield GaugeMetricFamily("rankcurve_memcached_servers_left_alone", text, value=left_alone)

@@ -1,4 +1,4 @@
-"""Handlers of the catalog: create, confirm, change, list, empty and delete leaderboards."""
+"""Handlers that create, change, show, list, empty and delete leaderboards."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -42,10 +42,10 @@ from storage.records import (
 )
 from storage.store import Program
 
-# By default, the range of a column is from minus this value to plus this value. The range is smaller if these values,
-# at the column's scale, do not fit into 64 bits.
+# By default, a column takes values from minus this number to this number. If the column's scale is too great for these
+# numbers to fit into 64 bits, the default range is the widest one that fits.
 DEFAULT_LIMIT_UNITS = 10**15
-ACTIVE_BOARDS_MAX = 5_000  # most boards among which a request finds those that were changed last
+ACTIVE_BOARDS_MAX = 5_000  # a list by activity is refused if more boards than this match its filters
 
 
 async def put_board(context: Context, call: Call) -> Reply:
@@ -73,7 +73,7 @@ async def put_board(context: Context, call: Call) -> Reply:
 
 
 def make_season(body: PutBoard) -> Season | None:
-    """Return the season of a board: the times at which it opens and closes. Return None if the body has neither time.
+    """Return the season of a board, which says when it opens and closes. Return None if the body has neither time.
 
     Raises:
         SpecInvalidError: the times contradict each other.
@@ -128,7 +128,7 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
     limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
     least = -limit if body.min is UNSET else parse_decimal(body.min, body.scale, pointer=f"{at}/min")
     most = limit if body.max is UNSET else parse_decimal(body.max, body.scale, pointer=f"{at}/max")
-    if not least < most:  # `parse_decimal` has checked that both fit 64 bits
+    if not least < most:  # both fit into 64 bits: `parse_decimal` has checked that
         raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
     return ColumnSpec(body.name, body.sorted, body.merge, best, body.type, body.scale, least, most)
 
@@ -140,7 +140,7 @@ async def get_board(context: Context, call: Call) -> BoardAnswer:
 async def get_boards(context: Context, call: Call) -> BoardList:
     query: BoardsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    # A cursor of a list with other filters is refused. A plain list is known by its prefix alone.
+    # The cursor holds `of`, so that it is refused in a list with other filters.
     filters = f"{query.prefix}?{query.contains}?{query.families}" if query.contains or not query.families else ""
     of = filters or query.prefix
     listing = partial(list_boards, prefix=query.prefix, contains=query.contains, families=query.families)
@@ -169,9 +169,9 @@ async def get_boards(context: Context, call: Call) -> BoardList:
 
 
 def _place(active: dict[int, int], board: Board) -> Any:
-    """Return the place of a board in a list: by its last change, or by id if `active` is empty.
+    """Return the values that a list orders a board by: time of the last change and id, or only the id.
 
-    `active`: in a list by activity, the time of each board's last change, by board key.
+    `active`: in a list by activity, the time of each board's last change, by board key. Empty in a list by id.
     """
     return (-active[board.key], board.id) if active else board.id
 
@@ -191,11 +191,11 @@ async def remove_board(context: Context, call: Call) -> None:
 
 
 async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
-    """Run a program that changes a board. Refuse the change if the board belongs to a family.
+    """Run a program that changes one board, which must not belong to a family. Return the program's result.
 
     Raises:
         UnknownBoardError: there is no such board.
-        FamilyBoardError: the board belongs to a family, even if the board has had no posts yet.
+        FamilyBoardError: the board belongs to a family. This is raised even if no post has reached the board yet.
     """
     try:
         return await context.store.write(program)

@@ -1,4 +1,4 @@
-"""Handlers of families: create, change, show and delete them, find the board of a period, list values of a facet.
+"""Handlers that create, change, show and delete families, find the board of a period, and list values of a facet.
 
 `get_history` shows an owner's final positions in closed periods.
 """
@@ -141,7 +141,7 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
 
 async def get_family_board(context: Context, call: Call) -> FamilyBoardAnswer:
     query: FamilyBoardsQuery = call.query
-    # Another process may have changed the family's grace, which decides whether a period is closed.
+    # Read the family again: another process may have changed its grace, which decides whether a period is closed.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     period = _period(context, family, query)
@@ -187,10 +187,10 @@ async def get_facet_values(context: Context, call: Call) -> FacetList:
 
 
 def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the facet values of a request, sorted by name.
+    """Return the facet values of a request as pairs, sorted by the facet's name.
 
     Raises:
-        ProblemError: a text can't be the value of a facet, or the family has no boards for this set of facets.
+        ProblemError: a text can't be the value of a facet, or the family has no boards for this combination of facets.
     """
     for name, value in values.items():
         if not is_facet_value(value):
@@ -219,7 +219,7 @@ def _check_period(family: Family, kind: PeriodKind) -> None:
 
 
 def make_period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
-    """Return a period of the family's calendar with its start, its end, and whether it is currently closed."""
+    """Return the answer about a period of a family: its start, its end, and whether it is currently closed."""
     bounds = calendar_of(family.spec.time_zone).bounds_us(period)
     if bounds is None:
         return PeriodAnswer(period.id, None, None, None)
@@ -228,14 +228,14 @@ def make_period_answer(context: Context, family: Family, period: Period) -> Peri
 
 
 async def get_history(context: Context, call: Call) -> HistoryAnswer:
-    """Return an owner's final position in each closed period since the family was created, newest first.
+    """Return an owner's final positions in closed periods, newest first, back to the first period that took posts.
 
-    Periods in which the owner has no entry are listed too, so that a chart has a point for each period. One answer
-    takes at most four reads by each connection pool, whatever the limit: the family; the catalog, for boards that this
-    process does not know; the owner's entries; the counts of ranks for which the curves are not good enough.
+    Periods in which the owner has no entry are listed too, so that a chart has a point for each period. Whatever the
+    limit is, an answer takes at most four reads by each connection pool: of the family, of boards that this process
+    does not know, of the owner's entries, and of the ranks that must be counted.
     """
     query: HistoryQuery = call.query
-    # Another process may have deleted the family, shortened its grace or added the column.
+    # Read the family again: another process may have deleted it, shortened its grace or added the column.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     kind = query.period

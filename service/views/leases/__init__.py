@@ -1,5 +1,5 @@
-"""Handlers of pools, which hold resources, and of leases, which give resources to keys.
+"""Handlers of pools, which are sets of resources, and of leases, which give a resource to a key for a limited time.
 
-Operators change pools. Writers read them, and take and give back leases. The clock of the store decides
-when a lease ends, not the clock of this process. Each module ends with the table of its routes. Begin with `leases`.
+Operators change pools. Callers with the role writer read pools, ask for leases and give them back. The clock of the
+store decides when a lease ends, not the clock of this process. Each module ends with its routes. Begin with `leases`.
 """

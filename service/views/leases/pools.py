@@ -1,7 +1,7 @@
 """Handlers and routes of pools, and of the resources that operators put into them.
 
-The numbers of a pool come from stored counts. Only leases that have ended but are not yet liberated are counted row by
-row, at most `lease_expired_counted_max` in each region.
+The numbers of a pool come from stored counts, which still include leases that have ended but are not yet liberated.
+These leases are counted row by row and subtracted, at most `lease_expired_counted_max` in each region.
 """
 
 import random
@@ -40,7 +40,7 @@ from .leases import TAG
 
 _POOL = "/v1/pools/{client_id}/{pool_id}"
 _RESOURCES = _POOL + "/resources"
-_RNG = random.Random()  # chooses the share of the counts that a request changes
+_RNG = random.Random()  # chooses which share of a region's stored counts a request changes
 
 
 async def put_pool(context: Context, call: Call) -> Reply:

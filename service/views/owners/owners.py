@@ -1,4 +1,4 @@
-"""Handlers of owners: an owner's entry, the entries of many owners, and erasing or hiding (see `storage.owners`)."""
+"""Handlers that read entries of owners, and that erase, hide and show owners (with `storage.owners`)."""
 
 import secrets
 from collections.abc import Iterable, Sequence
@@ -33,13 +33,13 @@ from storage.store import Program
 
 from .profiles import add_profiles
 
-EXAMINED_BOARDS_MAX = 100  # most boards among which one request looks for those of an owner
-TOKEN_BYTES = 8  # of the token that stands for an erased owner
-LISTINGS_MAX = 3  # most tries of a request whose boards are deleted meanwhile
+EXAMINED_BOARDS_MAX = 100  # most boards on which one request looks for an owner's entry
+TOKEN_BYTES = 8  # length of the random token that replaces the name of an erased owner in the journal
+LISTINGS_MAX = 3  # most times that a request lists boards, if a listed board is deleted before it is read
 
 
 async def find_column(context: Context, board_id: str, name: str) -> tuple[Board, int]:
-    """Return a board and the index of one of its ranked columns. Ask the store before reporting either as unknown.
+    """Return a board and the index of its ranked column `name`. Ask the store before reporting either as unknown.
 
     Raises:
         UnknownBoardError: there is no such board.
@@ -77,7 +77,7 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden=unseen or UNSET)
     if query.profiles:
         await add_profiles(context, [answer])
-    elif not unseen:  # a hidden entry changes without the board
+    elif not unseen:  # a hidden entry can change while the tag of the board stays the same
         return tag_answer(call, board.leaf_of(owner), totals, answer)
     return answer
 
@@ -94,7 +94,7 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
         try:
             found = await context.reads.read_on_boards(boards, owner)
         except (UnknownBoardError, BoardChangedError):
-            continue  # a board was deleted or changed since it was listed
+            continue  # a board was deleted or changed after it was listed, so list the boards again
         listed = []
         for board in boards:
             if (entry := found[board.key].entry) is not None:
@@ -150,7 +150,7 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
 
 
 def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, int]:
-    """Return the rank that each owner has if only these rows are ranked."""
+    """Return each owner's rank among the owners of these rows, by owner. Leave out owners without a value."""
     high = locator.board.spec.columns[index].best is Best.HIGH
     rows = list(rows)
     cells = sorted((cell for row in rows if isinstance(cell := row.cells[index], str)), reverse=high)
@@ -168,7 +168,7 @@ def check_count(count: int, most: int, code: str, pointer: str) -> None:
 async def rank_entries(
     context: Context, locator: Locator, index: int, entries: Iterable[Entry], totals: dict[int, int]
 ) -> dict[str, Position]:
-    """Return, by owner, the positions of those entries that have a value in the column."""
+    """Return the positions of these entries by owner. Leave out entries that have no value in the column."""
     wanted = [each for entry in entries for each in list_wanted_ranks(entry, [index])]
     asked = [AskedRank(locator, each) for each in wanted]
     found = await context.ranks.find_positions(asked, "auto", {locator.board.key: totals})
@@ -176,7 +176,7 @@ async def rank_entries(
 
 
 def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
-    """Return the cells of these columns whose ranks are wanted, without columns in which the owner has no value."""
+    """Return the cells of an entry in these columns, as ranks to find. Leave out columns without a value."""
     return [
         WantedRank(index, cell, entry.owner)
         for index in dict.fromkeys(indexes)

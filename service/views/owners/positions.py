@@ -1,7 +1,7 @@
 """Handlers of an owner's positions: on one board, compared with the previous period, and on many boards.
 
-Positions on many boards take few statements, whatever the number of boards. Each store is read at most twice, each time
-in one snapshot: first all entries, then the counts of all ranks that must be counted.
+Positions on many boards take few statements, whatever the number of boards. Each partition is read at most twice, each
+time in one snapshot: first all entries, then the counts of all ranks that must be counted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -82,7 +82,7 @@ async def _compare_positions(context: Context, call: Call, query: PositionsQuery
     try:
         now = msgspec.structs.replace(call, query=msgspec.structs.replace(query, compare=None))
         answer = await get_positions(context, now)
-    except (UnknownOwnerError, NotRankedError) as error:  # owners without a value in this period are compared too
+    except (UnknownOwnerError, NotRankedError) as error:  # compare anyway: there may be a previous value
         absent, board = error, await context.catalog.find_board(board.id)
         columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
         answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])
@@ -154,7 +154,7 @@ class BoardColumn(NamedTuple):
 async def find_positions(
     context: Context, asked: Sequence[BoardColumn], owner: str, mode: RankMode = "auto"
 ) -> list[Position | None]:
-    """Return the owner's positions in the order of `asked`; None where the owner has no value.
+    """Return the owner's positions in the order of `asked`. A position is None if the owner has no value there.
 
     Raises:
         UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
@@ -173,10 +173,10 @@ async def find_positions(
 
 
 def _find_board_before(board: Board) -> str | None:
-    """Return the id of the board for the previous period, or None.
+    """Return the id of the board for the previous period, or None for an all-time board.
 
     Raises:
-        ProblemError: the board belongs to no family.
+        ProblemError: the board belongs to no family, so it has no period.
     """
     named = None if board.family_key is None else parse_board_id(board.id)
     if named is None:
@@ -189,7 +189,7 @@ def _find_board_before(board: Board) -> str | None:
 async def _add_previous(
     context: Context, board: Board, before_id: str | None, answer: OwnerPositions, mode: RankMode
 ) -> None:
-    """Set `previous` in each position of the answer. Without `before_id`, `previous` is None."""
+    """Set `previous` in each position of the answer. `before_id`: the board of the previous period, or None."""
     for position in answer.positions:
         position.previous = None
     if before_id is None:
@@ -211,7 +211,7 @@ async def _add_previous(
 async def _ranked(
     context: Context, board: Board, before: Board | None, values: Mapping[int, int], mode: RankMode
 ) -> dict[int, Position]:
-    """Return, by column index, the positions that newcomers with these values would have on the earlier board."""
+    """Return the positions that new entries with these values would have on the board `before`, by column index."""
     locator = context.ranks.find_locator(board if before is None else before)
     rankings = locator.entries.rankings
     wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
@@ -226,10 +226,10 @@ async def _ranked(
 def _find_next_place(
     locator: Locator, own: WantedRank, own_rank: int, mode: RankMode, begin: CountBegin
 ) -> Program[NextPlace | None]:
-    """Return the next better place than an owner's, or None if the owner is first.
+    """Return the next better place for an owner, who has the cell `own`. Return None if the owner is first.
 
-    If the earliest of equal values is better, an equal value is not enough to take it, because the other owner reached
-    it earlier. The missing points are None if the owner would need a value outside the column's range.
+    If the earliest of equal values is better, the owner needs more than the value of that place, which another owner
+    reached earlier. `points` is None if the owner would need a value outside the column's range.
     """
     index, ranking = own.column_index, locator.entries.rankings[own.column_index]
     landed = yield from ranking.find_next_better(own.cell, own.owner or "")
@@ -243,7 +243,7 @@ def _find_next_place(
     within_range = not padding.timed or padding.min_scaled <= wanted <= padding.max_scaled
     missing = abs(wanted - padding.decode_value(own.cell)) if within_range else None
     return NextPlace(
-        # Estimates may give both entries the same rank. The next entry is strictly better, so give it a smaller rank.
+        # Estimates may give both entries the same rank. The next entry is strictly better, so its rank is made smaller.
         rank=max(found.low, min(found.rank, own_rank - 1)),
         low=found.low,
         high=found.high,

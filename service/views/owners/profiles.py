@@ -1,6 +1,6 @@
-"""Handlers of profiles, such as an owner's name and picture. Profiles are stored as callers sent them.
+"""Handlers of profiles. A profile is a JSON object about an owner, such as a name and a picture.
 
-Other handlers add profiles to the rows of an answer, with one statement for all rows.
+A profile is stored as it was sent, without white space. `add_profiles` adds profiles to rows of other answers.
 """
 
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ async def remove_profile(context: Context, call: Call) -> None:
 
 
 async def add_profiles(context: Context, rows: Sequence[EntryAnswer | RankedEntry]) -> None:
-    """Set `profile` of each row, to None if the row's owner has no profile."""
+    """Set `profile` of each row; None if the owner has no profile. Read the profiles of all rows in one statement."""
     owners = list(dict.fromkeys(row.owner for row in rows))
     if not owners:
         return

@@ -7,6 +7,6 @@
 `posts` handles posts to leaderboards outside families, and `family_posts` handles posts to families. Both use
 `queue` for `mode=queued`; it also shows the state of the ingest queue. `journal` and `stream` read the journal.
 
-In a direct request, only a faulty post is rejected, and it never reaches the writer. The answer to a queued request has
-no result for each post, so a queued request with a faulty post is refused as a whole. Begin with `posts`.
+In a direct request, a faulty post is rejected before the writer gets it, and the other posts are applied. The answer to
+a queued request has no result for each post, so one faulty post makes the whole request fail. Begin with `posts`.
 """

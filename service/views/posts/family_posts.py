@@ -3,8 +3,8 @@
     post ──> periods of its time x facet lists that it has values for ──> closed boards: rejected, one by one
                                                                      └──> boards, made where they are missing ──> writer
 
-A separate transaction creates the missing boards before the posts are applied. If the posts then fail, the boards
-remain. This does no harm: readers see an empty board, whether the store has it or not.
+A separate transaction creates the missing boards before the posts are applied. If applying the posts fails, the new
+boards stay. This does no harm, because readers see an empty board whether or not the store has it.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ def _check_parts(context: Context, family: Family, posts: Sequence[ReceivedPost]
 
 
 async def _resolve_posts(context: Context, family_id: str, posts: Sequence[ReceivedPost]) -> list[PostOutcome]:
-    """Return the posts in the units of the family's columns, or why they are rejected. Create the missing boards."""
+    """Find the boards of each post and create missing boards. Return the posts for the writer, or their errors."""
     families = context.catalog.families
     family, now_us, settings = await families.find_family(family_id), context.now_us(), context.settings
     found = [_resolve(context, family, post, now_us) for post in posts]
@@ -61,7 +61,7 @@ async def _resolve_posts(context: Context, family_id: str, posts: Sequence[Recei
 def _resolve(
     context: Context, family: Family, post: ReceivedPost, now_us: int
 ) -> tuple[PostOutcome, list[ColumnChange] | None]:
-    """Return the boards that a post reaches, with the errors of closed ones, and its changes; None: it is rejected."""
+    """Return the outcome of a post with the boards that it reaches, and its changes; None: the post is rejected."""
     try:
         if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
             raise early

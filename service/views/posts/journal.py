@@ -3,7 +3,8 @@
 A line shows what was posted and what was stored afterwards, in the form in which callers post values. A line of an
 erased owner keeps its sequence number, but has no owner, no post and no value.
 
-If the store has several partitions, the place of a reader is a number for each of them, which callers get as a cursor.
+Each partition numbers its changes. If the store has several partitions, a place in the journal is a number for each of
+the partitions, and callers get the place as a cursor.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
 
 
 def _count_partitions(place: Numbers) -> Program[int]:
-    """Return how many partitions the store has. Raise `BadCursorError` if a place has more numbers."""
+    """Return how many partitions the store has. Raise `BadCursorError` if `place` has a number for more partitions."""
     partitions = yield from count_partitions()
     if len(place) > partitions:
         raise BadCursorError("the cursor belongs to a store with more partitions")
@@ -126,7 +127,7 @@ def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalL
 
 
 class _LineWriter:
-    """Fills the journal lines of posts to one leaf."""
+    """Fills in the journal lines of posts to one leaf: what was posted, and the values that were stored."""
 
     def __init__(self, leaf: Leaf) -> None:
         self.id = leaf.id

@@ -1,4 +1,4 @@
-"""Posting to leaderboards: parse the posts of a request, apply them durably, and return their results."""
+"""Posting to leaderboards: parse the posts of a request, have them applied durably, and return their results."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ from storage.records import (
 
 from .queue import QUEUED, queue_posts
 
-_TRIES = 3  # of a post whose boards are deleted meanwhile
-BATCH_POSTS_MIN = 101  # the metrics count requests of so many posts apart
+_TRIES = 3  # most times that a post is tried whose boards are deleted meanwhile
+BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
 
@@ -88,7 +88,7 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
 
 
 async def get_post_state(context: Context, call: Call) -> PostState | PostStates:
-    """Return the outcome of an owner's post from the store, or of every post with the id if the query has no owner."""
+    """Return the outcome of an owner's post. If the query has no owner, return those of all posts with the post id."""
     query: PostStateQuery = call.query
     board, post_id = await context.catalog.find_board(call.path["board"]), call.path["post_id"]
     asked = context.store, context.posting.post_ids, board, post_id
@@ -106,7 +106,7 @@ def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome |
         return state(status="pending")
     if fate.error is not None:
         return state(status="rejected", error=post_problem_of(fate.error).to_document())
-    status: Any = fate.status.value  # `duplicate` is never stored as an outcome
+    status: Any = fate.status.value  # the store never remembers `duplicate` as a status
     stats = format_stats(board.spec, fate.stats or ())
     return state(status=status, updated_at=format_us(fate.updated_at_us or 0), stats=stats)
 
@@ -114,9 +114,9 @@ def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome |
 async def take_posts(
     context: Context, call: Call, posts: Sequence[ReceivedPost], resolve: Resolve, *, single: bool
 ) -> Answer:
-    """Apply the posts of a request, or queue them if the request asks for that.
+    """Apply the posts of a request and return their results, or queue the posts if the request asks for that.
 
-    Posts that were rejected because this process had outdated copies of their boards are resolved and applied again.
+    If the writer rejects posts because this process has outdated copies of boards, read the boards and try these again.
 
     Raises:
         ProblemError: the body was a single post, which is rejected, or a post can't be queued.
@@ -148,7 +148,7 @@ async def take_posts(
 
 
 async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutcome]:
-    """Let the writer apply the posts that are not rejected, and fill in their outcomes."""
+    """Let the writer apply the posts that are not rejected yet. Return `outcomes` with the results of the writer."""
     accepted: list[PostOutcome] = []
     posts: list[Post] = []
     for outcome in outcomes:
@@ -168,7 +168,7 @@ async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutc
 async def _find_repeated(
     context: Context, posts: Sequence[Post], applied: Sequence[Sequence[PartOutcome]]
 ) -> dict[int, Leaf]:
-    """Return, by key, the leaves that duplicate posts reached when they were first applied, without deleted boards."""
+    """Return, by key, the leaves that duplicates reached when they were first applied. Leave out deleted leaves."""
     again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
     if not again:
         return {}
@@ -180,7 +180,7 @@ async def _find_repeated(
 
 
 def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> None:
-    """Give a post whose result lists its boards the outcomes that the writer returned."""
+    """Store the outcomes `parts` of the writer in the outcome of a post whose result lists its boards."""
     outcome.status = min({part.status for part in parts}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
     if post.family is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
         outcome.boards = [(repeated[key], part) for part in parts if (key := part.board_key or 0) in repeated]
@@ -194,21 +194,21 @@ def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], rep
 
 
 async def _find_board(context: Context, named: str) -> Board:
-    """Return the board with an id, or the board of a family that an alias stands for. Raises UnknownBoardError."""
+    """Return the board with this id, which may contain an alias of a period. Raise UnknownBoardError if none has it."""
     if (known := context.catalog.find_known(named)) is not None:
         return known
-    if "\0" in named:  # PostgreSQL can't look it up
+    if "\0" in named:  # PostgreSQL refuses texts with NUL
         raise UnknownBoardError(f"no leaderboard {named!r}")
     [board_id] = await context.catalog.resolve_aliases([named], context.now_us())
     return await context.catalog.find_board(board_id)
 
 
 async def _resolve_posts(context: Context, only_board: str | None, posts: Sequence[ReceivedPost]) -> list[PostOutcome]:
-    """Return the posts in the units of their boards, or the errors of the boards that can't take them."""
+    """Find the boards of each post. Return the posts for the writer, or the errors of boards that can't take them."""
     named = [only_board] if only_board is not None else {each for post in posts for each in post.boards or ()}
     boards: dict[str, Board] = {}
     await _find_boards(context, named, boards)
-    narrow: set[str] = set()  # the boards that lack a column
+    narrow: set[str] = set()  # ids of boards that, in this process's copy, lack a column of a post
     found = [_resolve(context, post, only_board, boards, narrow) for post in posts]
     if narrow:  # another process may have added the column
         await context.catalog.renew_copies([boards.pop(board_id) for board_id in narrow])
@@ -218,7 +218,7 @@ async def _resolve_posts(context: Context, only_board: str | None, posts: Sequen
 
 
 async def _find_boards(context: Context, named: Iterable[str], boards: dict[str, Board]) -> None:
-    """Add the boards with these ids to `boards`, by id. Leave out ids that no board has."""
+    """Add the boards with the ids `named` to `boards`, by id. Leave out ids that no board has."""
     for each in named:
         try:
             boards[each] = await _find_board(context, each)
@@ -230,14 +230,14 @@ def _resolve(
     context: Context, post: ReceivedPost, only_board: str | None, boards: Mapping[str, Board], narrow: set[str]
 ) -> PostOutcome:
     board = None if only_board is None or post.at_us is not None else boards.get(only_board)
-    if board is not None and board.family_key is None:  # nearly every post; the loop below costs 2 % of a batch
+    if board is not None and board.family_key is None:  # nearly every post; the loop below takes 2 % longer
         try:
             changes = parse_changes(board, post.stats, post.overwrite)
         except (PostError, ProblemError):
-            pass  # the loop below finds the error again, and puts it into the outcome
+            pass  # the loop below raises the error again, and puts it into the outcome
         else:
             parts = [BoardPost(board.leaf_of(post.owner) if board.is_spread else board.leaf, changes)]
-            if post.post_id is None:  # not by `make_post`: a call for every post
+            if post.post_id is None:  # do what `make_post` does, without a call for every post
                 return PostOutcome((), False, Post(post.owner, parts, None, None, ""))
             return PostOutcome((), False, make_post(context, post, board.spec, changes, parts))
     board_ids, named = (post.boards or (), True) if only_board is None else ((only_board,), False)
@@ -265,7 +265,7 @@ def _resolve(
 
 
 def check_time(context: Context, at_us: int) -> AtInFutureError | None:
-    """Return an error if the time of a post is too far in the future, else None."""
+    """Return an error if the time of a post is more than `at_ahead_s_max` seconds in the future, else None."""
     ahead_s_max = context.settings.at_ahead_s_max
     if at_us <= context.now_us() + ahead_s_max * 1e6:
         return None
@@ -280,7 +280,7 @@ def make_post(
     parts: list[BoardPost],
     family: Family | None = None,
 ) -> Post:
-    """Return a post to these boards. `changes` are in the units of the columns of `spec`."""
+    """Return a post for the writer. `parts` name its boards. `changes` have the scale of the columns of `spec`."""
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "", family)
     fingerprint = hash_post(post.owner, spec, changes, post.at_us, post.facets)
@@ -289,7 +289,7 @@ def make_post(
 
 
 def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw]) -> list[ColumnChange]:
-    """Return the values of a post, in the units of the board's columns.
+    """Return the values of a post as changes of the board's columns. Numbers become integers with the column's scale.
 
     Raises:
         UnknownColumnError, ValueOutOfRangeError, ProblemError: the board can't take the post.
@@ -328,9 +328,9 @@ def hash_post(
     at_us: int | None,
     facets: dict[str, str] | None = None,
 ) -> str:
-    """Return a hash of owner, values, `at` and facets. It tells a retry from a different post with the same id.
+    """Return a hash of owner, values, `at` and facets. It distinguishes a retry from another post with the same id.
 
-    Equal numbers give the same hash, whatever their spelling and the scale of the board's column.
+    Equal numbers give the same hash, whether they are written as 6, 6.0 or 60e-1, and whatever the column's scale is.
     """
     values: list[tuple[str, StatValue, bool]] = []
     for change in changes:
@@ -357,10 +357,10 @@ def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
 
 
 class PostOutcome(msgspec.Struct):
-    """A post of a request, and what became of it on its boards.
+    """A post of a request and its outcome on each of its boards, before and after the writer has applied it.
 
-    Each is a board, or only its id, with an outcome of the writer, or an error if the post did not reach the board.
-    Before the writer has applied a post, None stands for its outcome.
+    `boards` has pairs: a leaf, or only the id of a board, and the outcome there. The outcome is an error if the writer
+    does not get this part of the post, and None until the writer has applied the post.
     """
 
     boards: Sequence[tuple[Leaf | str, PartOutcome | Exception | None]]
@@ -369,12 +369,12 @@ class PostOutcome(msgspec.Struct):
     status: PostStatus = PostStatus.REJECTED  # the best of the statuses that the post has on its boards
 
     def find_cause(self) -> Exception:
-        """Return the error that caused the others: the first that is no `PostRejectedError`, or else the first."""
+        """Return the error that made all boards refuse the post: the first but `PostRejectedError`, else the first."""
         errors = [error for _, part in self.boards if (error := _error_of(part)) is not None] or [PostRejectedError()]
         return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 
     def list_unknown_boards(self) -> list[Leaf]:
-        """Return the boards that the writer did not find."""
+        """Return the leaves that the writer did not find in the store."""
         return [
             board
             for board, part in self.boards
@@ -382,7 +382,7 @@ class PostOutcome(msgspec.Struct):
         ]
 
 
-# Returns the posts of a request in the units of their boards, or why they are rejected.
+# A function that finds the boards of posts. It returns the posts for the writer, or the errors of rejected posts.
 Resolve = Callable[[Sequence[ReceivedPost]], Awaitable[list[PostOutcome]]]
 
 
@@ -401,7 +401,7 @@ def make_results(
     statuses = [outcome.status for outcome in outcomes]
     for status in _BEST_FIRST:
         if count := statuses.count(status):
-            # `value` would call a function of Python
+            # `_value_` is a plain attribute, and faster than the property `value`
             context.metrics.meter.add("rankcurve_posts", count, status._value_)
     results = []
     for post, outcome in zip(posts, outcomes, strict=True):

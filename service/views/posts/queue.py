@@ -1,8 +1,8 @@
 """Posting with `mode=queued`, and the state of the ingest queue for operators.
 
-A queued request is accepted as a whole, and answered before its posts are applied.
+A queued request is accepted or refused as a whole. An accepted request is answered before its posts are applied.
 
-A retry of an applied post is no fault. It counts as a duplicate, even if all boards of the post are closed now.
+A retry of a post that was already applied is accepted as a duplicate, even if all boards of the post are closed now.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,17 +20,17 @@ from storage.records import Post, PostStatus
 from storage.store import CONTROL, Program
 
 QUEUED = "queued"  # the value of the parameter `mode`
-_RENEWALS_MAX = 3  # the most tries of a request whose boards change
+_RENEWALS_MAX = 3  # most times that a request is tried whose boards change meanwhile
 
 
 async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Post]]], *, single: bool) -> Answer:
     """Queue the posts of a request. `resolve` returns the posts, or raises the `ProblemError` of a faulty post.
 
-    Posts that none of their boards takes now are not queued. Each must be a duplicate of an applied post, which the
-    writer knows.
+    If all boards of a post are closed or not open yet, the post is not queued. The writer is then asked whether it was
+    applied before. If it was, it counts as a duplicate, and otherwise the whole request is refused.
 
     Raises:
-        ProblemError: a post is faulty or too late.
+        ProblemError: a post is faulty, or its boards take no posts of its time.
         BoardChangedError: the boards changed during every try.
     """
     for _ in range(_RENEWALS_MAX):

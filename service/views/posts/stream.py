@@ -1,7 +1,7 @@
-"""The handler of event streams. Events have sequence numbers of the journal, so a client can resume where it stopped.
+"""The handler of event streams. The ids of events are places in the journal, so a client can resume where it stopped.
 
-Each event is written to the connection immediately. A client that reads too slowly is dropped when more than
-`stream_unread_bytes_max` bytes wait in its socket. It can connect again with the number of the last event that it saw.
+Each event is written to the connection immediately. If more than `stream_unread_bytes_max` bytes wait for a client, the
+service closes the connection. The client can connect again with the id of the last event that it received.
 """
 
 import asyncio
@@ -26,17 +26,17 @@ _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Acce
 
 
 class StreamClient:
-    """The connection of one client of a stream. It implements `subscriptions.Subscriber`."""
+    """The connection of one client of a stream. A topic writes its events to it, as to a `subscriptions.Subscriber`."""
 
     def __init__(self, *, unread_bytes_max: int) -> None:
         self._unread_bytes_max = unread_bytes_max
-        self._first: list[bytes] = []  # events that came before the connection was ready
+        self._first: list[bytes] = []  # events that were written before the connection was ready
         self._transport: asyncio.Transport | None = None
         self._chunked = False
         self._ended = asyncio.Event()
 
     async def serve(self, request: web.BaseRequest, response: web.StreamResponse, retry_ms: int) -> None:
-        """Send the events that wait, and let `write` send later events directly. Return when the stream ends."""
+        """Send the events that wait. From then on, `write` sends events directly. Return when the stream ends."""
         await response.prepare(request)
         await response.write(b"retry: %d\n\n" % retry_ms + b"".join(self._first))
         self._first = []
@@ -69,8 +69,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     if call.request.method == hdrs.METH_HEAD:
         return Reply(b"", media_type=SSE_TYPE)
     settings = context.settings
-    # The topic's key has the board's id, because all boards of a family that no post has reached share one board key.
-    # It has the time of archiving, because an archived board is read in another way.
+    # The key of a topic contains the board's id, because all boards of a family that no post has reached share a board
+    # key. It contains the time of archiving, because an archived board is read in another way.
     ranking: tuple[Hashable, ...] = (board.id, board.key, board.gate.epoch, board.gate.archived_us, index)
     key: Hashable
     make: Callable[[], Topic]
@@ -83,12 +83,12 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     feed = context.feeds.find_feed(board)
     client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
     try:
-        # An alias may have named another board when the client was last connected, so the client gets the whole state.
+        # If the id has an alias, it may have meant another board last time. So send the client the whole state.
         seen_id = "" if call.has_alias else call.request.headers.get(LAST_EVENT_ID, "").strip()
         last_seen = decode_event_id(seen_id, feed.partitions) if seen_id else None
         await feed.join_topic(key, make, client, last_seen=last_seen)
         response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id, **(call.answer_headers or {})})
-        call.answered_s = perf_counter()  # leave the stream out of the measured time: the client decides its length
+        call.answered_s = perf_counter()  # the client decides how long the stream lasts, so do not measure it
         # A stream ends when its client leaves, or when the client's API key is revoked.
         with suppress(ConnectionError), context.keyring.end_when_revoked(call.identity, client.end_stream):
             await client.serve(call.request, response, round(settings.stream_retry_s * 1000))

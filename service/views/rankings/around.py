@@ -1,8 +1,8 @@
 """Handlers of the rows around an owner or a value.
 
-Only the rank of the owner or value is looked up. The ranks of the other rows follow from it, row by row, so all ranks
-agree. The rows around an owner come from a read that many requests share, and so does the count of the owner's rank. If
-the rank must be counted in another way, a further read does it. The count and the rows come from one snapshot.
+Only the rank of the owner or value is looked up. The ranks of the other rows are calculated from this rank, row by row,
+so all ranks agree. Many requests for rows around owners share one read, which also counts the owners' ranks if that is
+cheap. If a rank is neither counted there nor read off the curve, another read returns rank and rows of one snapshot.
 """
 
 from typing import NamedTuple
@@ -30,8 +30,8 @@ from storage.store import Program
 
 from .rankings import parse_wanted_value
 
-# Further rows that are read at each end of the window. They show whether the ranking has more rows, and whether the tie
-# of the first row begins before the window.
+# How many further rows are read at each end of the window. They show whether the ranking has more rows, and whether the
+# rows before the window have the same value as its first row.
 MORE = 1
 
 _Located = tuple[WantedRank, LocatedRank, Window]
@@ -86,7 +86,7 @@ async def get_rows_around_value(context: Context, call: Call) -> Page | Tagged:
 
 
 class _RowsAround(NamedTuple):
-    """Reads at most `better` rows on the better side of a cell, and at most `worse` rows on the worse side."""
+    """Reads the rows around a cell: at most `better` rows that are better, and at most `worse` rows from there on."""
 
     locator: Locator
     pager: Pager
@@ -104,18 +104,18 @@ class _RowsAround(NamedTuple):
         return wanted, located, window
 
     def make_window(self, wanted: WantedRank, located: LocatedRank, near: Neighbours, totals: dict[int, int]) -> Window:
-        """Return the wanted rows as a window, without the `MORE` further rows at each end."""
+        """Return the rows that were asked for as a window, without the `MORE` further rows at each end."""
         ranking = self.pager.ranking
         before = near.before[max(0, len(near.before) - self.better) :]
         rows = before + near.after[: self.worse]
         ties_before = 0 if ranking.timed else near.ties_before
-        # An archive shows no empty places. So the number of a row may be less than the rank that was recorded.
+        # An archive counts erased and hidden owners, but does not show them. So a row number may be less than the rank.
         row_number = located.rank + ties_before if near.shown_before is None else near.shown_before + 1
         first_row_number = row_number - len(before)
         more_before = len(near.before) > len(before)
         more_after = len(near.after) > self.worse
         if located.method not in COUNTED_METHODS:
-            # The row number is estimated. Keep it within the ranking, whose first and last row numbers are known.
+            # The row number is an estimate. Keep it between the first and the last row number, which are known.
             last_first = totals.get(ranking.index, 0) - len(rows) + 1
             if not more_before:
                 first_row_number = 1

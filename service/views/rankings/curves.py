@@ -1,8 +1,8 @@
 """Handlers of curves: the document of a curve, its refresh, and its audit for operators.
 
-The document has everything that a client needs to calculate ranks offline with the same curve. A client that calculates
-ranks as the clients do gets exactly the ranks of the service. An audit counts the exact ranks of random
-entries, and compares the curve with them.
+The document has everything that a client needs to calculate ranks offline. A client that calculates them as
+docs/curve.md says gets exactly the ranks that the service reads off the curve. An audit counts the exact ranks of
+random entries, and compares the ranks of the curve with them.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,8 +41,8 @@ SHOWN_MAX = 10  # the most wrong brackets that the answer to an audit lists
 
 async def get_curve(context: Context, call: Call) -> Reply:
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    # If another process has emptied the board, this process's curve still describes the former entries. This read
-    # raises an error in that case.
+    # If another process has emptied the board, this process's curve still describes the former entries. Then this read
+    # raises an error, so the curve is not returned.
     await context.store.at(board.partition).read(lambda: read_board_totals(board))
     curves = await _find_curves(context, board, index)
     if not curves:
@@ -56,7 +56,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
 
 
 async def _find_curves(context: Context, board: Board, index: int) -> Sequence[RankCurve]:
-    """Return the curve of each leaf of a board, or no curve if a leaf has none. Archived curves are in the archive."""
+    """Return the curve of each leaf of a board, from the archive if it is archived. Return [] if a leaf has none."""
     entries = context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
         return await context.store.at(board.partition).read(lambda: entries.read_curves(index))
@@ -70,7 +70,7 @@ async def _find_curves(context: Context, board: Board, index: int) -> Sequence[R
 
 
 async def _build_final_curve(context: Context, leaf: Leaf, index: int) -> Curve | None:
-    """Return a curve with a knot for each value, if the leaf is closed and has few entries, or None."""
+    """Return a curve with a knot for each value, or None if the leaf is not closed or has many entries."""
     if leaf.closed_us is None:
         return None
     found = await context.store.at(leaf.partition).read(lambda: build_exact_curve(leaf, index))
@@ -86,7 +86,7 @@ def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
 
 
 def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve]) -> CurveAnswer:
-    """Return the document of a board's curve, given the curves of its segments, or the only curve."""
+    """Return the document of a board's curve. `curves` has the curve of each segment, or the board's only curve."""
     column = board.spec.columns[column_index]
     segments = [_segment_document(board, column, curve) for curve in curves]
     document = segments[0]
@@ -115,7 +115,7 @@ def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> Cur
     padding = Padding(board.spec, column)
 
     def place_of(key: int) -> tuple[Number, str | UnsetType]:
-        """Return the value and the time that clients read for a key."""
+        """Return the value that a key of the curve stands for, and the time if equal values are ordered by time."""
         cell = padding.cell_of_key(key)
         reached_at = format_us(padding.reached_us(cell)) if padding.timed else UNSET
         return to_wire_number(padding.decode_value(cell), column.scale), reached_at
@@ -136,7 +136,7 @@ def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> Cur
 
 
 def _outside(curve: RankCurve, place_of: Callable[[int], tuple[Number, str | UnsetType]]) -> OutsideAnswer | None:
-    """Return what is known about entries beyond the outer knots, which came after the fit, or None."""
+    """Return limits for entries that came after the fit and are beyond all knots, or None if there are none."""
     if curve.ends is None:
         return None
     best_key, worst_key = curve.ends
@@ -177,7 +177,7 @@ async def audit_curve(context: Context, call: Call) -> AuditAnswer:
     found = await context.curves.auditor.audit_column(board, index, owners=query.owners)
     column, curve = board.spec.columns[index], found.curve
     padding = Padding(board.spec, column)
-    exact_top = board.spec.predictor.exact_top  # the curve is not asked for better ranks
+    exact_top = board.spec.predictor.exact_top  # ranks up to this one are counted and never read off the curve
     errors = sorted(each.error for each in found.compared if each.low > exact_top)
     broken = [
         AuditedRank(

@@ -1,4 +1,4 @@
-"""Handlers of one ranking: pages, positions of values on one or several boards, values of ranks, distribution."""
+"""Handlers of a ranking: its pages, positions of values on one or several boards, values of ranks, distribution."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -33,8 +33,8 @@ from storage.leaves.totals import CHANGES, read_board_totals
 from storage.records import Board, Entry
 from storage.store import Program
 
-# From the best method to the worst. The answer has the worst of the boards' methods, because a sum is no more exact
-# than its least exact part.
+# The methods from the most exact to the least exact. A position on several boards has the least exact of the methods
+# that were used, because a sum is only as exact as its least exact part.
 _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
@@ -61,7 +61,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     elif query.profiles:
         window = await pager.read_first(limit)
     else:
-        # Most requests are for the top. Requests that arrive at the same time share one read and one encoded answer.
+        # Most requests ask for the first page. Those that arrive together share one read and one encoded answer.
         kind = (board.key, board.gate.epoch, len(board.spec.columns), index, limit)
         tagged, rows = await context.ranks.first_pages.ask(store, kind, (pager, limit))
         context.metrics.meter.add("rankcurve_reads", rows, "page", "count")
@@ -75,7 +75,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
 
 
 async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:
-    """Return the next owners of a ranking in alphabetical order. In an archive, only this order reaches all owners."""
+    """Return a page of a ranking in the order of owners. In an archive, only pages in this order show all owners."""
     of = f"{board.key}/{index}"
     after = context.cursors.find_start(cursor, of, "")
     locator = context.ranks.find_locator(board)
@@ -100,8 +100,8 @@ async def get_value_positions(context: Context, call: Call) -> Positions:
     if not query.with_:
         return Positions(await _value_positions(context, board, index, query))
     boards = [(board, index), *(await _find_added_boards(context, call, board, index))]
-    # At `as_of`, every board has had at least the changes `before` and at most the changes `after`, and so it has in
-    # the snapshots that are counted. A curve may lack more changes.
+    # `as_of` is between the two reads of totals. So at `as_of`, and in each snapshot that is counted, a board has
+    # at least the changes `before` and at most the changes `after`. A curve may include fewer changes.
     off_curves = [context.curves.book.count_changes(*each) for each in boards]
     before = [(await context.reads.read_totals(each)).get(CHANGES, 0) for each, _ in boards]
     as_of = format_us(context.now_us())
@@ -121,11 +121,11 @@ async def _value_positions(context: Context, board: Board, index: int, query: Va
 
 
 async def _find_added_boards(context: Context, call: Call, first: Board, index: int) -> list[tuple[Board, int]]:
-    """Return the boards that `with` names, each with the index of the column there.
+    """Return the boards that `with` names, each with the index that the column has on it.
 
     Raises:
-        UnknownBoardError, UnknownColumnError: one of the boards, or the column on one of them, does not exist.
-        ProblemError: a board is named twice or ranks the column in another way, or there are too many values.
+        UnknownBoardError, UnknownColumnError: a board does not exist, or does not rank the column.
+        ProblemError: a board is named twice, or its column has another best or scale, or there are too many values.
     """
     query: ValuePositionsQuery = call.query
     column = first.spec.columns[index]
@@ -155,12 +155,12 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
 
 
 def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int, int]], as_of: str) -> Position:
-    """Return the position of a value among the entries of all boards, from its position on each board.
+    """Return the position of a value among the entries of all boards, from `parts`, its position on each board.
 
-    The numbers of better entries on all boards are added up, and so are the ends of the brackets. Every change that a
-    board may have had between its own time and `as_of` widens the bracket by one.
+    Add up the numbers of better entries, and the ends of the brackets. A board's position may be of another time than
+    `as_of`. So widen the bracket by one for each change that the board may have had between these times.
 
-    `spans`: the changes of each board before `as_of`, those that its curve counts, and those after `as_of`.
+    `spans`: the counts of changes of each board, read before `as_of`, included in its curve, and read after `as_of`.
     """
     rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
     for part, (before, off_curve, after) in zip(parts, spans, strict=True):
@@ -182,7 +182,7 @@ def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int,
 
 
 def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) -> WantedRank:
-    """Return the cell that a newcomer with this value would have.
+    """Return the cell that a new entry with this value would have, as a rank to find.
 
     Raises:
         ProblemError: the text is not a number, or the column cannot hold that number.
@@ -211,9 +211,9 @@ async def get_values(context: Context, call: Call) -> Values:
 def _find_values(
     locator: Locator, index: int, query: ValuesQuery, curve: AnyCurve | None, start: CountStart | None, rows_left: int
 ) -> Program[list[RankValue | PercentileValue]]:
-    """Return values with their bounds: from rows near the top or without a curve, otherwise from the curve.
+    """Return the values at ranks and percentiles: exact values from rows, or values with bounds from the curve.
 
-    To find exact values of deep ranks, at most `rows_left` rows are read.
+    Rows are read near the top or without a curve. With `start`, also at deeper ranks, but at most `rows_left` rows.
     """
     board, ranking = locator.board, locator.entries.rankings[index]
     totals = yield from read_board_totals(board)
@@ -247,7 +247,7 @@ def _find_values(
 
 
 def rank_of_percentile(percentile: float, total: int) -> int:
-    """Return the worst rank whose percentile, 100 * (total - rank) / (total - 1), is at least this percentile."""
+    """Return the worst rank whose percentile, 100 * (total - rank) / (total - 1), is at least `percentile`."""
     if total <= 1:
         return 1
     return max(1, floor(total - Fraction(str(percentile)) * (total - 1) / 100))
@@ -262,7 +262,7 @@ async def get_buckets(context: Context, call: Call) -> Tagged:
     curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
 
     def program() -> Program[tuple[list[Part], dict[int, int]]]:
-        # This read raises an error if another process has emptied the board, or moved the rows that are counted.
+        # This read raises an error if another process has emptied the board, or moved its rows.
         totals = yield from read_board_totals(board)
         if curve is not None:
             return estimate_buckets(curve, ranking.padding, query.buckets), totals

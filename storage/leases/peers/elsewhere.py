@@ -1,4 +1,4 @@
-"""Leases that keys have in other stores, as far as this store has read the journals of those stores."""
+"""Stores and finds the leases that keys have in other stores (peers), as the journals of these stores report them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from storage.store import Program
 
 _BEGINS = (LeaseEventKind.ACQUIRED, LeaseEventKind.EXTENDED)
 _ENDS = (LeaseEventKind.RELEASED, LeaseEventKind.LIBERATED)
-_TABLE = TABLES[LEASE_ELSEWHERE]  # its columns are in the order of the fields of `RemoteLease`
+_TABLE = TABLES[LEASE_ELSEWHERE]  # its columns have the order of the fields of `RemoteLease`
 
-KeyEvent = tuple[ResourceKey, PublishedLeaseEvent]  # an event of a peer's journal, and its pool and key in this store
+KeyEvent = tuple[ResourceKey, PublishedLeaseEvent]  # an event of a peer, with this store's pool key and the lease key
 
 
 class RemoteLease(NamedTuple):
@@ -27,13 +27,13 @@ class RemoteLease(NamedTuple):
     version: int
     expires_at_us: int  # the expiry by the other store's clock
     acquired_at_us: int
-    wanted_until_us: int = 0  # the expiry that this store has requested from the other store
+    wanted_until_us: int = 0  # the expiry that this store asked the other store for; 0: none
 
     def grant(self, now_us: int) -> Grant:
         return Grant(self.resource, self.region, self.key, self.version, self.expires_at_us, now_us, acquired=False)
 
     def make_event(self, kind: LeaseEventKind, now_us: int) -> LeaseEvent:
-        """Return the event by which this store passes a request about the lease on to the other store."""
+        """Return a journal event that tells the other store what the key of the lease asked for in this store."""
         row = Resource(self.pool_key, self.resource, self.region, self.key, self.version, self.expires_at_us, None)
         return LeaseEvent(kind, row, self.key, now_us)
 
@@ -70,9 +70,9 @@ class RemoteLeases:
     def find_running(
         self, keys: Iterable[ResourceKey], here: Mapping[ResourceKey, Resource], now_us: int
     ) -> Program[dict[ResourceKey, RemoteLease]]:
-        """Return the leases that run in other stores, for those keys that have no running lease here.
+        """Return the running leases in other stores of keys that have no running lease in this store.
 
-        If a key has leases in several other stores, this is the lease that was acquired first.
+        `here` has the keys' resources in this store. Of several leases of a key, return the first that was acquired.
         """
         away = [key for key in keys if key not in here or here[key].is_free or here[key].expires_at_us <= now_us]
         if not away:
@@ -86,7 +86,7 @@ class RemoteLeases:
         return first
 
     def write_leases(self, stored: Sequence[RemoteLease], deleted: Iterable[tuple[int, str, str]]) -> Program[None]:
-        """Store leases, and delete those with these pool keys, keys and peers. A key has one lease for each peer."""
+        """Store leases, and delete others by pool key, lease key and peer. A key has at most one lease at each peer."""
         if stored:
             yield self._put.bind(rows=sorted(stored))
         for pool_key, key, peer in deleted:
@@ -96,7 +96,7 @@ class RemoteLeases:
         yield self._sweep.bind(before_us=before_us, limit=rows_max)
 
     def read_cursor(self, peer: str) -> Program[int]:
-        """Return the number of the last event that was read from a peer's journal, or 0."""
+        """Return the number of the last event that was read from a peer's journal, or 0 if none was read."""
         found = yield self._cursor.bind(peer=peer)
         return int(found[0][0]) if found else 0
 

@@ -1,10 +1,10 @@
-"""Applies a page of another store's journal in this store.
+"""Applies pages of the lease journals of other stores (peers) in this store, for `jobs.leases.peers`.
 
 Each kind of event has its own effect:
 
 - acquired, extended, released, liberated: the stored leases of the other store are updated.
-- acquired, and the key has a lease here that was acquired later: the lease here is reported as a duplicate, and freed.
-- wanted, returned: a key with a lease here sent its request to the other store. The lease here is extended or freed.
+- acquired, although the key has a lease here: if the lease here began later, it is reported as a duplicate and ended.
+- wanted, returned: a key with a lease here made a request to the other store. The lease here is extended or ended.
 """
 
 import random
@@ -24,7 +24,7 @@ from .elsewhere import KeyEvent, RemoteLease, remote_leases
 
 class AppliedPage(NamedTuple):
     events: int  # number of events on the page
-    duplicates: int = 0  # leases here that were freed, because their key acquired one in the other store earlier
+    duplicates: int = 0  # ended leases of this store, whose keys had leased in the other store before
 
 
 class _Attempt(NamedTuple):
@@ -37,15 +37,15 @@ class _Attempt(NamedTuple):
 
 class LeaseExchange:
     def __init__(self, clock: StoreClock, *, store_name: str, attempts_max: int, rng: random.Random) -> None:
-        """Make the programs. The other stores know this store by `store_name`."""
+        """Create an object for this store. `store_name` is the name by which the other stores know this store."""
         self._clock, self._store_name = clock, store_name
         self._attempts_max, self._rng = attempts_max, rng
 
     def apply_page(self, peer: str, page: Sequence[PublishedLeaseEvent], *, rows_max: int) -> Program[AppliedPage]:
-        """Apply the page of a peer's journal that begins after its cursor.
+        """Apply a page of a peer's journal, which must begin after the stored cursor of this peer.
 
         Raises:
-            RacesLostError: resources kept changing.
+            RacesLostError: in every attempt, other transactions changed the resources first.
         """
         if not page:
             return AppliedPage(0)
@@ -69,7 +69,7 @@ class LeaseExchange:
         raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
 
     def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[KeyEvent]]:
-        """Return the events that have a key and whose pool is in this store too, each with its pool and key here."""
+        """Return the events that have a key and whose pool exists in this store, with pool key and lease key."""
         pools = yield from lease_pools.find_by_names([(event.client_id, event.pool_id) for event in page])
         return [
             ((pools[event.client_id, event.pool_id].key, event.key), event)

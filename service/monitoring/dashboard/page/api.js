@@ -1,5 +1,5 @@
-// The service, asked over its public contract. Failures are of two kinds: a Problem says what is wrong, Away that
-// nobody answered.
+// Requests to the service over its public API. There are two kinds of failures: a Problem is an error response of the
+// service, and Away means that no response came.
 
 import { keyHeader } from "./keys.js";
 import { REQUEST_TIMEOUT_MS } from "./limits.js";
@@ -9,7 +9,7 @@ const FIXED_POINT = /^-?\d+(\.\d{1,30})?$/;
 const listeners = new Set();
 let reachable = true;
 
-/** What the service refused, in its own words. */
+/** An error response of the service, with the service's own text. */
 export class Problem extends Error {
   constructor(status, document) {
     super(document.detail || document.title || `HTTP ${status}`);
@@ -19,14 +19,14 @@ export class Problem extends Error {
   }
 }
 
-/** Nobody answered. */
+/** The service did not answer. */
 export class Away extends Error {
   constructor() {
     super("The service does not answer.");
   }
 }
 
-/** Be told when the service is reached again, or no more. */
+/** Call `listener(reachable)` whenever the service becomes unreachable, or reachable again. */
 export function onReach(listener) {
   listeners.add(listener);
 }
@@ -37,7 +37,7 @@ function reached(now) {
   for (const listener of listeners) listener(now);
 }
 
-/** A path with its parts escaped: path`/v1/leaderboards/${id}`. Throws a Problem for parts that no browser sends. */
+/** Return a path with its parts escaped: path`/v1/leaderboards/${id}`. Throws a Problem for `.` and `..`. */
 export function path(texts, ...parts) {
   return texts.reduce((made, text, index) => made + segment(parts[index - 1]) + text);
 }
@@ -49,7 +49,7 @@ function segment(part) {
   return encodeURIComponent(part);
 }
 
-/** The response to a request; throws Away, or the service's Problem. An abort is thrown as it is. */
+/** Return the response to a request. Throws Away, the service's Problem, or the error of an abort by the page. */
 export async function call(target, { method = "GET", body, headers = {}, signal } = {}) {
   const sent = { ...headers, ...keyHeader() };
   if (body !== undefined) sent["Content-Type"] = "application/json";
@@ -59,7 +59,7 @@ export async function call(target, { method = "GET", body, headers = {}, signal 
       method,
       headers: sent,
       body: body === undefined ? undefined : JSON.stringify(body),
-      credentials: "omit", // with them a browser answers 401 by a dialogue of its own
+      credentials: "omit", // with credentials, a browser shows a dialogue of its own on 401
       redirect: "error",
       referrerPolicy: "no-referrer",
       signal,
@@ -72,14 +72,14 @@ export async function call(target, { method = "GET", body, headers = {}, signal 
   throw new Problem(response.status, await response.json().catch(() => ({})));
 }
 
-/** What a failed request or a broken answer means: Away, unless the page itself aborted it. */
+/** Return the error to throw for a request without a complete answer: Away, unless the page itself aborted it. */
 export function unanswered(error, signal) {
   if (signal?.aborted && signal.reason?.name !== "TimeoutError") return error;
   reached(false);
   return new Away();
 }
 
-/** The JSON that a request answers, and its entity tag. */
+/** Return the JSON of the response to a request as `data`, and its entity tag as `etag`. */
 export async function ask(target, { signal, timeoutMs = REQUEST_TIMEOUT_MS, ...rest } = {}) {
   const timeout = AbortSignal.timeout(timeoutMs);
   const either = signal ? AbortSignal.any([signal, timeout]) : timeout;
@@ -91,7 +91,7 @@ export async function ask(target, { signal, timeoutMs = REQUEST_TIMEOUT_MS, ...r
   }
 }
 
-/** JSON, in which numbers that a double can't hold stay text, digit by digit; null where there is no text. */
+/** Parse JSON. A number that a double can't hold exactly becomes a text with all digits. Empty text becomes null. */
 export function parsed(text) {
   if (text === "") return null;
   return LONG_NUMBER.test(text) ? JSON.parse(text, exact) : JSON.parse(text);
@@ -104,7 +104,7 @@ function exact(_, value, context) {
   return value.toFixed(source.includes(".") ? decimals : 0) === source ? value : source;
 }
 
-/** Call `work` now and every `everyMs` until the signal; while the page is out of sight it rests. */
+/** Call `work` now, and again after each pause of `everyMs`, until `signal` aborts. Wait while the page is hidden. */
 export async function poll(work, everyMs, signal) {
   while (!signal.aborted) {
     await visible(signal);
@@ -114,7 +114,7 @@ export async function poll(work, everyMs, signal) {
   }
 }
 
-/** `work`, at once but no more often than every `everyMs`; what is asked for meanwhile is done once, afterwards. */
+/** Return a function that calls `work` at most once every `everyMs`. Calls in between become one later call. */
 export function throttled(work, everyMs, signal) {
   let running = false;
   let again = false;
@@ -131,7 +131,7 @@ export function throttled(work, everyMs, signal) {
   };
 }
 
-/** Wait so long, or until the signal. */
+/** Wait for `ms` milliseconds, or until `signal` aborts. */
 export function pause(ms, signal) {
   return new Promise((resolve) => {
     const done = () => {
@@ -145,7 +145,7 @@ export function pause(ms, signal) {
   });
 }
 
-/** Wait until the page can be seen, or until the signal. */
+/** Wait until the page is visible, or until `signal` aborts. */
 export function visible(signal) {
   if (!document.hidden || signal.aborted) return Promise.resolve();
   return new Promise((resolve) => {

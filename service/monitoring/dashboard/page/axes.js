@@ -1,9 +1,9 @@
-// Scales of charts, and the marks on them.
+// Scales of charts, and the values that are marked on an axis.
 
 const NICE = [1, 2, 5];
 const FINER = [...NICE, 3, 7, 4, 6, 8, 9, 1.5];
 
-/** A scale: `at` gives the place of a value, `back` the value of a place; `kind` says how. */
+/** Return a scale: `at` maps a value to a place in pixels, `back` a place to a value. `kind` is "linear" or "log". */
 function scale(kind, [from, to], [start, end], forward, inverse) {
   const low = forward(from);
   const span = forward(to) - low || 1;
@@ -15,24 +15,24 @@ function scale(kind, [from, to], [start, end], forward, inverse) {
   };
 }
 
-/** Equal steps. */
+/** Return a linear scale. */
 export function linear(domain, places) {
   return scale("linear", domain, places, (x) => x, (x) => x);
 }
 
-/** Equal factors: for ranks, which begin at 1. */
+/** Return a logarithmic scale, for ranks, which begin at 1. */
 export function logarithmic(domain, places) {
   return scale("log", domain, places, (x) => Math.log(Math.max(x, 0.5)), Math.exp);
 }
 
-/** Equal steps up to about the median, equal factors far past it: for values of which a few are huge. */
+/** Return a scale that is linear up to about the median and logarithmic far above it, for a few huge values. */
 function stretched(domain, places, median) {
   const [from] = domain;
   const unit = Math.max((median - from) / 2, Number.MIN_VALUE);
   return scale("log", domain, places, (x) => Math.asinh((x - from) / unit), (y) => from + unit * Math.sinh(y));
 }
 
-/** The scale for values: stretched where the largest lies far off. */
+/** Return the scale for values. It is not linear if the largest or the smallest value is far from the median. */
 export function forValues([from, to], places, median) {
   const skew = (to - from) / Math.max(median - from, 1e-300);
   if (skew > 8 && median > from) return stretched([from, to], places, median);
@@ -45,7 +45,7 @@ function mirrored([from, to], places, median) {
   return scale("log", [from, to], places, (x) => -Math.asinh((to - x) / unit), (y) => to + unit * Math.sinh(y));
 }
 
-/** Round values on a scale, at least so many pixels from each other. */
+/** Return round values to mark on the scale `on`, at least `apart` pixels from each other. */
 export function marks(on, apart, { whole = false, fine = false } = {}) {
   const candidates = on.kind === "linear" ? steps(on, apart, whole) : [...decades(on.domain, whole, fine ? FINER : NICE)];
   const kept = [];

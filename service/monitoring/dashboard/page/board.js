@@ -1,4 +1,4 @@
-// A board: its facts, and four panels that live as long as their column or owner is shown.
+// The view of a board: its facts, and panels for the ranking, an owner, the curve and the distribution.
 
 import { ask, path, poll } from "./api.js";
 import { CurvePanels } from "./curve.js";
@@ -12,9 +12,9 @@ import { RankingPanel } from "./ranking.js";
 import { toBoard, toBoards } from "./routes.js";
 import { empty, fault, loading } from "./tables.js";
 
-const WIDE = "(min-width: 62rem)"; // as in parts.css
+const WIDE = "(min-width: 62rem)"; // the same width as in parts.css
 
-/** The view of one board. */
+/** The view of one board, which starts and stops its panels as the address changes. */
 export class BoardView {
   constructor(root, route, signal) {
     this.root = root;
@@ -38,12 +38,12 @@ export class BoardView {
     );
     this.wide = matchMedia(WIDE);
     this.wide.addEventListener("change", () => this.spec && this.arrange(), { signal });
-    this.running = {}; // what each panel shows now, and how to stop it
+    this.running = {}; // panel name -> {key: what it shows, abort: stops it}
     this.route = route;
     poll(() => this.load(), BOARD_POLL_MS, signal);
   }
 
-  /** Another column, owner or page of the same board. */
+  /** Show another column, owner or page of the same board. */
   update(route) {
     const followed = route.parameters.owner && route.parameters.owner !== this.route.parameters.owner;
     this.route = route;
@@ -59,7 +59,7 @@ export class BoardView {
   async load() {
     try {
       const { data } = await ask(path`/v1/leaderboards/${this.board}`, { signal: this.signal });
-      if (data.id !== this.board) return void location.replace(toBoard(data.id, this.route.parameters)); // it was an alias
+      if (data.id !== this.board) return void location.replace(toBoard(data.id, this.route.parameters)); // the id was an alias
       const first = !this.spec;
       const changed = first || stage(this.spec) !== stage(data);
       this.spec = data;
@@ -88,7 +88,7 @@ export class BoardView {
     this.running = {};
   }
 
-  /** Start what the route asks for, stop what it no longer does, leave the rest as it is. */
+  /** Start the panels that the route asks for, stop panels that have changed, and leave the others running. */
   arrange() {
     const ranked = this.spec.columns.filter((column) => column.sorted);
     const { parameters } = this.route;
@@ -112,7 +112,7 @@ export class BoardView {
       const onValue = (value) => (location.hash = toBoard(board, { ...this.route.parameters, column: column.name, value }));
       this.curves.start({ board, column }, signal, onValue);
       this.running.owner?.abort.abort();
-      delete this.running.owner; // its mark is gone with the picture
+      delete this.running.owner; // the new picture lacks the owner's mark, so start the panel again
       delete this.running.value;
       this.tellCurve();
       this.curves.load(signal);
@@ -124,7 +124,7 @@ export class BoardView {
     this.run("owner", [column.name, owner, stage(spec)], (signal) => (owner ? this.owner.start(view, signal, mark) : mark(null)));
   }
 
-  /** The panels in one column or in two; read and tabbed through in the order in which they are seen. */
+  /** Put the panels into one column or two. Screen readers and the Tab key follow the order in which they are seen. */
   place(withOwner) {
     const now = JSON.stringify([this.wide.matches, withOwner]);
     if (this.placed === now && this.grid.hasChildNodes()) return;

@@ -1,4 +1,4 @@
-// The list of boards: families in a row each, the boards that were changed last, a search by any part of a name.
+// The list of boards: a row for each family, the boards that changed last, and a search by any part of a name.
 
 import { Away, ask, poll } from "./api.js";
 import { el, show } from "./dom.js";
@@ -16,16 +16,16 @@ const COLUMNS = [
   { label: "Changed", kind: "number" },
 ];
 
-/** The view of all boards. */
+/** The view that lists all boards. */
 export class BoardsView {
   constructor(root, route, signal) {
     this.signal = signal;
     this.route = route;
-    this.pickers = new Map(); // family id -> its row, which keeps what is chosen in it
+    this.pickers = new Map(); // family id -> its picker, which keeps what the user has chosen
     this.title = el("h1", { tabindex: "-1" }, "Boards");
     this.notice = el("p", { class: "notice", role: "status", hidden: true });
     this.families = el("div", { class: "panel", hidden: true });
-    this.wait = loading(); // both lists come at once, so that neither moves the other
+    this.wait = loading(); // both lists are shown at once, so that neither moves the other
     this.list = el("div", { class: "panel list", hidden: true });
     this.count = el("p", { class: "unseen", role: "status" });
     this.pages = el("nav", { class: "line pages", "aria-label": "Pages of boards" });
@@ -48,7 +48,7 @@ export class BoardsView {
     return "Boards";
   }
 
-  /** Another page or search. */
+  /** Show another page or another search. */
   update(route) {
     this.route = route;
     if (document.activeElement !== this.input) this.input.value = route.parameters.contains ?? "";
@@ -69,7 +69,7 @@ export class BoardsView {
   search() {
     const address = toBoards({ contains: this.input.value.trim() });
     if (address === location.hash) return;
-    // Not a step of its own: Back leaves the list instead of taking letters away.
+    // Replace the entry in the browser's history, so that Back leaves the list instead of undoing typed letters.
     location.replace(address);
   }
 
@@ -94,7 +94,7 @@ export class BoardsView {
       this.draw(data, nothing ? "" : contains, cursor);
     } catch (error) {
       if (signal.aborted) return;
-      if (this.drawn && error instanceof Away) return; // what was there stays; the bar tells
+      if (this.drawn && error instanceof Away) return; // keep the old list; the bar at the top reports the failure
       this.drawn = null;
       this.families.hidden = true;
       this.wait.hidden = true;
@@ -143,12 +143,12 @@ export class BoardsView {
   }
 }
 
-/** A field in which names are searched. */
+/** Return an input field for a search by name. */
 export function searchField(id, value) {
   return el("input", { id, type: "search", value, autocomplete: "off", autocapitalize: "off", spellcheck: "false", dir: "auto" });
 }
 
-/** A page of boards: those with `contains` in their names, or the last changed ones outside families. */
+/** Read a page of boards: boards with `contains` in their names or, without it, the last changed outside families. */
 async function readBoards(contains, cursor, signal) {
   const query = new URLSearchParams({ limit: BOARDS_PER_PAGE });
   if (contains) query.set("contains", contains);
@@ -161,7 +161,7 @@ async function readBoards(contains, cursor, signal) {
   return data;
 }
 
-/** An id that a narrow column breaks at its parts. */
+/** Return a board's id with places where a narrow column may break the line. */
 export function breakable(id) {
   return id.split(/(?<=[:=,])/).flatMap((part, index) => (index ? [el("wbr"), part] : [part]));
 }

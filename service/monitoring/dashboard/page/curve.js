@@ -1,4 +1,4 @@
-// The curve of a column: what it is worth, its picture, the rank of any value, and how the values are spread.
+// The panels about a column's curve: its accuracy and picture, the rank of any value, and the distribution of values.
 
 import { Problem, ask, path } from "./api.js";
 import { forValues } from "./axes.js";
@@ -12,7 +12,7 @@ import { empty, fault, loading, table } from "./tables.js";
 
 const WIDTH_MIN = 280;
 
-/** Two panels that share one document: the curve and the distribution. */
+/** Two panels that show the same curve document: the curve and the distribution of values. */
 export class CurvePanels {
   constructor() {
     this.curve = panel("curve", "Rank curve");
@@ -49,7 +49,7 @@ export class CurvePanels {
     this.width = 0;
   }
 
-  /** Begin with `{board, column}`: the frame at once, the curve when `load` has it. */
+  /** Show empty panels for `{board, column}`; `load` fills them. `onValue` is called with a value that users enter. */
   start(view, signal, onValue) {
     this.clear();
     this.view = view;
@@ -67,7 +67,7 @@ export class CurvePanels {
     signal.addEventListener("abort", () => this.resized.disconnect());
   }
 
-  /** What the board says of the curve: age, method, bound. */
+  /** Show the curve's state, which is part of the board's document: age, method, bound. */
   tellState(state, exactTop) {
     if (!state) {
       show(this.about);
@@ -76,7 +76,7 @@ export class CurvePanels {
     show(this.about, aboutCurve(state, exactTop));
   }
 
-  /** Ask for the document; drawn anew where it is another one. */
+  /** Ask for the curve's document. If it has changed, draw the curve again. */
   async load(signal) {
     const { board, column } = this.view;
     try {
@@ -109,7 +109,7 @@ export class CurvePanels {
     }
   }
 
-  /** Mark an owner's position, or nobody's. */
+  /** Mark an owner's position in the picture, or no position if it is null. */
   markOwner(position, label) {
     this.owner = position === null ? null : { ...position, value: Number(position.value), label };
     this.redraw();
@@ -185,13 +185,13 @@ export class CurvePanels {
     ].join(" ");
   }
 
-  /** Tell value, rank and bracket at a share of the picture's width; nothing for null. */
+  /** Show the value, rank and bracket at `share` (0 to 1) of the picture's width, or nothing if `share` is null. */
   readShare(share) {
     const known = share !== null && this.shape && this.frame && this.shape.values.length;
     this.readout.textContent = known ? reading(this.shape, this.frame, share * this.width, this.view.column.scale) : "";
   }
 
-  /** Tell the values and the owners of the bar at a share of the picture's width; nothing for null. */
+  /** Show the values and the owners of the bar at `share` (0 to 1) of the picture's width, or nothing if it is null. */
   readBin(share) {
     const bin = share === null || !this.binScale ? null : binAt(this.drawnBins, this.binScale.back(share * this.width));
     const { scale } = this.view?.column ?? {};
@@ -223,7 +223,7 @@ export class CurvePanels {
     );
   }
 
-  /** Tell which value the best share of the owners, in percent, reach. */
+  /** Show the value that the best `share` percent of the owners reach. */
   async valueOf(share) {
     const { board, column } = this.view;
     try {
@@ -238,7 +238,7 @@ export class CurvePanels {
     }
   }
 
-  /** Show and mark the rank that the service gives a value; none is marked without one. */
+  /** Ask the service for the rank of a value, then show and mark the rank. An empty value removes the mark. */
   async rankOf(value, signal) {
     const { board, column } = this.view;
     this.asked = null;
@@ -259,7 +259,7 @@ export class CurvePanels {
   }
 }
 
-/** A control that moves along a picture, for those who have no pointer to hover with. */
+/** Return a slider that reads a picture from left to right, for users without a mouse. */
 function slider(id, label, read) {
   const input = el("input", { id, type: "range", min: 0, max: 100, value: 50, "aria-label": label, hidden: true });
   const tell = () => read(input.value / 100);
@@ -269,7 +269,7 @@ function slider(id, label, read) {
   return input;
 }
 
-/** Where the pointer stands over a picture, as a share of its width. */
+/** Return the position of the pointer over a picture, as a share (0 to 1) of the picture's width. */
 function shareOf(event, picture) {
   const box = picture.getBoundingClientRect();
   return Math.min(1, Math.max(0, (event.clientX - box.left) / box.width));
@@ -289,7 +289,7 @@ function aboutCurve(state, exactTop) {
   ]);
 }
 
-/** The certificate would tell of the counted ranks too. */
+/** Return the largest error as text. The certificate is not shown, because it would include the counted ranks. */
 function mostError(state, exactTop) {
   return state.total <= exactTop ? "nothing, every rank is counted" : `${percent(state.bound)} past rank ${whole(exactTop)}`;
 }

@@ -1,4 +1,4 @@
-// The rank curve, drawn: knots, the line or cubic between them, the bracket of every rank, and who is marked.
+// Draws the rank curve: its knots, the line or cubic between knots, the brackets of ranks, and marked positions.
 
 import { forValues, linear, logarithmic, marks } from "./axes.js";
 import { svg } from "./dom.js";
@@ -7,12 +7,12 @@ import { ZOOM_KNOTS } from "./limits.js";
 
 const HEIGHT = 300;
 const EDGE = { top: 12, right: 12, bottom: 36, left: 52 };
-const STEP_PX = 3; // between two points that a line is drawn through
-const KNOT_PX = 0.5; // nearer ones are drawn as one
+const STEP_PX = 3; // between two points of a drawn line
+const KNOT_PX = 0.5; // knots that are nearer to each other are drawn as one
 const MARKS_X_PX = 64;
 const MARKS_Y_PX = 26;
 
-/** What is drawn: the scales of a picture of this width, of all or of what lies around `zoomed` (a value). */
+/** Return the scales of a picture of `width` pixels: for the whole curve, or for the part around the value `zoomed`. */
 export function frame(shape, width, zoomed = null) {
   const places = [EDGE.left, width - EDGE.right];
   const heights = [EDGE.top, HEIGHT - EDGE.bottom];
@@ -35,7 +35,7 @@ function around(shape, value) {
   return from < to ? [from, to] : [from - shape.unit, to + shape.unit];
 }
 
-/** The picture. `marked`: [{value, rank, low, high, label}]. */
+/** Return the picture as SVG. `marked` has the positions to mark: [{value, rank, low, high, label}]. */
 export function drawCurve(shape, on, marked, { label, scale }) {
   const picture = svg("svg", { viewBox: `0 0 ${on.width} ${HEIGHT}`, role: "img", "aria-label": label, class: "chart" });
   picture.append(...axes(on, scale), band(shape, on), ...pieces(shape, on), ...knots(shape, on));
@@ -69,13 +69,13 @@ function axes(on, scale) {
   return found;
 }
 
-/** A label below the axis, that stays within the picture. */
+/** Return a label below the axis, placed so that the picture does not cut it off. */
 export function below(x, bottom, width, text) {
   const last = x + text.length * 3.5 > width;
   return svg("text", { x: last ? width - 1 : x, y: bottom + 16, "text-anchor": last ? "end" : "middle" }, text);
 }
 
-/** Values from left to right: every knot and the places between, as close as they can be told apart. */
+/** Yield the values to draw from left to right: all knots, and values STEP_PX apart. Skip knots that look like one. */
 function* walk(shape, on) {
   const [from, to] = on.x.domain;
   const places = [];
@@ -116,7 +116,7 @@ function knots(shape, on) {
   shape.values.forEach((value, index) => {
     if (!inside(on, value)) return;
     const [x, y] = [on.x.at(value), on.y.at(shape.ranks[index])];
-    if (last && Math.hypot(x - last[0], y - last[1]) < 2) return; // would lie on the one before
+    if (last && Math.hypot(x - last[0], y - last[1]) < 2) return; // it would cover the knot before
     last = [x, y];
     found.push(svg("circle", { cx: x.toFixed(1), cy: y.toFixed(1), r: on.y.kind === "linear" ? 4 : 1.8, class: "knot" }));
   });
@@ -137,7 +137,7 @@ function mark(on, { value, rank, low, high, label }) {
   );
 }
 
-/** What stands under a place of the picture, as text. */
+/** Return the value and the rank at a horizontal place of the picture, in pixels, as text. */
 export function reading(shape, on, place, scale) {
   const value = on.x.back(Math.min(Math.max(place, EDGE.left), on.width - EDGE.right));
   const kept = Number(value.toFixed(scale));
@@ -146,7 +146,7 @@ export function reading(shape, on, place, scale) {
   return `${stored(kept, scale)} → rank ${low === high ? "" : "≈ "}${whole(rank)}${bracket}`;
 }
 
-/** A small picture of how a figure went: pairs of a time and a value, the newest at the right. */
+/** Return a small chart of a figure over time. `points` are pairs of a time and a value, oldest first. */
 export function spark(points, label) {
   const [width, height] = [120, 28];
   const most = Math.max(...points.map(([, value]) => value), 1e-9);

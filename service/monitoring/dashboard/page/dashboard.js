@@ -1,4 +1,4 @@
-// The page's frame: which view is shown, the key, whether the service is there.
+// The frame of the page: chooses the view to show, asks for the API key, and says whether the service answers.
 
 import { Problem, ask, onReach } from "./api.js";
 import { BoardView } from "./board.js";
@@ -23,7 +23,7 @@ const VIEWS = { boards: BoardsView, board: BoardView, owner: OwnerBoardsView, no
 const root = document.getElementById("view");
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
-let current = null; // {view, key, abort}
+let current = null; // the shown view: {view, key: its route as text, abort: ends it}
 
 const keys = new KeyPanel(document.getElementById("key-panel"), document.getElementById("key-button"), {
   test: async () => {
@@ -62,12 +62,12 @@ function go({ anew = false } = {}) {
   }
 }
 
-/** A view could not be filled: where a key would help, ask for it. */
+/** Handle the error of a view: if the service needs a key or another key, ask for it. */
 function faulty(error) {
   if (!(error instanceof Problem) || error.status !== 401) return;
-  current.abort.abort(); // with another key it begins anew
+  current.abort.abort(); // the view starts again with another key
   if (hasKey()) keys.open(`Another key is needed here: ${error.message}.`);
-  else keys.open("A key is needed here.", ""); // nothing is wrong yet
+  else keys.open("A key is needed here.", ""); // not shown as a fault, because no key was refused
 }
 
 onReach((reachable) => {
@@ -76,7 +76,7 @@ onReach((reachable) => {
 });
 
 document.getElementById("skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the hash is the route
+  event.preventDefault(); // the link must not change the hash, because the hash is the route
   main.focus();
 });
 window.addEventListener("hashchange", () => go());

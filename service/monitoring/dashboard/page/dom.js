@@ -1,4 +1,4 @@
-// Elements, made by calls only: text from the service is never read as HTML, whatever an owner is called.
+// Makes elements by calls only. So text from the service, such as an owner's name, is never parsed as HTML.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -12,24 +12,24 @@ function fill(node, properties, children) {
   return node;
 }
 
-/** An element: attributes, `onclick` and the like as listeners, then children; text is text. */
+/** Return an element. A property such as `onclick` becomes a listener, any other an attribute. Children may be text. */
 export function el(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
 }
 
-/** An SVG element, likewise. */
+/** Return an SVG element. The arguments are as for `el`. */
 export function svg(tag, properties = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
 
-let pressed = null; // what the pointer is held on
-const waiting = new Map(); // parent -> children that come when it is let go
+let pressed = null; // the element on which the pointer was pressed and not yet released
+const waiting = new Map(); // parent -> children to show after the pointer is released
 
-// A link that is drawn anew between press and release takes no click, nor does text stay selected.
+// If an element is replaced between press and release, a link gets no click, and selected text loses its selection.
 addEventListener("pointerdown", (event) => (pressed = event.target), true);
 for (const name of ["click", "pointerup", "pointercancel", "blur"]) {
   addEventListener(name, () => {
-    if (name !== "pointerup") pressed = null; // a click may follow that
+    if (name !== "pointerup") pressed = null; // a click may follow a pointerup
     setTimeout(() => {
       pressed = null;
       for (const [parent, children] of [...waiting]) show(parent, ...children);
@@ -37,8 +37,8 @@ for (const name of ["click", "pointerup", "pointercancel", "blur"]) {
   }, name !== "blur");
 }
 
-/** Put `children` in the place of what is in `parent`. By its `data-key` what had the focus has it again, and what was
- * unfolded stays so. */
+/** Replace the content of `parent` by `children`. The new element with the same `data-key` gets the focus back, and
+ * unfolded details with the same `data-key` stay unfolded. */
 export function show(parent, ...children) {
   if (pressed !== null && parent.contains(pressed)) {
     waiting.set(parent, children);
@@ -57,17 +57,17 @@ export function show(parent, ...children) {
   again?.focus({ preventScroll: true });
 }
 
-/** A name that somebody chose: kept apart from the direction of the text around it. */
+/** Return an element for a name that a user chose. Its text direction does not affect the text around it. */
 export function named(text, properties = {}) {
   return el("bdi", properties, text);
 }
 
-/** Text for those who hear the page. */
+/** Return invisible text for screen readers. */
 export function unseen(text) {
   return el("span", { class: "unseen" }, text);
 }
 
-/** A section with a heading; `body` is where its content goes. */
+/** Return a `section` with its `heading`, an `aside` beside the heading, and a `body` for the content. */
 export function panel(id, title, properties = {}) {
   const heading = el("h2", { id: `${id}-title`, tabindex: "-1" }, title);
   const aside = el("div", { class: "panel-aside" });
@@ -81,7 +81,7 @@ export function panel(id, title, properties = {}) {
   return { section, heading, aside, body };
 }
 
-/** Terms and what they are, as a list of definitions: [term, node or text, hint]. */
+/** Return a list of facts. A row is [term, value as a node or text, hint to show on hover]. */
 export function facts(rows) {
   return el(
     "dl",
@@ -92,7 +92,7 @@ export function facts(rows) {
 
 let announcedAt = 0;
 
-/** Have a change read out, unless one was a moment ago. */
+/** Let screen readers read out a change, unless another change was announced less than `pauseMs` ago. */
 export function announce(text, pauseMs) {
   const now = Date.now();
   if (now - announcedAt < pauseMs) return;

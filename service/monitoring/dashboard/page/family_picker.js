@@ -1,4 +1,4 @@
-// A family in one row: unfolded, it leads to the board of a period and of facet values.
+// The row of a family. When it is unfolded, a user can choose a period and facet values to go to their board.
 
 import { ask, path } from "./api.js";
 import { el, show } from "./dom.js";
@@ -14,7 +14,7 @@ const PERIODS = {
   day: [["today", "Today"], ["yesterday", "Yesterday"]],
 };
 
-/** The row of a family, unfolded if `open`; `row` is its element. */
+/** The row of a family in the list of boards. Its element is `row`. It starts unfolded if `open` is true. */
 export class FamilyPicker {
   constructor(family, signal, open) {
     this.family = family;
@@ -38,7 +38,7 @@ export class FamilyPicker {
     this.count.textContent = `${whole(boards)} ${boards === 1 ? "board" : "boards"}, by ${periods.join(", ")}`;
   }
 
-  /** Propose the values of each facet that has boards of its own. */
+  /** Propose values for each facet by which alone the family has boards. Ask for them only once. */
   proposeValues() {
     if (this.proposed) return;
     this.proposed = true;
@@ -51,7 +51,7 @@ export class FamilyPicker {
       const { data } = await ask(`${path`/v1/families/${this.family.id}/facets`}?${query}`, { signal: this.signal });
       show(document.getElementById(`family:${this.family.id}:${name}:values`), data.values.map(({ value }) => el("option", { value })));
     } catch {
-      // without proposals, a value can still be typed
+      // users can still type a value without proposals
     }
   }
 

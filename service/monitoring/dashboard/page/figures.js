@@ -1,4 +1,4 @@
-// The figures of the node: one bulk of Jolokia reads, and what can be said of them.
+// Reads the figures of the node in one bulk request of Jolokia, and computes rates and sums from them.
 
 import { call, unanswered } from "./api.js";
 
@@ -19,8 +19,8 @@ const READS = {
 };
 
 /**
- * Everything that is read, by the names above; null where the node has no such object. With `recent`, also the figures
- * of the last quarter of an hour.
+ * Read all figures. The result has them by the names in READS, or null if the node has no such object, and the time
+ * `at` in seconds. If `recent` is true, it also has the figures of the last quarter of an hour.
  */
 export async function readFigures(signal, { recent = false } = {}) {
   const reads = recent ? { ...READS, recent: "rankcurve:type=Recent" } : READS;
@@ -36,8 +36,8 @@ export async function readFigures(signal, { recent = false } = {}) {
 }
 
 /**
- * How much a count grew a second between neighbouring snapshots, which are pairs of an age in seconds and the count,
- * oldest first. Returns pairs of a time in seconds since 1970 and the rate.
+ * Return how much a count grew per second between neighbouring snapshots, as pairs of a time in seconds since 1970 and
+ * the rate. `snapshots` are pairs of an age in seconds and the count, oldest first.
  */
 export function ratesOf(snapshots, now) {
   const rates = [];
@@ -49,7 +49,7 @@ export function ratesOf(snapshots, now) {
   return rates;
 }
 
-/** The objects of a pattern by one property of their names. */
+/** Return a map of the objects that a pattern matched, by the value of one property in their names. */
 export function byProperty(objects, property) {
   const found = Object.entries(objects ?? {}).map(([name, values]) => [propertyOf(name, property), values]);
   return new Map(found);
@@ -60,26 +60,26 @@ function propertyOf(name, property) {
   return (found?.[1] ?? "").replace(/^"(.*)"$/s, "$1").replace(/\\([\\"*?])/g, "$1");
 }
 
-/** The one object of a pattern that stands for the whole node. */
+/** Return the only object that a pattern matched, or null if it matched none. */
 export function only(objects) {
   return Object.values(objects ?? {})[0] ?? null;
 }
 
-/** How much a count grew a second between two readings; null where there is none before. */
+/** Return how much a count grew per second between two readings, or null if there is no earlier reading. */
 export function rate(before, now, count) {
   if (!before || !(now.at > before.at)) return null;
   const grown = count(now) - count(before);
-  return grown >= 0 ? grown / (now.at - before.at) : null; // a node that began anew counts from nothing
+  return grown >= 0 ? grown / (now.at - before.at) : null; // a node that was restarted counts from 0
 }
 
-/** Add a `Rate` to each part of `now` with a `Count`: how much it grew a second since it was as in `before`. */
+/** Add a `Rate` to each part of `now` that has a `Count`: how much the count grew per second since `before`. */
 export function addRates(now, before, seconds) {
   if (now === null || typeof now !== "object") return;
   for (const [name, part] of Object.entries(now)) addRates(part, before?.[name], seconds);
   if (before && now.Count >= before.Count) now.Rate = (now.Count - before.Count) / seconds;
 }
 
-/** Requests that were answered with this class of statuses, of all routes. */
+/** Return the number of requests on all routes whose status begins with one of `digits`, such as "5" for failures. */
 export function requests(figures, digits = "12345") {
   let sum = 0;
   for (const route of Object.values(figures.routes ?? {})) {
@@ -88,7 +88,7 @@ export function requests(figures, digits = "12345") {
   return sum;
 }
 
-/** Posts that the store has dealt with, whatever became of them. */
+/** Return the number of posts that the store has processed, with any outcome. */
 export function posts(figures) {
   return only(figures.store)?.Posts?.Count ?? 0;
 }

@@ -1,4 +1,4 @@
-// Numbers, times and ranks as people read them. The page's language is English, so the numbers' is too.
+// Formats numbers, times and ranks for people. The page is in English, so numbers have the English format, too.
 
 import { el } from "./dom.js";
 
@@ -13,34 +13,34 @@ const MOMENT = new Intl.DateTimeFormat(LOCALE, { dateStyle: "medium", timeStyle:
 const DECIMALS = new Map();
 const NONE = "–";
 
-/** A whole number: 12,345. */
+/** Format a whole number: 12,345. */
 export function whole(value) {
   return value === null || value === undefined ? NONE : WHOLE.format(value);
 }
 
-/** A number for an axis or a tile: 12.3K. */
+/** Format a number for an axis or a tile: 12.3K. */
 export function short(value) {
   return value === null || value === undefined ? NONE : SHORT.format(value);
 }
 
-/** A value at an axis that reaches to `most`: short where some would have many digits. */
+/** Format a value on an axis that ends at `most`. Large values are short if the axis reaches 100,000. */
 export function tick(value, most) {
   return Math.abs(most) < 100_000 || Math.abs(value) < 1000 ? TICK.format(value) : SHORT.format(value);
 }
 
-/** How often a second: nothing is told of what hardly ever happens. */
+/** Format a rate per second. A rate below 0.01 is only shown as such. */
 export function rate(perSecond) {
   if (perSecond === null || perSecond === undefined) return NONE;
   if (perSecond > 0 && perSecond < 0.01) return "< 0.01";
   return perSecond < 1 ? TWO.format(perSecond) : SHORT.format(perSecond);
 }
 
-/** Three digits that count. */
+/** Format a number with three significant digits. */
 export function three(value) {
   return value === null || value === undefined ? NONE : THREE.format(value);
 }
 
-/** A stored value with every digit of its scale; text columns hold text. */
+/** Format a stored number with as many decimals as the scale of its column. */
 export function stored(value, scale) {
   if (value === null || value === undefined) return NONE;
   if (!DECIMALS.has(scale)) {
@@ -50,18 +50,18 @@ export function stored(value, scale) {
   return DECIMALS.get(scale).format(value);
 }
 
-/** A share: 0.0052 as 0.52%. */
+/** Format a share as a percentage: 0.0052 as 0.52%. */
 export function percent(ratio) {
   return ratio === null || ratio === undefined ? NONE : PERCENT.format(ratio);
 }
 
-/** A percentile with the digits that tell the best apart: never 100, because somebody is better. */
+/** Format a percentile. From 99 on, it has three decimals, because the best differ little. It is never 100. */
 export function percentile(value) {
   const digits = value >= 99 ? 3 : 1;
   return `${Math.min(99.999, Math.floor(value * 10 ** digits) / 10 ** digits).toFixed(digits)}%`;
 }
 
-/** How long: 340 µs, 1.2 ms, 12 s, 3 min. */
+/** Format a duration: 340 µs, 1.2 ms, 12 s, 3 min. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return NONE;
   if (seconds === 0) return "0";
@@ -70,7 +70,7 @@ export function duration(seconds) {
   return seconds < 10 ? `${THREE.format(seconds)}\u00a0s` : age(seconds);
 }
 
-/** How long ago, in the unit that fits. */
+/** Format an age in seconds, minutes, hours or days. */
 export function age(seconds) {
   const s = Math.max(0, seconds);
   if (s < 100) return `${Math.round(s)}\u00a0s`;
@@ -79,7 +79,7 @@ export function age(seconds) {
   return `${WHOLE.format(s / 86_400)}\u00a0d`;
 }
 
-/** Bytes by powers of 1024. */
+/** Format a number of bytes in units of powers of 1024. */
 export function bytes(count) {
   if (count === null || count === undefined || count < 0) return NONE;
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -87,13 +87,13 @@ export function bytes(count) {
   return `${THREE.format(count / 1024 ** step)}\u00a0${units[step]}`;
 }
 
-/** A moment as time element: its age to read, all of it on hover. */
+/** Return a time element that shows the age of a moment, and its date and time on hover. */
 export function ago(iso) {
   const seconds = (Date.now() - Date.parse(iso)) / 1000;
   return el("time", { datetime: iso, title: MOMENT.format(new Date(iso)) }, seconds < 1 ? "now" : `${age(seconds)} ago`);
 }
 
-/** A moment to read in full. */
+/** Return a time element that shows the date and time of a moment. */
 export function moment(iso) {
   return el("time", { datetime: iso }, MOMENT.format(new Date(iso)));
 }
@@ -105,18 +105,18 @@ const METHODS = {
   curve: "estimated",
 };
 
-/** How a rank was found, in words. */
+/** Return in words how a rank was found. */
 export function method(name) {
   return METHODS[name] ?? name;
 }
 
-/** A rank as text: exact ones plain, others with their bracket. */
+/** Return a rank as text. If the rank is an estimate, add its bracket. */
 export function rankText({ rank, low, high, exact }) {
   if (exact) return whole(rank);
   return `≈ ${whole(rank)}, between ${whole(low)} and ${whole(high)}`;
 }
 
-/** The same, with the bracket set smaller. */
+/** Return a rank as elements. If the rank is an estimate, add its bracket in smaller type. */
 export function rankNodes(position) {
   if (position.exact) return [el("b", { class: "rank" }, whole(position.rank))];
   const bracket = `between ${whole(position.low)} and ${whole(position.high)}`;

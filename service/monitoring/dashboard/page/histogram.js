@@ -1,4 +1,4 @@
-// How the values are spread: owners by value, read off the curve, or counted by the service where no curve is.
+// Draws how many owners have which values. The numbers come from the curve or, if there is no curve, from the service.
 
 import { marks } from "./axes.js";
 import { below } from "./curve_chart.js";
@@ -10,7 +10,7 @@ import { table } from "./tables.js";
 const HEIGHT = 180;
 const EDGE = { top: 12, right: 12, bottom: 36, left: 52 };
 
-/** Bins of a curve, as wide as they look on the scale: [{from, to, entries}], `to` belongs to the next one. */
+/** Return bins of a curve, equally wide in pixels: [{from, to, entries}]. A value equal to `to` is in the next bin. */
 export function binsOf(shape, x) {
   const [from, to] = x.domain;
   const [start, end] = [x.at(from), x.at(to)];
@@ -26,9 +26,9 @@ export function binsOf(shape, x) {
   return kept.map((edge, index) => ({ from: edge, to: bounds[index], entries: Math.max(0, sums[index] - below[index]) }));
 }
 
-/** The picture of bins on a scale of values. `binTable` has the same in words. */
+/** Return the histogram of bins on a scale of values. `binTable` shows the same numbers as a table. */
 export function drawBins(bins, x, width, label, scale) {
-  const usual = (x.at(x.domain[1]) - x.at(x.domain[0])) / Math.min(BINS, bins.length); // pixels of a bar
+  const usual = (x.at(x.domain[1]) - x.at(x.domain[0])) / Math.min(BINS, bins.length); // usual width of a bar in pixels
   const places = bins.map(({ from, to }) => [x.at(from), Math.max(1, x.at(Math.min(to, x.domain[1])) - x.at(from))]);
   const dense = bins.map(({ entries }, index) => (entries * usual) / places[index][1]);
   const most = Math.max(1, ...dense);
@@ -58,7 +58,7 @@ export function drawBins(bins, x, width, label, scale) {
   return picture;
 }
 
-/** Bins as a table, folded. */
+/** Return the bins as a table that is folded at first. */
 export function binTable(bins, scale, estimated) {
   const sign = estimated ? "≈ " : "";
   const rows = bins.map(({ from, to, entries }) => [stored(from, scale), stored(to, scale), `${entries ? sign : ""}${whole(entries)}`]);

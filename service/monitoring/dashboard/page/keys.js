@@ -1,4 +1,4 @@
-// The API key of the reader: in the session's storage and nowhere else, so that it is gone with the tab.
+// The user's API key. It is kept in the session's storage only, so the browser deletes it when the tab is closed.
 
 import { el } from "./dom.js";
 
@@ -9,7 +9,7 @@ function read() {
   try {
     return sessionStorage.getItem(STORED_AS) ?? "";
   } catch {
-    return ""; // storage is off: the key lasts as long as the page
+    return ""; // the browser has no storage, so the key lasts until the page is left
   }
 }
 
@@ -19,21 +19,21 @@ function keep(key) {
     if (key) sessionStorage.setItem(STORED_AS, key);
     else sessionStorage.removeItem(STORED_AS);
   } catch {
-    // as above
+    // without storage, the key is in `held` only
   }
 }
 
-/** The header that a request needs. */
+/** Return the header that sends the key, or no header if there is no key. */
 export function keyHeader() {
   return held ? { Authorization: `Bearer ${held}` } : {};
 }
 
-/** Whether there is a key to send. */
+/** Return whether there is a key to send. */
 export function hasKey() {
   return held !== "";
 }
 
-/** The form that asks for a key. `test` answers what is wrong with the key in force, or ""; `changed` is told. */
+/** The key's form. `test` returns what is wrong with the current key, or "". `changed` is called after changes. */
 export class KeyPanel {
   constructor(section, button, { test, changed }) {
     this.section = section;
@@ -80,7 +80,7 @@ export class KeyPanel {
     this.button.setAttribute("aria-expanded", String(!this.section.hidden));
   }
 
-  /** Ask for a key; `fault` says why, in the look of this class. */
+  /** Open the form. `fault` says why a key is needed, and `look` is the CSS class of this text. */
   open(fault, look = "fault") {
     const wasHidden = this.section.hidden;
     this.section.hidden = false;

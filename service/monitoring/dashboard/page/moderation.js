@@ -1,11 +1,11 @@
-// What operators can do: each act is a form of its own that says what became of it. The service checks the key.
+// The actions of operators. Each action is a form that also shows its result. The service checks the key.
 
 import { Problem, ask, path } from "./api.js";
 import { el, show } from "./dom.js";
 import { percent, stored, whole } from "./format.js";
 import { ACT_TIMEOUT_MS } from "./limits.js";
 
-/** A folded section with acts. `id` is unique on the page. */
+/** Return a folded section with actions. `id` must be unique on the page. */
 export function moderation(id, title, acts) {
   return el(
     "details",
@@ -17,8 +17,8 @@ export function moderation(id, title, acts) {
 }
 
 /**
- * An act: a button, fields that it needs, and its outcome. `run(form)` returns what is told. With `typed`, the button
- * works only once this text was typed. With `confirm`, the first press tells `confirm(form)`, and only the second one runs.
+ * Return the form of an action: its fields, a button and the outcome. `run(form)` does the action and returns the text
+ * to show. With `typed`, users must type this text first. With `confirm`, the first press only shows `confirm(form)`.
  */
 function act(id, label, { fields = [], typed = "", confirm = null, explained = "", grave = false, run }) {
   const outcome = el("output", { class: "outcome", "data-key": `outcome:${id}` });
@@ -28,7 +28,7 @@ function act(id, label, { fields = [], typed = "", confirm = null, explained = "
     : [];
   if (typed) confirmed[1].addEventListener("input", (event) => (button.disabled = event.target.value !== typed));
   const form = el("form", { class: "line" }, fields, confirmed, button, explained ? el("span", { class: "quiet" }, explained) : null, outcome);
-  let told = false; // what the next press does was told
+  let told = false; // whether the text of `confirm` is shown, so that the next press runs
   const setTold = (value, text) => {
     told = value;
     button.textContent = value ? "Confirm" : label;
@@ -61,7 +61,7 @@ function refusal(problem) {
   return problem.status === 401 || problem.status === 403 ? "This needs a key with the role ops: use the button “Key” above." : problem.message;
 }
 
-/** What can be done about a board: `changed` hears when the board is another one now, `deleted` when it is gone. */
+/** Return the actions on a board. `changed` is called after the board has changed, `deleted` after it was deleted. */
 export function boardActions(board, column, { changed, deleted }) {
   const ranking = path`/v1/leaderboards/${board}/rankings/${column}`;
   return [
@@ -107,7 +107,7 @@ function audited({ outcome, owners, brackets_broken: broken, worst_error: worst,
   return `${found} The worst was off by ${percent(worst ?? 0)}.`;
 }
 
-/** What can be done about an owner on every board. */
+/** Return the actions on an owner that affect every board. */
 export function ownerActions(owner, changed) {
   const hidden = path`/v1/owners/${owner}/hidden`;
   return [
@@ -139,7 +139,7 @@ export function ownerActions(owner, changed) {
   ];
 }
 
-/** The removal of an owner's entry from one board. */
+/** Return the action that removes an owner's entry from one board. */
 export function erasure(board, owner, changed) {
   return act("erase-entry", "Erase the entry on this board", {
     typed: owner,
@@ -152,7 +152,7 @@ export function erasure(board, owner, changed) {
   });
 }
 
-/** The correction of a value of an owner on a board: its `form`, and `tell`, which hears what the values are now. */
+/** Return the `form` that corrects a value of an owner on a board, and `tell`, which gives it the latest stats. */
 export function correction(board, owner, columns, changed) {
   let stats = {};
   const numbers = columns.filter(({ type }) => type !== "text");
@@ -182,7 +182,7 @@ export function correction(board, owner, columns, changed) {
     const moved = latest[choose.value] !== stats[choose.value];
     stats = latest;
     write();
-    if (moved) form.dispatchEvent(new Event("input")); // another value than the one to be confirmed
+    if (moved) form.dispatchEvent(new Event("input")); // the value has changed, so users must confirm again
   };
   return { form, tell };
 }

@@ -1,28 +1,28 @@
-// What owners are called: the `name` of their profiles, asked for in one request for all that are new.
+// The names of owners, from the `name` of their profiles. One request asks for all names that are not known yet.
 
 import { ask, path } from "./api.js";
 import { NAMES_MAX, NAME_CHARS_MAX } from "./limits.js";
 
-const known = new Map(); // owner -> name, "" where the profile has none
+const known = new Map(); // owner -> name, or "" if the profile has no name
 
-/** The name that a profile gives, or "". */
+/** Return the name in a profile, or "". */
 export function nameOf(profile) {
   const name = profile?.name;
   return typeof name === "string" ? name.trim().slice(0, NAME_CHARS_MAX) : "";
 }
 
-/** The name of an owner as far as it is known, or "". */
+/** Return the name of an owner, or "" if it is not known. */
 export function knownName(owner) {
   return known.get(owner) ?? "";
 }
 
-/** Take over the names of entries that came with their profiles. */
+/** Remember the names of entries that have a profile. */
 export function learn(entries) {
   if (known.size > NAMES_MAX) known.clear();
   for (const entry of entries) if (entry.profile !== undefined) known.set(entry.owner, nameOf(entry.profile));
 }
 
-/** Ask for the names of owners that are new; answers whether any came. Names are no reason to fail. */
+/** Ask for names that are not known yet. Return whether the service sent any name; false if the request fails. */
 export async function learnOwners(board, owners, signal) {
   const unknown = owners.filter((owner) => !known.has(owner));
   if (unknown.length === 0) return false;

@@ -1,4 +1,4 @@
-// The health of a node, all its processes together: asked for while it is shown.
+// The view of a node's health, for all processes of the node together.
 
 import { Problem, ask, path, poll } from "./api.js";
 import { spark } from "./curve_chart.js";
@@ -9,7 +9,7 @@ import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, RATE_
 import { connectionTable, jobTable, leaseFacts, partitionTable, poolTable, queueFacts, routeTable, storeFacts, verdictOf } from "./node_parts.js";
 import { empty, fault, loading } from "./tables.js";
 
-/** The view of the node. */
+/** Shows the node's verdict, tiles and tables, and reads the figures again every few seconds. */
 export class NodeView {
   constructor(root, route, signal) {
     this.signal = signal;
@@ -34,9 +34,9 @@ export class NodeView {
     const columns = [sections.slice(0, 4), sections.slice(4)].map((each) => el("div", { class: "column" }, each));
     this.grid = el("div", { class: "grid", hidden: true }, columns);
     show(root, el("header", { class: "head" }, this.title, this.about), this.verdict, this.tiles, this.grid);
-    this.history = null; // of the tiles with a picture; the node gives what was before the page
+    this.history = null; // by name, the points of small charts; the first ones come from the node
     this.before = null;
-    this.earlier = []; // at most two readings, for rates over half a minute to a minute
+    this.earlier = []; // at most two readings; rates are since the first, 30 to 60 s ago
     poll(() => this.load(), HEALTH_POLL_MS, signal);
     poll(() => this.loadPools(), POOLS_POLL_MS, signal);
   }
@@ -102,7 +102,7 @@ export class NodeView {
     const store = only(now.store) ?? {};
     show(this.about, about(now));
     const verdict = verdictOf(now.verdict);
-    if (this.judged !== verdict.textContent) show(this.verdict, verdict); // read out once
+    if (this.judged !== verdict.textContent) show(this.verdict, verdict); // screen readers read out every new content
     this.judged = verdict.textContent;
     show(this.tiles, this.tileList(now, queue, rates, store));
     this.grid.hidden = false;

@@ -1,4 +1,4 @@
-// The parts of the node's view: tables and facts of figures.
+// Draws the parts of the node's view from its figures: the verdict, tables and lists of facts.
 
 import { el, facts } from "./dom.js";
 import { byProperty } from "./figures.js";
@@ -7,14 +7,14 @@ import { ROUTES_SHOWN } from "./limits.js";
 import { empty, scrolled, table } from "./tables.js";
 
 const NUMBER = "number";
-const ADVICE = "/docs#alert-"; // the page of the API has them, too
-const LASTING = "journal"; // the routes among which streams are counted: their answers last as long as somebody listens
+const ADVICE = "/docs#alert-"; // the API page also says what to do about each alert
+const LASTING = "journal"; // this route includes streams, which last as long as clients listen, so its times mean nothing
 
 function perSecond(counted) {
   return rate(counted?.Rate);
 }
 
-/** Requests by route: those with requests in the last five minutes, the busiest first. */
+/** Return the table of requests by route, the busiest first. Routes without recent requests are folded. */
 export function routeTable(routes) {
   const all = [...byProperty(routes, "name")].filter(([, { Requests }]) => Requests?.Count > 0);
   const busiest = all.sort(([, a], [, b]) => b.Requests.Count - a.Requests.Count);
@@ -58,14 +58,14 @@ function routeRow([name, { Requests, RequestSeconds }]) {
   ];
 }
 
-/** What says nothing at the moment, behind a line that tells how many there are. */
+/** Return a folded part, below a line such as "3 counts are zero", or null if `count` is 0. */
 function folded(key, count, what, draw) {
   return count ? el("details", {}, el("summary", { "data-key": `folded:${key}` }, `${whole(count)} ${what}`), draw()) : null;
 }
 
 const LEVELS = { red: "Something is wrong", amber: "Something needs a look", green: "All is well" };
 
-/** The verdict on the node, and for each alert what it means, with a link to what to do. */
+/** Return the verdict on the node. Each alert has its meaning and a link to advice. */
 export function verdictOf(verdict) {
   const alerts = verdict?.Alerts ?? [];
   const level = !verdict ? "unknown" : alerts.some(({ Severity }) => Severity === "page") ? "red" : alerts.length ? "amber" : "green";
@@ -78,7 +78,7 @@ export function verdictOf(verdict) {
   );
 }
 
-/** What the store does. */
+/** Return facts about the store and its posts. Counts that are zero are folded. */
 export function storeFacts(now, store) {
   const outcomes = Object.entries(store.Posts?.outcome ?? {});
   const refused = now.throttle?.WriteRefusedPosts?.Count ?? 0;
@@ -100,7 +100,7 @@ export function storeFacts(now, store) {
   return el("div", { class: "stack" }, facts(lines.filter((line) => !zeros.includes(line))), folded("store", zeros.length, "counts are zero", () => facts(zeros)));
 }
 
-/** The ingest queue. */
+/** Return facts about the ingest queue, and a table of its busy shards. */
 export function queueFacts(counted, queue) {
   const rows = [
     ["Waiting", whole(queue.posts)],
@@ -118,7 +118,7 @@ export function queueFacts(counted, queue) {
   return el("div", {}, facts(rows), table("Shards of the queue", columns, list));
 }
 
-/** Background jobs. */
+/** Return the table of background jobs. */
 export function jobTable(jobs, now) {
   const rows = [...byProperty(jobs, "name")]
     .filter(([, job]) => job.Rounds !== undefined)
@@ -144,7 +144,7 @@ export function jobTable(jobs, now) {
   return table("Jobs", columns, rows);
 }
 
-/** Connections to the store. */
+/** Return the table of connections to the store. */
 export function connectionTable(pools) {
   const rows = [...byProperty(pools, "name")].flatMap(([name, pool]) =>
     Object.entries(pool.StoreConnectionsLimit?.kind ?? {}).map(([kind, limit]) => {
@@ -162,7 +162,7 @@ export function connectionTable(pools) {
   return table("Connections to the store", columns, rows);
 }
 
-/** Leases of clients. */
+/** Return facts about requests for leases. */
 export function leaseFacts(leases) {
   const outcomes = leases?.LeaseRequests?.outcome ?? {};
   return facts([
@@ -175,7 +175,7 @@ export function leaseFacts(leases) {
   ]);
 }
 
-/** Pools of resources, by region. */
+/** Return the table of pools of resources by region. */
 export function poolTable(pools, note) {
   if (!pools.length) return empty("No pools of resources.");
   const rows = pools.flatMap((pool) =>
@@ -197,7 +197,7 @@ export function poolTable(pools, note) {
   return el("div", {}, rows.length ? table("Pools of resources by region", columns, rows) : empty("No resources yet."), note ? el("p", { class: "quiet" }, note) : null);
 }
 
-/** The partitions of the store, if there are several. */
+/** Return the table of the store's partitions, or null if there is only one. */
 export function partitionTable(partitions) {
   const found = [...byProperty(partitions, "number")];
   if (found.length < 2) return null;

@@ -1,5 +1,5 @@
-// One owner on one board: ranks with their brackets, what is missing to the next place, neighbours, closed periods;
-// live by the owner's own stream.
+// The card of one owner on one board: ranks with brackets, distance to the next rank, neighbours and closed periods.
+// A stream about the owner keeps the card up to date.
 
 import { Problem, ask, path, poll, throttled } from "./api.js";
 import { announce, el, named, panel, show } from "./dom.js";
@@ -14,7 +14,7 @@ import { empty, fault, loading, table, tellFreshness } from "./tables.js";
 
 const KINDS = [["year", /^\d{4}$/], ["month", /^\d{4}-\d{2}$/], ["week", /^\d{4}-W\d{2}$/], ["day", /^\d{4}-\d{2}-\d{2}$/]];
 
-/** The card; `start(view, signal, onPosition)` fills it. */
+/** The card of an owner. `start` fills it. */
 export class OwnerPanel {
   constructor() {
     this.panel = panel("owner", "Owner", { class: "owner-card" });
@@ -30,7 +30,7 @@ export class OwnerPanel {
     this.panel.body.append(this.news, el("div", { class: "owner-parts" }, this.standing, this.near, this.past), this.acts);
   }
 
-  /** Show `{board, spec, column, owner, parameters}` until the signal; `onPosition` hears the one in the column. */
+  /** Show an owner until `signal` aborts. `onPosition` is called with the owner's position in the column, or null. */
   start(view, signal, onPosition) {
     const { board, spec, column, owner, parameters } = view;
     this.title(view, "");
@@ -47,7 +47,7 @@ export class OwnerPanel {
     this.loadPast(view, signal);
     try {
       const query = new URLSearchParams({ column: column.name, owner });
-      let began = false; // the first event is the state that `load` reads, too
+      let began = false; // the first event has the state that `load` reads anyway
       const onEvent = (_, data) => {
         this.tell(view, data);
         if (began) reload();
@@ -56,7 +56,7 @@ export class OwnerPanel {
       const onState = (state) => tellFreshness(this.state, state, spec);
       follow(`${path`/v1/leaderboards/${board}/stream`}?${query}`, { onEvent, onState }, signal);
     } catch {
-      // what can't be asked for is told by `load`
+      // the board's id can't be part of an address; `load` shows the error
     }
   }
 
@@ -65,7 +65,7 @@ export class OwnerPanel {
     show(this.panel.heading, named(known || owner), known && known !== owner ? named(owner, { class: "id" }) : null);
   }
 
-  /** What an event says that the card does not: who went past. */
+  /** Show how an event changed the rank and who overtook the owner, which the card does not show. */
   tell({ column, owner }, { rank, previous_rank: before, overtaken_by: past }) {
     if (rank === null || before === null || rank === before) return;
     const places = Math.abs(rank - before);
@@ -106,7 +106,7 @@ export class OwnerPanel {
     return el("p", {}, "This owner has no entry on this board. Names are compared letter by letter. ", el("a", { href: toOwner(owner), "data-key": "elsewhere" }, "Look on all boards"), " or search again above.");
   }
 
-  /** The acts stay as they are while figures change, so that nothing that is typed is lost. The correction hears the figures. */
+  /** Draw the operators' actions once for an owner, so that typed text stays. Give later stats to the correction. */
   drawActs({ board, owner, spec }, stats, again) {
     if (!this.acts.childElementCount || this.actsOf !== JSON.stringify([board, owner])) {
       this.actsOf = JSON.stringify([board, owner]);
@@ -116,7 +116,7 @@ export class OwnerPanel {
     this.correction.tell(stats);
   }
 
-  /** The rank in each ranked column, the shown one first. */
+  /** Return the ranks in all ranked columns, beginning with the shown column. */
   ranks({ spec, column }, own, positions, reason) {
     if (own.hidden) return empty("This owner is hidden: rankings, totals and streams leave the owner out. Posts still merge.");
     if (!positions.length) return reason ? fault(reason) : empty("Not ranked in any column.");
@@ -125,7 +125,7 @@ export class OwnerPanel {
     return el("ul", { class: "ranks" }, first.map((position) => rankItem(position, columns[position.column], position.column === column.name)));
   }
 
-  /** The stats that are in no ranking, and when the entry changed. */
+  /** Return the stats of unranked columns, and the time of the last change. */
   others({ spec }, { stats, updated_at: updatedAt }) {
     const rows = spec.columns.filter(({ sorted, name }) => !sorted && name in stats).map(({ name, type, scale }) =>
       el("div", {}, el("dt", {}, name), el("dd", {}, type === "text" ? named(stats[name] ?? "–") : stored(stats[name], scale))),
@@ -144,7 +144,7 @@ export class OwnerPanel {
     return [title, rankedTable(`Neighbours by ${column.name}`, { board, column, parameters, entries, marked: owner })];
   }
 
-  /** The owner in closed periods, if the board is one of a family's period. */
+  /** Show the owner's ranks in closed periods, if the board belongs to a period of a family. */
   async loadPast({ board, column, owner, parameters }, signal) {
     const [family, period, facets = ""] = board.split(":");
     const kind = KINDS.find(([, form]) => form.test(period ?? ""))?.[0];
@@ -161,12 +161,12 @@ export class OwnerPanel {
       const columns = [{ label: "Period" }, { label: "Rank", kind: "text" }, { label: "Value", kind: "number" }];
       show(this.past, el("h3", {}, "Closed periods"), rows.length ? table(`Closed periods by ${column.name}`, columns, rows) : empty("No period has closed yet."));
     } catch {
-      show(this.past); // the card stands without it
+      show(this.past); // show the card without closed periods
     }
   }
 }
 
-/** Neighbours with the ranks that follow from the rank on the card, so that the card shows one rank only. */
+/** Shift the neighbours' ranks so that the owner's rank among them is the rank that the card shows. */
 function atRank(entries, owner, here) {
   const own = entries.find((each) => each.owner === owner);
   const shift = here === null || !own ? 0 : here.rank - own.rank;
@@ -187,7 +187,7 @@ function rankItem(position, column, main) {
   );
 }
 
-/** How many are ranked, and of whom but the best, how many the owner is better than. */
+/** Return how many owners are ranked and, unless the owner is first, the share that the owner is better than. */
 function ofAll({ rank, total, percentile: share }) {
   return `of ${whole(total)}${rank > 1 ? `, better than ${percentile(share)}` : ""}`;
 }
@@ -200,7 +200,7 @@ function absent(error) {
   return error instanceof Problem && error.code === "unknown_owner";
 }
 
-/** What is missing to the next place. */
+/** Return the distance to the next better rank as text. */
 function next(place, { scale, best }) {
   if (place === null || place === undefined) return "leads";
   if (place.points === null) return "nothing more to reach";

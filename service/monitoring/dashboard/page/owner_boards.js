@@ -1,4 +1,4 @@
-// An owner on all boards, and what operators can do about the owner everywhere.
+// The view of an owner on all boards, with the actions of operators that affect every board.
 
 import { ask, path } from "./api.js";
 import { breakable } from "./boards.js";
@@ -12,7 +12,7 @@ import { empty, fault, loading, table } from "./tables.js";
 
 const COLUMNS = [{ label: "Board" }, { label: "Ranks" }, { label: "Values" }, { label: "Changed", kind: "number", wide: true }];
 
-/** The view of an owner on every board. */
+/** Lists the boards on which an owner has an entry, with ranks and values. */
 export class OwnerBoardsView {
   constructor(root, route, signal) {
     this.signal = signal;
@@ -36,7 +36,7 @@ export class OwnerBoardsView {
   update() {}
 
   /**
-   * The owner's positions by board. Boards with the same columns, such as those of a family, are asked for together, one
+   * Return the owner's positions by board. Boards with the same columns, such as the boards of a family, share one
    * request for each ranked column.
    */
   async ranksOn(found) {
@@ -53,7 +53,7 @@ export class OwnerBoardsView {
           for (const position of data.positions) if (position.rank !== null) ranks.get(position.board).push(position);
         }
       } catch {
-        // these boards stand without ranks
+        // show these boards without ranks
       }
     }
     return ranks;
@@ -92,12 +92,12 @@ export class OwnerBoardsView {
   }
 }
 
-/** Names with what belongs to each, in a line. */
+/** Return pairs of a name and a text as one line, separated by commas. */
 function listed(pairs) {
   return pairs.flatMap(([name, text], index) => [index ? ", " : "", `${name} `, el("b", {}, text)]);
 }
 
-/** A value with the digits that came; text as it is. */
+/** Return a number with the digits that the service sent, or a text unchanged. */
 function shown(value) {
   return typeof value === "number" ? stored(value, String(value).split(".")[1]?.length ?? 0) : named(value);
 }

@@ -1,4 +1,4 @@
-// The rows of a ranking: the top, live by the event stream, or a page from any rank on.
+// The panel of a ranking: the top, which a stream keeps up to date, or a page that begins at any rank.
 
 import { ask, path, throttled } from "./api.js";
 import { announce, el, named, panel, show, unseen } from "./dom.js";
@@ -16,7 +16,7 @@ const COLUMNS = [
   { label: "Changed", wide: true },
 ];
 
-/** A link to an owner's card, by name where the profile has one. */
+/** Return a link to an owner's card. It shows the name in the profile, if there is one, and the owner's id. */
 export function ownerLink(board, parameters, owner) {
   const name = knownName(owner);
   const link = el(
@@ -27,7 +27,7 @@ export function ownerLink(board, parameters, owner) {
   return name ? [link, " ", named(owner, { class: "id" })] : [link];
 }
 
-/** A table of ranked entries. `moves`: owner -> places won (or "new"); `marked` is the owner who stands out. */
+/** Return a table of ranked entries. `moves`: owner -> ranks gained, or "new". `marked`: the owner to highlight. */
 export function rankedTable(caption, { board, column, parameters, entries, moves = new Map(), marked = "" }) {
   const rows = entries.map((entry) => {
     const move = moves.get(entry.owner);
@@ -56,7 +56,7 @@ function moved(move) {
   return el("span", { class: `move ${move > 0 ? "up" : "down"}` }, el("span", { "aria-hidden": "true" }, ` ${text}`), unseen(move > 0 ? ` up ${move}` : ` down ${-move}`));
 }
 
-/** The panel; `start(view, signal)` fills it for a column and a rank to begin from. */
+/** The panel of a ranking. `start` fills it. */
 export class RankingPanel {
   constructor() {
     this.panel = panel("ranking", "Top");
@@ -67,7 +67,7 @@ export class RankingPanel {
     this.panel.body.append(this.rows, this.more);
   }
 
-  /** Show `{board, column, parameters, from}` until the signal; `onTotal` hears how many are ranked. */
+  /** Show a column's ranking from rank `from` until `signal` aborts. `onTotal` is called with the number of owners. */
   start(view, signal, onTotal) {
     const live = view.from <= 1;
     this.panel.heading.textContent = live ? `Top by ${view.column.name}` : `From rank ${whole(view.from)} by ${view.column.name}`;
@@ -86,7 +86,7 @@ export class RankingPanel {
       const moves = before === null ? new Map() : movesSince(before, data.entries);
       this.draw(view, data, moves);
       onTotal(data.total);
-      if (before !== null && !view.owner) this.announce(view, before, data.entries); // otherwise the owner's card tells
+      if (before !== null && !view.owner) this.announce(view, before, data.entries); // otherwise the owner's card announces changes
       before = data.entries;
       const owners = data.entries.map((entry) => entry.owner);
       if ((await learnOwners(board, owners, signal)) && before === data.entries && !signal.aborted) this.draw(view, data, moves);
@@ -148,7 +148,7 @@ export class RankingPanel {
 
   jump(board, rest, total) {
     const kept = this.more.querySelector("form");
-    if (kept && this.jumpsTo === JSON.stringify([board, rest])) return kept; // what is typed stays
+    if (kept && this.jumpsTo === JSON.stringify([board, rest])) return kept; // keep what the user has typed
     this.jumpsTo = JSON.stringify([board, rest]);
     const input = el("input", { id: "jump", name: "from", type: "number", min: 1, max: total, required: true, inputmode: "numeric", "data-key": "jump" });
     const go = (event) => {
@@ -159,7 +159,7 @@ export class RankingPanel {
   }
 }
 
-/** Places that each owner won since the rows before; those who were there and did not change are left out. */
+/** Return how many ranks each owner gained since the rows `before`, or "new". Unchanged owners are left out. */
 function movesSince(before, now) {
   const ranks = new Map(before.map((entry) => [entry.owner, entry]));
   const moves = new Map();

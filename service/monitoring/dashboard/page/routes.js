@@ -1,6 +1,6 @@
-// Where the reader is: everything that is shown stands in the address, so that it can be linked and Back works.
+// Routes: the hash of the address names everything that is shown, so that links and the Back button work.
 
-/** The route of a hash: its view, the board's id if there is one, and parameters. */
+/** Parse a hash into a route: its view, parameters and, depending on the view, the board or the owner. */
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#/, "").split(/\?(.*)/s);
   const parts = path.split("/").filter(Boolean).map(decoded);
@@ -16,7 +16,7 @@ function decoded(text) {
   try {
     return decodeURIComponent(text);
   } catch {
-    return text; // a percent sign that escapes nothing
+    return text; // the text has a percent sign that escapes nothing
   }
 }
 
@@ -26,17 +26,17 @@ function withQuery(path, parameters) {
   return query ? `${path}?${query}` : path;
 }
 
-/** The address of the list of boards. */
+/** Return the hash for the list of boards. */
 export function toBoards(parameters = {}) {
   return withQuery("#/boards", parameters);
 }
 
-/** The address of an owner on all boards. */
+/** Return the hash for an owner on all boards. */
 export function toOwner(owner) {
   return `#/owners/${encodeURIComponent(owner)}`;
 }
 
-/** The address of a board: `column`, `owner`, `from` (a rank), `value`. */
+/** Return the hash for a board. `parameters` may have `column`, `owner`, `from` (a rank) and `value`. */
 export function toBoard(id, parameters = {}) {
   return withQuery(`#/boards/${encodeURIComponent(id)}`, parameters);
 }

@@ -1,9 +1,9 @@
-// A curve's document as a function value -> rank, in doubles: near enough to draw. What the service answers is exact;
-// clients/typescript/src/rank_of.ts does the same in whole numbers.
+// Computes ranks from a curve's document in doubles, which is precise enough for drawing. The service computes in whole
+// numbers, as clients/typescript/src/rank_of.ts does.
 
 const SHAPE_UNIT = 65_536;
 
-/** The curve of a document of `GET …/rankings/{column}/curve`. */
+/** The curve in a document of `GET …/rankings/{column}/curve`, as a function from value to rank. */
 export class Shape {
   constructor(document) {
     this.document = document;
@@ -15,7 +15,7 @@ export class Shape {
     this.keys = this.values.map((value) => this.key(value));
     this.ranks = this.document.knots.map((knot) => knot.rank);
     this.ties = this.document.knots.map((knot) => knot.ties);
-    this.unit = 10 ** -document.scale; // the smallest step of a value
+    this.unit = 10 ** -document.scale; // the smallest difference between two values
     this.step = document.ties === "shared" ? document.step * this.unit : 0;
     const ends = document.outside ?? {};
     this.bestEnd = ends.best ? this.key(Number(ends.best.value)) : null;
@@ -23,7 +23,7 @@ export class Shape {
     this.outerErrors = ends.errors ?? null;
   }
 
-  /** Take the values of all segments' knots as knots, with estimated ranks. */
+  /** Make the knots of a board with segments: the values of all segments' knots, with estimated ranks. */
   addUp() {
     const known = new Map(this.segments.flatMap(({ document }) => document.knots.map(({ value }) => [Number(value), value])));
     const values = [...known.keys()].sort((a, b) => this.key(a) - this.key(b));
@@ -31,17 +31,17 @@ export class Shape {
     this.document = { ...this.document, knots };
   }
 
-  /** Where a value stands among others, smaller is better. */
+  /** Return the key of a value. A smaller key is better. */
   key(value) {
     return this.high ? -value : value;
   }
 
-  /** The value of a key. */
+  /** Return the value of a key. */
   value(key) {
     return this.high ? -key : key;
   }
 
-  /** The first knot that is no better than the key. */
+  /** Return the index of the first knot that is not better than the key. */
   indexOf(key) {
     let from = 0;
     let to = this.keys.length;
@@ -53,7 +53,7 @@ export class Shape {
     return from;
   }
 
-  /** {rank, low, high} of a value. */
+  /** Return the rank of a value with its bracket: {rank, low, high}. */
   at(value) {
     if (this.segments.length) return this.sumAt(value);
     const key = this.key(value);
@@ -83,7 +83,7 @@ export class Shape {
     return sum;
   }
 
-  /** The smallest and the largest value that it knows of. */
+  /** Return the smallest and the largest value in the document. */
   range() {
     const ranges = this.segments.filter(({ total }) => total).map((segment) => segment.range());
     if (ranges.length) return [Math.min(...ranges.map(([least]) => least)), Math.max(...ranges.map(([, most]) => most))];
@@ -92,13 +92,13 @@ export class Shape {
     return [Math.min(...values), Math.max(...values)];
   }
 
-  /** The value in the middle of the ranking. */
+  /** Return the value of a knot near the middle of the ranking. */
   median() {
     const index = this.ranks.findIndex((rank) => rank >= this.total / 2);
     return this.values[index < 0 ? this.values.length - 1 : index];
   }
 
-  /** How many have a value below this one. */
+  /** Return how many entries have a smaller value. */
   below(value) {
     if (!this.high) return this.at(value).rank - 1;
     return this.total - (this.at(value - this.unit).rank - 1);

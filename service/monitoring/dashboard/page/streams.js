@@ -1,12 +1,12 @@
-// Event streams, read by fetch: unlike EventSource it sends a key, and tells why a stream was refused. Who comes back
-// says which event was the last, and misses nothing.
+// Reads event streams by fetch, which can send a key and shows why a stream was refused; EventSource can do neither.
+// After a break, the page sends the id of the last event, so it misses no change.
 
 import { Away, Problem, call, parsed, pause, visible } from "./api.js";
 import { STREAM_LINE_CHARS_MAX, STREAM_RETRY_MS, STREAM_RETRY_MS_MAX, STREAM_SILENCE_MS } from "./limits.js";
 
 /**
- * Follow a stream until the signal: `onEvent(name, data)`, `onState("live" | "away" | "refused", problem)`.
- * Nothing is read while the page is out of sight, for a browser has few connections to one service.
+ * Follow a stream until `signal` aborts. Call `onEvent(name, data)`, `onState("live" | "away" | "refused", problem)`.
+ * There is no connection while the page is hidden, because a browser opens only few connections to one service.
  */
 export async function follow(target, { onEvent, onState }, signal) {
   const reader = { lastId: "", retryMs: STREAM_RETRY_MS, failures: 0 };
@@ -62,7 +62,7 @@ async function readOnce(target, reader, { onEvent, onState }, signal) {
   }
 }
 
-/** Lines of a stream, and the events that they make. */
+/** Splits the text of a stream into lines, and calls `onEvent` for each complete event. */
 class Lines {
   constructor(reader, onEvent) {
     this.reader = reader;

@@ -1,11 +1,11 @@
-// Tables, and what stands where there is none: loading, empty, refused, away.
+// Makes tables, and the texts that stand in place of a table: loading, empty, or an error.
 
 import { Away, Problem } from "./api.js";
 import { el } from "./dom.js";
 
 /**
- * A table. `columns`: {label, kind: "number" | "text", wide: only where there is room}; `rows`: arrays of nodes or text,
- * the first is the row's header. `caption` names the table to those who can't see what stands above it.
+ * Return a table. `columns`: {label, kind: "number" | "text", wide: whether only wide screens show it}. `rows`:
+ * arrays of nodes or text, beginning with the row's header, or row elements. `caption` is mainly for screen readers.
  */
 export function table(caption, columns, rows, { captionShown = false } = {}) {
   const kinds = columns.map(({ kind = "text", wide = false }) => `${kind}${wide ? " wide" : ""}`);
@@ -24,29 +24,29 @@ export function table(caption, columns, rows, { captionShown = false } = {}) {
   );
 }
 
-/** Where a wide table can be moved sideways, by keyboard too. */
+/** Return a region in which a wide table can be scrolled sideways, even by keyboard. */
 export function scrolled(label, content) {
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, content);
 }
 
-/** Say in `node` how fresh a ranking of the board is: a stream's state, or that it is a page; a closed board is final. */
+/** Show in `node` how fresh a ranking is. `state` is a stream's state, or "page". A closed board's ranking is final. */
 export function tellFreshness(node, state, { archived, closed }) {
   const live = archived ? "Archived" : closed ? "Final" : "Live";
   node.textContent = { live, away: "Reconnecting …", page: closed ? live : "As of now, not live" }[state] ?? "";
   node.className = `state ${closed && state === "live" ? "final" : state}`;
 }
 
-/** Something comes. */
+/** Return the text that is shown until data has come. */
 export function loading() {
   return el("p", { class: "quiet loading" }, "Loading …");
 }
 
-/** There is nothing, and that is no fault. */
+/** Return a text that says that there is nothing to show. This is no error. */
 export function empty(...text) {
   return el("p", { class: "quiet" }, text);
 }
 
-/** What went wrong, as far as a reader can do something about it. */
+/** Return an error as text for users. Details of errors in the page itself go to the console only. */
 export function fault(error) {
   const text = error instanceof Problem || error instanceof Away ? error.message : "Something in this page failed.";
   if (!(error instanceof Problem || error instanceof Away)) console.error(error);

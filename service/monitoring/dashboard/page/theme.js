@@ -1,4 +1,4 @@
-// Light or dark, before the first paint: the one script that is no module, so that the page never flashes.
+// Sets the light or dark theme before the first paint. It is no module, because modules run after that.
 "use strict";
 (() => {
   const NAMES = ["auto", "light", "dark"];
@@ -9,7 +9,7 @@
     try {
       return localStorage.getItem(STORED_AS);
     } catch {
-      return null; // storage is off: the choice lasts as long as the page
+      return null; // the browser has no storage, so the choice lasts until the page is left
     }
   }
 
@@ -41,7 +41,7 @@
       try {
         localStorage.setItem(STORED_AS, theme);
       } catch {
-        // as above
+        // without storage, the choice lasts until the page is left
       }
     });
   });
