@@ -195,8 +195,8 @@ class OpenReadingSettings(_Group):
     anonymous_requests_max: int = _number(50, 1, 1_000_000, "requests")
     """Requests, such as streams, that one address without an API key may have open; more are refused with 429."""
     trusted_proxies: int = _number(0, 0, 10, "proxies")
-    """Reverse proxies in front of the service that each add their caller's address to X-Forwarded-For. The address of a
-    caller is the one that the first of them has added. 0: the header counts for nothing."""
+    """Number of reverse proxies in front of the service, each of which adds its caller's address to X-Forwarded-For. The
+    address that the first proxy has added is the caller's. 0: the header is ignored."""
     cors_origins: Origins = ()
     """Origins whose web pages may read, such as https://game.example, with commas between; *: any; none: no page."""
 
@@ -316,7 +316,7 @@ class JobSettings(_Group):
     """Settings of the background jobs."""
 
     curve_poll_s: float = _number(2, 0.05, 2, "s")
-    """Time between two looks of a job process for refresh requests, and for boards that other processes created."""
+    """How often a job process looks for refresh requests, and for boards that other processes created."""
     fold_interval_s: float = _number(0.5, 0.01, 1, "s")
     """Time between two runs of the folding job, which counts new changes into the live counts of curves."""
     fold_lag_rows_max: int = _number(500_000, 1, 100_000_000, "changes")
@@ -340,7 +340,7 @@ class JobSettings(_Group):
     lease_margin_s: float = _number(0.5, 0, 60, "s")
     """Time added before an expired lease is given to another holder. It allows for jumps of the store's clock."""
     job_stop_s_max: float = _number(5, 0.1, 600, "s")
-    """At the stop, the longest wait for the jobs to end."""
+    """Longest wait of a process that stops for its jobs to end."""
     archive_top_rows: int = _number(1_000, 1, 100_000, "rows")
     """Best rows by each ranked column that an archive keeps in order. Requests beyond them get 410."""
     audit_interval_s: float = _number(60, 0, 86_400, "s")

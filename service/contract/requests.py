@@ -146,7 +146,7 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
     grace_seconds: GraceSeconds = 3600
     """For how long after `closes_at` earlier posts still count."""
     keep_seconds: Annotated[int, Meta(ge=0, le=KEEP_SECONDS_MAX)] | None = None
-    """For how long it keeps its rows once closed; null means forever."""
+    """How long the leaderboard keeps its rows after it was closed; null means forever."""
 
 
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -162,13 +162,13 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = msgspec.field(default_factory=lambda: [[]])
     """Lists of facets by which boards are split. The empty list makes the board for everybody."""
     grace_seconds: GraceSeconds = 3600
-    """For how long after its end late posts still reach a period. It can be shortened: then periods close that are past
-    their new end."""
+    """How long after the end of a period late posts still reach this period. You can shorten this time. Then periods
+    close whose new end has passed."""
     keep: Annotated[
         dict[KeptName, Annotated[int, Meta(ge=1)]],
         Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}}),
     ] = {}
-    """The number of closed periods, by kind, that keep their rows. All periods of a missing kind keep theirs."""
+    """How many closed periods of a kind keep their rows. If a kind is missing here, all of its periods keep them."""
 
 
 class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -183,8 +183,8 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     """Values that overwrite instead of merging; needs the role `ops`."""
     post_id: PostId | UnsetType | None = UNSET
     at: Instant | UnsetType | None = UNSET
-    """The time at which it happened, with a zone; kept to the microsecond. Default: the time of arrival. A retry
-    repeats the same time, or has none again. Another time under the same post_id is a `post_id_conflict`."""
+    """When the posted event happened: a time with a zone, kept to the microsecond. Default: the time of arrival. A
+    retry sends the same time, or again no time. Another time with the same `post_id` is a `post_id_conflict`."""
 
 
 class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -204,7 +204,7 @@ class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=Fal
     """
 
     facets: Annotated[dict[str, str], Meta(extra_json_schema=FACETS_SCHEMA)] | UnsetType = UNSET
-    """A value by facet. A list of facets is skipped if one of them has no value here."""
+    """The value of each facet. If a facet has no value here, the boards of the lists with this facet are skipped."""
 
 
 LIST_BOUNDS = {"minItems": 1, "maxItems": "posts_per_request_max"}
