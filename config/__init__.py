@@ -1,7 +1,7 @@
 """Loads and checks the settings of the service, which all other packages use.
 
     settings = load(overrides, environ, toml_path)   # raises ConfigError, which lists every problem
-    Writer(…, settings)                              # a part of the service receives the settings as they are
+    Writer(…, settings)                              # each part of the service receives the whole object
 
 Each setting is declared once, in `settings`: its default, bounds, unit and description. The checks in `load` and the
 tables in `describe` are made from these declarations.

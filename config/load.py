@@ -21,7 +21,7 @@ PREFIX = "RANKCURVE_"
 FILE_VARIABLE = "RANKCURVE_CONFIG"
 # These variables are allowed, but they are not settings. Commands that send requests to a service read them.
 CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
-# If a Service is named `rankcurve` or `rankcurve-…`, Kubernetes sets these variables in other containers. Ignore them.
+# Variables that Kubernetes sets in containers for a Service named `rankcurve` or `rankcurve-…`. `load` ignores them.
 _OF_KUBERNETES = re.compile(
     r"RANKCURVE_([A-Z0-9_]+_)?(SERVICE_HOST=.*|SERVICE_PORT(_[A-Z0-9_]+)?=\d+"
     r"|PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
@@ -42,7 +42,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
     environ = {name: text for name, text in environ.items() if not _OF_KUBERNETES.fullmatch(f"{name}={text}")}
     for name, raw, source, is_text in _given(overrides, environ, toml_path, problems):
         try:
-            adapter = _adapter(name)  # a value from TOML or Python that has another type is refused
+            adapter = _adapter(name)  # a value from TOML or Python must already have the setting's type
             values[name] = adapter.validate_strings(raw) if is_text else adapter.validate_python(raw, strict=True)
             sources[name] = source
         except ValidationError as error:

@@ -11,7 +11,7 @@ _STARS = "***"
 # A parameter is secret if its name ends in one of these words, like sslpassword, PGPASSWORD or RANKCURVE_KEY.
 _SECRETS = ("key", "passfile", "passwd", "password", "pwd", "secret", "token")
 _PARAMETER = re.compile(r"([\w%.-]+)\s*=\s*")
-# A parameter's value is either in quotes, or it ends before the next parameter and may contain spaces.
+# The value of a parameter may be in quotes. Otherwise it may contain spaces, and ends before the next parameter.
 _PARAMETER_VALUE = re.compile(r"'(?:[^'\\]|\\.)*'?|.*?(?=\s+[\w%.-]+\s*=|&|$)", re.DOTALL)
 # The match extends to the last @, because a password may contain @ or /.
 _USER_AND_PASSWORD = re.compile(r"([^\s:@/,=]*):(?!//).*@", re.DOTALL)

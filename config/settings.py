@@ -114,7 +114,7 @@ class PostingSettings(_Group):
     # Maximum number of simultaneous transactions of posts, and never more than `writer_connections`. SQLite runs one.
     # With two, the service prepares one group of posts while the store commits the other.
     writes_in_flight_max: ClassVar[int] = 2
-    # A group of posts loses a race if another transaction changes its rows first. After this many attempts: 503.
+    # A group of posts loses a race if another transaction changes its rows first. After this many attempts it gets 503.
     write_attempts_max: ClassVar[int] = 8
     # First pause of a group of posts after a lost race. The pause doubles with each attempt, and a part is random.
     write_backoff_base_s: ClassVar[float] = 0.005
@@ -143,7 +143,7 @@ class QueueSettings(_Group):
     """Shortest Retry-After sent with 429 and 503."""
 
     # The following values are constants, because no operator needs to change them.
-    # A process that receives queued posts reads the length of the queue again once its last figures are this old.
+    # Time between two reads of the number of posts in the queue and of their age, in one process.
     ingest_look_s: ClassVar[float] = 1
     ingest_group_posts_max: ClassVar[int] = 10_000  # maximum number of posts that one transaction appends to the queue
     # Maximum number of posts in one row of the queue. All posts of a row belong to the same shard.
@@ -153,12 +153,12 @@ class QueueSettings(_Group):
     ingest_round_parts_max: ClassVar[int] = 2_500
     # A queued post that fails even in a transaction of its own is rejected after this many attempts.
     ingest_alone_attempts_max: ClassVar[int] = 10
-    # Time between two estimates of how many workers of the queue the store can use.
+    # Time between two estimates of how many workers of the queue should work at the same time.
     ingest_sizing_s: ClassVar[float] = 5
-    # Time after which an idle worker looks for posts again. After 10 s without posts, it is five times as long.
+    # Time after which an idle worker looks for posts again. After 10 s without posts, this time is five times as long.
     ingest_poll_s: ClassVar[float] = 0.1
-    # Least time between the starts of two rounds of a worker, if the first round emptied the queue. Meanwhile posts
-    # gather, so the second round applies more posts at once.
+    # A worker applies posts in rounds. If a round emptied the queue, the next round starts no earlier than this time
+    # after the start of that round. Meanwhile posts gather, so the next round applies more posts at once.
     ingest_gather_s: ClassVar[float] = 0.15
     ingest_backoff_s_max: ClassVar[float] = 2  # longest pause of a worker whose round failed
     # Maximum number of rejected posts that are remembered; the oldest are forgotten first.
@@ -195,8 +195,8 @@ class OpenReadingSettings(_Group):
     anonymous_requests_max: int = _number(50, 1, 1_000_000, "requests")
     """Requests, such as streams, that one address without an API key may have open; more are refused with 429."""
     trusted_proxies: int = _number(0, 0, 10, "proxies")
-    """Number of reverse proxies in front of the service, each of which adds its caller's address to X-Forwarded-For. The
-    address that the first proxy has added is the caller's. 0: the header is ignored."""
+    """Number of reverse proxies in front of the service. Each adds its caller's address to X-Forwarded-For. The address
+    that the first proxy has added is the caller's. 0: the header is ignored."""
     cors_origins: Origins = ()
     """Origins whose web pages may read, such as https://game.example, with commas between; *: any; none: no page."""
 
@@ -220,9 +220,9 @@ class ReadingSettings(_Group):
     # Maximum number of simultaneous statements for point reads. A further statement starts only if at least as many
     # reads wait as are currently being answered.
     point_read_tasks_max: ClassVar[int] = 2
-    # While this many point reads are answered together on average, default ranks are counted only in short gaps.
+    # While a process answers this many point reads together on average, ranks with `auto` are not counted in long gaps.
     crowd_min: ClassVar[int] = 22
-    # A read that goes over more rows than this uses the connections for counts, walks and refreshes.
+    # A read that may go over more rows than this uses one of the `heavy_reader_connections`.
     light_read_rows_max: ClassVar[int] = 100_000
     # Counting an exact rank starts at a knot of a curve and adds the changes that were logged since the curve's mark.
     # If there are more changes than this, all better rows are counted instead.
@@ -354,41 +354,41 @@ class JobSettings(_Group):
     curve_poll_rows_max: ClassVar[int] = 100  # maximum number of new curves that one read of the store returns
     live_poll_s: ClassVar[float] = 0.5  # time after which a process looks for new curves and live counts again
     fold_rows_max: ClassVar[int] = 5_000  # maximum number of changes that one statement of the folding job reads
-    fold_load_ratio: ClassVar[float] = 0.5  # largest part of its time that the folding job may be at work
+    fold_load_ratio: ClassVar[float] = 0.5  # largest fraction of the time in which the folding job may work
     fold_curves_max: ClassVar[int] = 10_000  # maximum number of decoded curves in memory, for each partition
     # Each refresh interval is shortened by a random time, which is at most this part of the interval.
     refresh_jitter_ratio: ClassVar[float] = 0.1
     # A due curve that has waited this many refresh intervals is refreshed before curves that changed more.
     refresh_patience_intervals: ClassVar[float] = 10
-    refresh_tick_s: ClassVar[float] = 0.25  # time between two looks of the schedule for due refreshes
-    # Maximum number of boards that one look for due refreshes checks. The next look continues with the next board.
+    refresh_tick_s: ClassVar[float] = 0.25  # time between two searches for boards whose refresh is due
+    # Maximum number of boards that one search for due refreshes checks. The next search continues with the next board.
     refresh_tick_boards_max: ClassVar[int] = 2_000
-    # Maximum number of due refreshes that wait for a worker. The least urgent others are dropped and found again later.
+    # Maximum number of due refreshes that wait. If more are due, the least urgent are dropped and found again later.
     refresh_queue_max: ClassVar[int] = 1_000
     # Maximum number of refresh requests that wait; more are refused with 503.
     refresh_demands_max: ClassVar[int] = 1_000
     scan_page_values: ClassVar[int] = 5_000  # maximum number of distinct values that one statement of a scan reads
-    # Method auto scans a column if the relative error of its curve may exceed this and its board is quiet enough.
+    # With `method: auto`, a refresh scans a column if its board is quiet and its curve's error may exceed this ratio.
     scan_bound_ratio: ClassVar[float] = 0.005
-    # Method auto: a board is quiet enough if at most this part of its entries changes during a scan.
+    # With `method: auto`, a board is quiet if at most this fraction of its entries changes during a scan.
     scan_changes_ratio: ClassVar[float] = 0.001
     scan_rows_per_s: ClassVar[int] = 2_000_000  # entries that a scan reads in a second; method auto assumes this speed
     lease_renewal_ratio: ClassVar[float] = 0.3  # a lease is renewed after this part of its length
     # First pause of a job that failed. The pause doubles with each failure in a row, and a part of it is random.
     job_backoff_base_s: ClassVar[float] = 0.5
     job_backoff_s_max: ClassVar[float] = 30  # longest pause of a job that failed
-    close_interval_s: ClassVar[float] = 1  # time between two looks of the closing job for boards to close or to archive
-    close_load_ratio: ClassVar[float] = 0.5  # largest part of its time that the closing job may be at work
+    close_interval_s: ClassVar[float] = 1  # time between two searches for boards to close or to archive
+    close_load_ratio: ClassVar[float] = 0.5  # largest fraction of the time in which the closing job may work
     close_boards_max: ClassVar[int] = 200  # maximum number of boards closed in one transaction
     archive_block_rows: ClassVar[int] = 256  # rows in one block of an archive; reading one row decodes its whole block
     archive_step_rows: ClassVar[int] = 5_000  # approximate maximum number of rows archived in one transaction
     close_retry_s: ClassVar[float] = 30  # pause before a board whose closing failed is tried again
-    # Maximum number of rows that one audit reads. It reads each row twice, so it skips ranks beyond half of this.
+    # Maximum number of rows that one audit reads. It reads each row twice, so it skips ranks above half of this number.
     audit_rows_max: ClassVar[int] = 50_000_000
-    # An audit subtracts the changes since the curve's time from its counts. A column with more changes is not audited.
+    # An audit corrects its counts by the changes since the curve's time. It skips columns with more changes than this.
     audit_changes_max: ClassVar[int] = 100_000
     audit_s_max: ClassVar[float] = 5  # time after which an audit counts no further owner
-    # Least time for which the journal keeps an erased owner's values, without the name, so that counts stay right.
+    # Least time for which the journal keeps an erased owner's values, without the name, because curves must count them.
     erased_cells_s: ClassVar[float] = 3_600
     # Time between two runs of the pruning job, which deletes old post ids, changes and leftover rows.
     prune_interval_s: ClassVar[float] = 60
@@ -434,14 +434,14 @@ class LeaseSettings(_Group):
     lease_expired_counted_max: ClassVar[int] = 10_000
     liberate_rows_max: ClassVar[int] = 1_000  # maximum number of leases liberated in one transaction
     balance_horizon_s: ClassVar[float] = 600  # how far ahead the balancer projects the need of a region
-    balance_half_life_s: ClassVar[float] = 600  # age at which past requests for leases count half in a region's average
+    balance_half_life_s: ClassVar[float] = 600  # a request for a lease of this age counts half in a region's average
     balance_moves_max: ClassVar[int] = 100_000  # maximum number of resources moved in one run, for each pool
     balance_step_rows_max: ClassVar[int] = 1_000  # maximum number of resources moved in one transaction
     lease_exchange_rows_max: ClassVar[int] = 1_000  # maximum number of rows of a peer's journal read at once
 
 
 class BoardSettings(_Group):
-    """Settings for boards, families and API keys: how many there may be, and defaults for what a spec leaves out."""
+    """Settings for boards, families and API keys: how many there may be, and defaults for the spec of a board."""
 
     catalog_boards_max: int = _number(100_000, 1, 10_000_000, "boards")
     """Maximum number of boards in the catalog; more are refused with 409."""
@@ -511,13 +511,13 @@ class Settings(
 
     `Settings()` holds the defaults: one process with embedded jobs, one SQLite file, and a loopback address.
 
-    A part of the service declares only the group that it needs. The base classes are listed in reverse order, because
-    pydantic then keeps the fields in the order of this module.
+    A part of the service receives this object, but its parameter has the type of one group, for example `JobSettings`.
+    The base classes are listed in reverse order, because pydantic then keeps the fields in the order of this module.
 
     Raises pydantic's ValidationError on a bad value; `config.load` collects all bad values in one ConfigError.
     """
 
-    # The source of each setting that a source gave, by the setting's name. `config.load` fills this field.
+    # `config.load` stores here where the value of each setting came from, by the setting's name, except for defaults.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")

@@ -3,8 +3,8 @@
     wiring ──> Runner: keeps every job running ──> a job: claim its lease, work in bounded steps, sleep, again
                                                         (Ownership)                           (JobControls)
 
-Each job is a class with an endless method that `wiring.start_jobs` hands to the runner. The jobs are in the rooms
-`curves`, `queue`, `leases` and `boards`. Most bounds of jobs, such as intervals and sizes of steps, are settings.
+Each job is a class with an endless method that `wiring.start_jobs` hands to the runner. The jobs are in the
+sub-packages (rooms) `curves`, `queue`, `leases` and `boards`. Most bounds of jobs, such as intervals, are settings.
 
 No read request ever starts a job or waits for one. Any number of job processes may run on one store, and any of them
 may be killed at any time. A job works in bounded transactions, so the next process that gets its lease can continue

@@ -1,6 +1,6 @@
 """The errors with which jobs refuse work. The docstring of a class is its default message.
 
-If the store refuses a job's work, the error of the store passes through the job.
+If the store refuses the work of a job, the job raises the store's error unchanged.
 """
 
 from storage.errors import StorageError

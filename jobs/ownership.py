@@ -28,8 +28,8 @@ from .job_context import JobContext
 
 T = TypeVar("T")
 JOB_WORK = "job"  # the kind of the leases on jobs that one process at a time runs, for the store or for one partition
-# After a claim, no process gets the lease again for this part of the interval. The part is below 1 because clocks
-# differ: the last owner must find the lease free when its own next interval begins.
+# After a claim, no process gets the lease again for this fraction of the job's interval. It is below 1 because clocks
+# differ: the process that had the lease must find it free when its own next interval begins.
 REST_RATIO = 0.9
 LOOK_S_MAX = 60.0
 log = structlog.get_logger(__name__)
@@ -39,8 +39,8 @@ log = structlog.get_logger(__name__)
 class HeldLease:
     """A lease that this process holds while it does the work.
 
-    If another process took over, `release` and `renew` raise `LeaseLostError`, which undoes the transaction. A program
-    that runs for another partition may contain them.
+    If another process took over, `release` and `renew` raise `LeaseLostError`, which undoes the transaction. Both may
+    be part of a program that runs for any partition.
     """
 
     lease: WorkLease

@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 Job = Callable[[], Awaitable[None]]
 
-_DOUBLINGS_MAX = 30  # after that many doublings, a pause exceeds every `job_backoff_s_max`, so no more are counted
+_DOUBLINGS_MAX = 30  # after that many doublings, a pause exceeds any allowed `job_backoff_s_max`
 
 
 class Runner:
@@ -48,7 +48,7 @@ class Runner:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     async def stop(self) -> list[str]:
-        """Cancel every job and wait up to `job_stop_s_max`. Return the names of jobs that did not end."""
+        """Cancel every job, and wait up to `job_stop_s_max` seconds. Return the names of jobs that did not end."""
         self._stopping = True
         if not self._tasks:
             return []

@@ -1,8 +1,8 @@
 """Puts the jobs of one process together and starts them.
 
 A process without jobs calls only `start_watch`, which loads the curves that other processes store. Jobs on the tables
-of boards run once for each partition, so a partition that does not answer delays only its own jobs. The caller passes
-the clocks, sleep functions and random numbers. Jobs use no others.
+of boards run once for each partition, so a partition that does not answer delays only its own jobs. Jobs use only the
+clocks, sleep functions and random numbers that the caller passes.
 """
 
 from collections.abc import Awaitable, Callable
@@ -43,7 +43,7 @@ PARTITIONS_LOOK_S = 10  # seconds between two checks whether partitions were add
 class JobParts(JobContext):
     refresher: Refresher
     runs_pools: bool = False
-    read_peer: ReadPeer | None = None  # reads lease journals of other stores; None: no store is set
+    read_peer: ReadPeer | None = None  # reads lease journals of other stores; None: no other store is configured
     auditor: Auditor | None = None  # None: curves are not audited
     queue: QueueParts | None = None  # None: this process applies no queued posts
 

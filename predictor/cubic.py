@@ -15,7 +15,7 @@ from .curve import Curve
 from .locate import SHAPE_UNIT
 
 KNOTS_MIN = 4
-# A sampled curve uses cubics only if their mean error at held-out knots is at most this fraction of that of lines.
+# A sampled curve uses cubics only if their mean error at held-out knots is at most this fraction of the lines' error.
 GAIN = 0.8
 
 
@@ -38,7 +38,7 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
     first = np.clip(np.rint(slopes[:-1] * thirds), 0, SHAPE_UNIT)
     second = np.clip(np.rint(SHAPE_UNIT - slopes[1:] * thirds), 0, SHAPE_UNIT)
     middle = np.rint((first + second) / 2)
-    crossed = first > second  # the cubic is too steep at both ends; the middle as both values keeps it monotone
+    crossed = first > second  # where a cubic is too steep at both ends; `middle` as both values makes it monotone
     return list(
         zip(
             np.where(crossed, middle, first).astype(int).tolist(),
@@ -49,7 +49,7 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
 
 
 def add_cubics(curve: Curve) -> Curve:
-    """Return a sampled curve with cubics if they are clearly more accurate than lines. Otherwise return the same curve.
+    """Return a sampled curve with cubics if they are clearly more accurate than lines. Otherwise return `curve`.
 
     Between the knots of a sampled curve, no true rank is known. So every second knot is held out: lines and cubics
     through the other knots estimate the known ranks of the held-out knots.
@@ -69,7 +69,7 @@ def add_cubics(curve: Curve) -> Curve:
 
 
 def _held_out(tried: Curve, curve: Curve) -> tuple[float, float]:
-    """Return the (worst, mean) relative error of the curve `tried` at every second knot of `curve`."""
+    """Return the (worst, mean) relative error of `tried`, measured at every second knot of `curve`."""
     errors = []
     for knot in curve.knots[1::2]:
         rank = 1 + knot.better_count

@@ -1,4 +1,4 @@
-"""A fitted curve, from which ranks are read. It has knots that were counted in one snapshot, and errors between them.
+"""A fitted curve, from which ranks are read: knots that were counted in one snapshot, and the errors between the knots.
 
 The constructor checks every number, even when a curve is decoded. So `locate` need not check the numbers again.
 """
@@ -12,13 +12,13 @@ from typing import ClassVar, Literal, NamedTuple
 from .errors import KnotsInvalidError
 from .locate import SHAPE_UNIT, KnotRanks
 
-GAP_KNOTS_MAX = 10_000  # maximum number of knots that a curve has only because of the limit on the rows of a gap
+GAP_KNOTS_MAX = 10_000  # maximum number of knots that are added to a curve to keep its gaps short
 
 FitMethod = Literal["skip", "scan"]
 
 
 def limit_gap_rows(total: int, gap_rows_max: int) -> int:
-    """Return the limit on the entries of a gap: `gap_rows_max`, or more if that needed over GAP_KNOTS_MAX knots."""
+    """Return the limit on the entries of a gap: `gap_rows_max`, or more, so that GAP_KNOTS_MAX knots are enough."""
     return max(gap_rows_max, -(-total // GAP_KNOTS_MAX))
 
 
@@ -46,20 +46,19 @@ class Curve(KnotRanks):
     total: int  # number of entries at the snapshot
     as_of_us: int  # the snapshot's time, microseconds since 1970
     method: FitMethod = "skip"
-    # Every key of the snapshot is knots[0].key plus a multiple of this lattice step. It is 1 unless a scan saw every
-    # key.
+    # Every key of the snapshot is knots[0].key plus a multiple of this lattice step; 1 unless a scan saw every key.
     step: int = 1
     certificate: float | None = None  # worst relative rank error measured at the fit; None: not measured
     # The next two fields have one item for each pair of neighbouring knots.
     errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
-    shapes: Sequence[tuple[int, int]] | None = None  # inner control values of the cubics in SHAPE_UNIT; None: lines
+    shapes: Sequence[tuple[int, int]] | None = None  # inner control values of cubics, 0 to SHAPE_UNIT; None: lines
 
     is_live: ClassVar[bool] = False  # whether the curve counts changes of the board since the fit
-    moved: ClassVar[int] = 0  # number of moves that were counted since the fit; only a live curve counts moves
+    moved: ClassVar[int] = 0  # number of changes of owners' values since the fit; only a live curve counts them
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. A curve of the column that may give other ranks has another tag."""
+        """Return a text that identifies the curve. Another curve of the column has another tag if ranks may differ."""
         return str(self.as_of_us)
 
     def __post_init__(self) -> None:
@@ -90,7 +89,7 @@ class Curve(KnotRanks):
 
 
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
-    """Raise `KnotsInvalidError` if these numbers of the curve's knots contradict each other.
+    """Raise `KnotsInvalidError` if the numbers of a curve's knots contradict each other or its total.
 
     `counted` holds, for each knot, the number of entries with its key or a better one. Every decoding runs this
     check, so it checks each list as a whole, which is faster than checking knot by knot.

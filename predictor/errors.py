@@ -10,8 +10,8 @@ class KnotsInvalidError(PredictorError, ValueError):
 
 
 class WalkInconsistentError(PredictorError):
-    """An answer to a walk contradicts an earlier answer, for example because the two reads used different snapshots."""
+    """The rows read for a walk (`predictor.sample`) contradict each other. They may come from different snapshots."""
 
 
 class CurveCorruptError(PredictorError):
-    """The bytes are not a curve, or not live counts of the curve, in the current format."""
+    """Stored bytes are damaged or have another format, or they are live counts of another curve."""

@@ -102,7 +102,7 @@ class _FitErrors:
 
 
 class _Measuring:
-    """Measures the errors of a curve whose knots are the values at the indexes `knots`."""
+    """Measures the errors of a curve at all values of a scan. `knots` has the indexes of the values that are knots."""
 
     def __init__(self, distinct: DistinctKeys, curve: Curve, knots: Sequence[int]) -> None:
         self._distinct, self._curve = distinct, curve
@@ -135,9 +135,9 @@ class _Measuring:
         return _FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
-        """Return the estimated rank of the key value + `past` for each value, beginning with the value at `first`.
+        """Return estimated ranks of keys. To get the keys, add `past` to each value from the index `first` onwards.
 
-        `gaps` holds the index of each key's gap, and `at` the distance of the key from the start of the gap's line.
+        For each key, `gaps` has the index of its gap, and `at` has its distance from the start of the gap's line.
         """
         lows, rises, runs = self._lows[gaps], (self._highs - self._lows)[gaps], self._runs[gaps]
         closed = rises == 0

@@ -5,7 +5,7 @@ tolerance. A search finds the least tolerance for which the allowed number of kn
 
 The choice is greedy and uses cones of slopes. After each knot, the next knot is the last value that a line can reach
 while the estimate of every rank in between stays within the tolerance. Differences of keys are computed as integers and
-only then converted to floats, because neighbouring keys on timed boards may share thirty digits.
+only then converted to floats, because neighbouring keys that contain a time may share thirty digits.
 """
 
 from bisect import bisect_right
@@ -36,14 +36,14 @@ GUESS = 1000.0  # the search first tries epsilon = GUESS / knots^2; the factor w
 STEPS_MAX = 18  # largest number of tolerances that a search tries
 CLOSE = 0.008  # the search keeps an upper and a lower bound, and ends if upper <= (1 + CLOSE) * lower
 SPARED = 0.003  # the search also ends if a tolerance fits and leaves at most this fraction of the knots unused
-STRIDE = 16.0  # largest factor between two tries, until one tolerance that fits and one that does not are known
+STRIDE = 16.0  # largest factor between two tolerances tried, until one is known that fits and one that does not
 WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values processed at a time
 
 
 class DistinctKeys:
-    """The distinct keys of a scan, ascending, as offsets from the first key, and the number of better entries of each.
+    """The distinct keys of a scan in ascending order, with the number of better entries for each key.
 
-    An offset is `high` * 2**LIMB_BITS + `low`. Both numbers are at least 0. `high` is None if it is 0 for every key.
+    A key minus the first key is `high` * 2**LIMB_BITS + `low`, both at least 0. `high` is None if it is always 0.
     """
 
     def __init__(self, tally: Tally) -> None:
@@ -58,8 +58,8 @@ class DistinctKeys:
     def distances(self, index: int | Integers, first: int, end: int) -> Floats:
         """Return the distances from the key at `index` to each key i with first <= i < end.
 
-        `index` is a single index, or one index for each key i. Distances between near keys are exact, except that the
-        result is rounded to a float.
+        `index` is a single index, or one index for each key i. Distances between near keys are computed as
+        integers and then rounded to floats.
         """
         low = self.low[first:end] - self.low[index]
         if self.high is None:
@@ -136,7 +136,7 @@ class _Pass:
         return _Found(knots, at == last and spent <= self.knots_max, spent)
 
     def _reach(self, at: int, limit: int, tolerance: Tolerance, window: int) -> int:
-        """Return the largest index, at most `limit`, of a value at which a line from the knot `at` may end."""
+        """Return the last index, at most `limit`, to which a line from the knot `at` stays within the tolerance."""
         distinct, step = self._distinct, float(self._step)
         start = distinct.counted(at)
         reached, first = at + 1, at + 1
@@ -212,7 +212,7 @@ def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
 def _find_least_tolerance(
     pass_over: _Pass, epsilon: float, ranks_max: float, known: tuple[float, _Found] | None = None
 ) -> tuple[float, _Found]:
-    """Return the least epsilon for which the allowed number of knots is enough, and the result of its pass.
+    """Return the least epsilon for which the allowed number of knots is enough, and the result of the pass with it.
 
     `epsilon` is the first epsilon to try. `known` is a greater epsilon that surely fits, with the result of its pass.
     """
@@ -241,7 +241,7 @@ def _find_least_tolerance(
 
 
 def _stride(before: tuple[float, int] | None, now: tuple[float, int], knots_max: int) -> float:
-    """Return a factor for epsilon, with which the number of knots should just cross the allowed number.
+    """Return the factor by which to change epsilon, so that the number of knots just crosses the allowed number.
 
     `before` and `now` are pairs of an epsilon and its number of knots. Without `before`, the number of knots is assumed
     to be inversely proportional to the square root of epsilon.

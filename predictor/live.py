@@ -1,6 +1,7 @@
 """A curve that stays correct while its board changes.
 
-`LiveCounts` counts the entries that came or left since the fit, for each knot and each gap of the curve.
+`LiveCounts` counts the entries that came or left since the fit, for each knot and each gap of the curve. A move is a
+change of one owner's key. An entry that comes or leaves is a move, too.
 
     Curve (the fit) + LiveCounts (moves since the fit) ──> LiveCurve, which returns ranks as of the last move counted
 
@@ -153,8 +154,7 @@ class LiveCurve(KnotRanks):
         gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
         if min(runs, default=0) < 0 or min(gaps) < 0:
             raise KnotsInvalidError("more entries left a knot or gap than were in it")
-        # The list begins with 0. Then it has one item for each gap and each knot, in turn: the number of entries up to
-        # the end of this gap or knot.
+        # After a 0, one item for each gap and each knot, in turn: the number of entries up to the end of it.
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]
         self.moved = counts.moved
@@ -185,7 +185,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. A curve of the column that may give other ranks has another tag."""
+        """Return a text that identifies the curve. Another curve of the column has another tag if ranks may differ."""
         return self.fit.tag if self.is_as_fitted else f"{self.fit.tag}-{self._version}"
 
     @property
@@ -205,7 +205,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def certificate(self) -> float | None:
-        """Return the worst relative rank error that is currently possible, or None if the fit measured no errors."""
+        """Return the worst relative rank error that is currently possible, or None if the fit did not measure it."""
         if self.fit.certificate is None or not self.moved:
             return self.fit.certificate
         return self.estimate_drift(1).bound

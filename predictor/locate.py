@@ -65,7 +65,7 @@ class KeyBracket(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """The entries strictly between two neighbouring knots. A short count within the gap of a key gives the key's rank.
+    """The entries strictly between two neighbouring knots. Counting a few of them gives a key's exact rank.
 
     The number of entries strictly better than a key is `better_count` plus the entries between the better knot and the
     key. It is also `better_count` + `rows` minus the entries from the key (included) to the worse knot (excluded).
@@ -107,7 +107,7 @@ class KnotRanks:
     error_bounds: Sequence[int] | None  # for each gap, the largest error of an estimate; None: not known
     cubics: Sequence[tuple[int, int]] | None  # for each closed gap, the inner control values of its cubic; None: lines
     ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty
-    _straight: bool  # whether gaps have lines, not cubics, and keys are rounded to the lattice of the fit
+    _straight: bool  # True if gaps have lines instead of cubics, and keys are rounded to the lattice of the fit
 
     def _set_knots(
         self,
@@ -160,7 +160,7 @@ class KnotRanks:
         low = self._lows[j]
         if low == high or (j < len(keys) and keys[j] == key):
             return Bracket(high, high, high, "knot")
-        if self._straight and 0 < j < len(keys):  # the usual case; computes `_estimate` without calls
+        if self._straight and 0 < j < len(keys):  # the usual case: the result of `_estimate`, without calls
             start = keys[j - 1] + self.grid
             run = keys[j] - start
             rank = low + (2 * (high - low) * (key - start) + run) // (2 * run)
@@ -266,7 +266,7 @@ class KnotRanks:
         if self._snap == self.grid:
             start, end = self._span(i)
             return start, end - self.grid
-        best, worst = self.ends or (0, 0)  # entries may lie off the lattice
+        best, worst = self.ends or (0, 0)  # not rounded, because entries may lie off the lattice
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
 
     def _worst_given(self, j: int, rank: int) -> int:

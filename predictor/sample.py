@@ -1,12 +1,12 @@
 """Chooses which rows to read, so that a small number of knots leaves no wide bracket. The caller reads the rows.
 
-A walk is a generator that yields questions and receives the answers, so the same walk works for every store. The number
-of knots is bounded, even if the answers are wrong.
+A walk is a generator that yields requests for rows and is sent the rows, so the same walk works for every store. The
+number of knots is bounded, even if the rows are wrong.
 
 - Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
   previous knot. (With uniform spacing, estimates of ranks near the top are wrong by 1,000 % and more.)
 - If a board has no ties, the number of entries determines d. Ties save knots, because equal values share a knot. So at
-  every knot, the walk computes d anew from the remaining knots and entries. Knots left at the end split wide brackets.
+  every knot, d is computed anew from the remaining knots and entries. At the end, unused knots split wide brackets.
 - The number of rows between two knots is also limited, so that counting them takes a short time at any rank. The knots
   that this limit needs are added to `knots_max`.
 
@@ -28,9 +28,9 @@ Reads = Generator["Skip | WorstEntry | Stride", "Landing | list[Landing] | None"
 
 
 class Skip(NamedTuple):
-    """A question: skip `rows` of the entries strictly worse than `after_key`, then read the next one.
+    """A walk's request: skip `rows` of the entries strictly worse than `after_key`, then read the next entry.
 
-    If `after_key` is None, skip from the top. The caller sends a `Landing`, or None if no entry is left to read.
+    If `after_key` is None, skip from the best entry. The caller sends a `Landing`, or None if no entry is left to read.
     """
 
     after_key: int | None
@@ -38,11 +38,11 @@ class Skip(NamedTuple):
 
 
 class WorstEntry(NamedTuple):
-    """A question: read the worst entry. The caller sends None, or a `Landing` whose `ties_before` is ignored."""
+    """A walk's request: read the worst entry. The caller sends None, or a `Landing` whose `ties_before` is ignored."""
 
 
 class Stride(NamedTuple):
-    """A question: skip and read `steps` times with one spacing.
+    """A walk's request: skip and read `steps` times with one spacing.
 
     This suits stores where a round trip costs more than the skipped rows. Begin after `after_key`: the first strictly
     worse entry has rank `next_rank`. In each step, skip next_rank * ratio_ppm // RATIO_UNIT entries, but at most
@@ -59,7 +59,7 @@ class Stride(NamedTuple):
 
 
 class Landing(NamedTuple):
-    """The entry that was read after a skip."""
+    """The entry that the caller of a walk read after a skip, with its ties. The caller sends it to the walk."""
 
     key: int
     ties_before: int  # number of entries with this key before this entry; ties may be in any order
@@ -71,16 +71,16 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
 
     Return at most `knots_max` + total // gap_rows_max knots, from the best value to the worst. The second term is for
     knots that limit the entries of a gap to `gap_rows_max`. If the column has no more distinct values than this sum,
-    every value is a knot. Without strides, each knot costs one question.
+    every value is a knot. Without strides, each knot costs one request.
 
     If `stride_max` is greater than 1, the walk also yields `Stride`, each with at most `stride_max` steps. The walk
     then corrects the spacing for ties only once for each stride.
 
-    `total` is the number of entries in the snapshot. If it is wrong, the walk needs at most two questions more, but the
+    `total` is the number of entries in the snapshot. If it is wrong, the walk needs at most two requests more, but the
     `better_count` of the worst knot is wrong by the same amount.
 
     Raises:
-        WalkInconsistentError: an answer contradicts an earlier one.
+        WalkInconsistentError: a row contradicts an earlier row.
         ValueError: `knots_max` is below 2.
     """
     if knots_max < 2:
@@ -210,7 +210,7 @@ def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> f
 
 
 def _solve_spacing(total: int, knots_max: int, gap_rows_max: int) -> float:
-    """Return the d with which a board without ties gets `knots_max` knots, or 0 if every row is a knot."""
+    """Return the spacing d with which a board without ties gets `knots_max` knots, or 0 if every row is a knot."""
     if total <= knots_max:
         return 0.0
     low, high = 1 / total, float(total)

@@ -1,4 +1,4 @@
-"""The curve of a board whose entries are spread over disjoint parts. Each part has its own curve.
+"""The curve of a board whose entries are spread over disjoint parts (its segments). Each part has its own curve.
 
 Ranks cannot be added up, but numbers of better entries can, and so can their bounds (`add_up_ranks`). If the bracket of
 every part contains the true rank, the sum's bracket does, too. The largest possible errors of all parts are added up.
@@ -35,7 +35,7 @@ class SummedCurve:
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. A curve of the column that may give other ranks has another tag."""
+        """Return a text that identifies the curve. Another curve of the column has another tag if ranks may differ."""
         return blake2b(" ".join([part.tag for part in self.parts]).encode(), digest_size=16).hexdigest()
 
     @property
@@ -59,7 +59,7 @@ class SummedCurve:
     def locate(self, key: int) -> Bracket:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries."""
         rank = low = high = 1 - len(self.parts)
-        for part in self.parts:  # the sum of `add_up_ranks`, but in half the time
+        for part in self.parts:  # the result of `add_up_ranks`, computed in half the time
             its_rank, its_low, its_high, _ = part.locate(key)
             rank += its_rank
             low += its_low
@@ -80,8 +80,8 @@ class SummedCurve:
     def key_at(self, rank: int) -> KeyBracket | None:
         """Return the worst key that still has this rank (1-based) or better, or None if the column is empty.
 
-        The bracket begins at the best key whose next key may have a worse rank than this one. It ends at the best key
-        whose next key surely has a worse rank.
+        The bracket begins at the best key for which key + 1 may have a rank worse than `rank`. It ends at the best key
+        for which key + 1 surely has a worse rank.
 
         Raises:
             ValueError: the rank is below 1.
@@ -131,7 +131,7 @@ class SummedCurve:
 
     @cached_property
     def certificate(self) -> float | None:
-        """Return the worst relative rank error that is possible, or None if the fit of a part measured no errors."""
+        """Return the worst relative rank error that is possible, or None if the fit of a part did not measure it."""
         if any(part.certificate is None for part in self.parts):
             return None
         return self.estimate_drift(1).bound

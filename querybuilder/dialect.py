@@ -50,7 +50,7 @@ class Dialect:
     clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the name of the SQL function that returns the smaller of two values
     larger: str  # the name of the SQL function that returns the larger of two values
-    counts_skipped: bool = True  # an insert that skips conflicts reports only the rows that it inserted, not all rows
+    counts_skipped: bool = True  # the reported row count of an insert leaves out rows that conflicts skipped
     schema_of: Callable[[str], str | None] = lambda table: None  # a table's schema; None: the connection's schema
 
 

@@ -31,7 +31,7 @@ Slot = str | int | tuple[str, int]
 class Built(msgspec.Struct, frozen=True, gc=False):
     """A query that is ready to execute: its SQL text and its arguments.
 
-    Each run of a query makes such an object. A msgspec struct is made several times faster than a dataclass.
+    Each run of a query makes a `Built`. A msgspec struct is made several times faster than a dataclass.
     """
 
     sql: str
@@ -199,7 +199,7 @@ class Node(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Written(Node):
-    """A piece whose SQL the function `write` returns. The function follows the rule of `Node.render`."""
+    """A piece whose SQL the function `write` returns. `write` must do what `Node.render` describes."""
 
     write: Callable[[Rendering], str]
 
@@ -222,7 +222,7 @@ class Query(Node):
         return Prepared(self)
 
     def bind(self, /, **params: object) -> Bound:
-        """Bind a query without keeping its compiled text, which suits a query that runs rarely. See `Prepared.bind`."""
+        """Bind a query that runs rarely. Its compiled text is not kept for another run. See `Prepared.bind`."""
         return Bound(Prepared(self), params)
 
 

@@ -91,7 +91,7 @@ def create_table(name: str) -> CreateTable:
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> Query:
-    """Return a statement that creates an index. Plain columns ascend; desc(col) descends. `where` binds no values."""
+    """Return a statement that creates an index. Plain columns ascend; desc(col) descends. `where` binds no value."""
     ordered = [one if isinstance(one, Ordering) else asc(one) for one in orders]
 
     def write(out: Rendering) -> str:

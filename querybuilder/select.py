@@ -19,7 +19,7 @@ from querybuilder.render import Command, Node, Query, Rendering, Statement, Writ
 from querybuilder.terms import Aliased, Condition, Expression, Operand, Ordering, Param, RowSource, Term, asc, lit, term
 
 SUBQUERY_ALIAS = "s"
-PIECE = "value"  # SQLite's json_each gives this name to the column of the pieces
+PIECE = "value"  # the column of the pieces in `each_piece`; SQLite's json_each calls it so
 
 
 class Lock(Enum):
@@ -78,7 +78,7 @@ class Rows(Node):
 
 
 def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
-    """Return a source whose rows come from `bind`, as tuples or lists with one cell for each column named here."""
+    """Return a source whose rows come from `bind`, as tuples or lists with one cell for each column in `kinds`."""
     return Rows(alias, parameter, tuple(kinds.items()))
 
 
@@ -136,17 +136,17 @@ class RowQuery(RowSource, Query):
         return Expression(lambda out: f"({self.render(out)})")
 
     def nested(self) -> Term:
-        """Return all rows of this query as one term, a JSON array of arrays. The query may use the outer columns.
+        """Return all rows of this query as one term, a JSON array of arrays. An outer query can use this term.
 
-        The value of the term is the text of the array. Within a packed row, it may be the array itself, depending on
-        the version of SQLite.
+        This query may use columns of the outer query. The value of the term is the text of the array. If the outer
+        query is `packed`, the value may be the array itself, depending on the version of SQLite.
         """
 
         def write(out: Rendering) -> str:
             inner, cells, rows = self._named(out)
             if out.dialect.packs:
                 return f"(WITH {rows}({cells}) AS ({inner}) SELECT json_group_array(json_array({cells})) FROM {rows})"
-            # Citus does not accept a WITH here.
+            # No WITH here, because Citus does not accept a WITH in a subquery that is a term.
             aggregate = f"coalesce(json_agg(json_build_array({cells})), '[]')::text"
             return f"(SELECT {aggregate} FROM ({inner}) AS {rows}({cells}))"
 
@@ -285,7 +285,7 @@ class Union(RowQuery):
         if self.limit_rows is None or out.dialect.merges_arms:
             sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
         else:
-            # Each arm gets the limit, too, because the first rows of the union are among the first rows of its arms.
+            # Each select gets the limit, too. The first rows of the union are among the first rows of its selects.
             sql = self._render_wrapped(
                 out, [replace(arm, orders=self.orders, limit_rows=self.limit_rows) for arm in self.arms]
             )
@@ -294,7 +294,7 @@ class Union(RowQuery):
 
     @staticmethod
     def _render_wrapped(out: Rendering, arms: Sequence[Select]) -> str:
-        """Put each arm into a subquery, because SQL allows an arm to have its own order or limit only in a subquery."""
+        """Put each select of the union into a subquery, because SQL allows only a subquery its own order or limit."""
         return " UNION ALL ".join(
             f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(arms)
         )
@@ -317,18 +317,18 @@ def select(*outputs: Operand | Aliased) -> Select:
 
 
 def union_all(*arms: Select) -> Union:
-    """Return a union, which has all rows of all `arms`.
+    """Return a union: all rows of the selects in `arms`.
 
-    Give an order and a limit either to the union or to its arms. If only the arms are ordered, any arm may come first.
+    Give an order and a limit to the union or to the selects. If only selects have an order, any select may come first.
     """
     return Union(arms)
 
 
 def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Query:
-    """Return a recursive query: `final` selects from the rows of `seed` and of every step.
+    """Return a recursive query: `seed` gives the first rows, `step` runs until it adds no row, `final` reads all rows.
 
-    Each step starts from the rows that the step before it added. `step` and `final` read the rows from a table called
-    `name`, which has these columns.
+    `step` and `final` read from a table `name` with the columns `columns`. Each run of `step` finds in this table the
+    rows that the run before it added.
     """
 
     def write(out: Rendering) -> str:

@@ -164,7 +164,7 @@ def lit(value: Value) -> Term:
 
 
 def null(kind: SqlType) -> Term:
-    """Return a null of a kind. Use it in one select of a union if another select has a column of this kind there."""
+    """Return a null of a kind. A select of a union needs it where another select has a column of this kind."""
     # Without the cast, PostgreSQL would infer the type text for a null in a select of a union.
     return Expression(lambda out: f"CAST(NULL AS {out.dialect.type_names[kind]})")
 
@@ -229,9 +229,9 @@ def remainder(left: Operand, right: Operand) -> Term:
 def advisory_lock(number: Operand, *, shared: bool) -> Term:
     """Return a term that takes an advisory lock: a lock with a number, which lasts until the transaction ends.
 
-    The lock belongs to the only table that the select reads. If the select also locks rows, it takes the advisory lock
-    of each row first. A shared row lock can overtake a transaction that waits for the row, but advisory locks queue.
-    If the number is null or the dialect has no row locks, nothing is locked. The term's value is null or empty.
+    Use it in a select of one table; an equal number in another table is another lock. If the select also locks rows, it
+    takes the advisory lock of each row first. Advisory locks queue, but a shared row lock can overtake a transaction
+    that waits for the row. For a null, or in a dialect without row locks, it locks nothing. Its value is null or empty.
     """
     given, mode = term(number), "_shared" if shared else ""
 
@@ -326,7 +326,7 @@ def desc(operand: Term) -> Ordering:
 
 
 def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
-    """Return a condition for rows strictly after these values. The keys must be in the query's sort order.
+    """Return a condition for rows strictly after the values in `keys`. The keys must be in the query's sort order.
 
     The condition has the form `c1 <= v AND (c1 < v OR owner > o)`. With the first test, the database reads only a range
     of an index. With the OR alone, or with a row value as in `(c1, owner) < (v, o)`, SQLite would test every row.

@@ -31,7 +31,7 @@ class Change(Query):
     def where(self, *conditions: Condition) -> Self:
         """Change only the rows that meet all conditions.
 
-        An insert accepts conditions only for a batch of rows. In these, col(name, BULK_ALIAS) is a cell of the batch.
+        An insert needs a batch to accept conditions. In a condition, col(name, BULK_ALIAS) is a cell of the batch.
         """
         return replace(self, conditions=self.conditions + conditions)
 
@@ -102,9 +102,10 @@ class Insert(Change):
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
     def compute_from(self, part: str, /, **computed: Term) -> Insert:
-        """Compute some columns of a batch from the row that `part` of the chain returned. With no row, insert nothing.
+        """Compute some columns of a batch from the row that an update returned. Without a row, insert nothing.
 
-        In a computed column, col(name, part) is a column of that row, and col(name, BULK_ALIAS) is a cell of the batch.
+        `part` is the name that `chained` gives the update. In a computed column, col(name, part) is a column of the
+        returned row, and col(name, BULK_ALIAS) is a cell of the batch.
         """
         return replace(self, part=part, computed=_terms(dict(computed)))
 

@@ -1,6 +1,6 @@
 """The HTTP service and the command line. They translate between the wire and the records of storage.
 
-Each room may import the rooms that stand before it in this list:
+Each package or module may import those that stand before it in this list:
 
     contract     the types, names and errors that travel over the wire
     telemetry    logs, traces and metrics
@@ -13,7 +13,7 @@ Each room may import the rooms that stand before it in this list:
     lease_peers  reads the lease journals of other stores, for a job
     api, app     the route table, and the server that answers from it, without aiohttp's application
     wiring       builds the context of one process; handlers never import it
-    own_packages makes sure that this process and its child processes never import foreign packages of the same names
+    own_packages keeps processes from importing foreign packages that have the names of ours, such as `config`
     serve        one serving process from start to stop; `processes` runs several of them
     commands     the commands that `cli` assembles; `demo` sets up a sample season
 

@@ -157,7 +157,7 @@ def demo(
 ) -> None:
     """Set up a sample season, serve it, and print lines to try. Ctrl-C ends it; the season stays."""
     require_free_port(port)
-    # SIGTERM runs every `finally` block, as Ctrl-C does. So the demo also stops the service.
+    # Let SIGTERM run every `finally` block, as Ctrl-C does, so that the demo also stops the service.
     signal.signal(signal.SIGTERM, lambda _signal, _frame: sys.exit(0))
     url = f"http://{HOST}:{port}"
     try:

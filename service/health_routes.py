@@ -1,4 +1,4 @@
-"""The routes of operators and monitors: health, readiness, metrics, the OpenAPI document, and the pages for people."""
+"""The routes of operators and monitors: health, readiness, metrics, the OpenAPI document, Jolokia, the dashboard."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -38,7 +38,7 @@ async def healthz(context: Any, call: Call) -> Health:
 
 
 async def readyz(context: Any, call: Call) -> Readiness:
-    """Answer `ok` if the service can serve requests. Otherwise raise a problem, such as `store_busy`.
+    """Answer `ok` if the service can serve requests. Otherwise raise ProblemError, such as `store_busy`.
 
     If only some partitions do not answer, the service is still ready. If it were not, a load balancer would stop using
     every front end because one database server is down.

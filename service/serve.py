@@ -59,7 +59,7 @@ def run_process(
     *,
     name: str | None = None,
 ) -> None:
-    """Run `work` with the log and the interpreter settings of a service. If `name` is given, every log line has it."""
+    """Run `work` with the log and the interpreter settings of a service. If given, `name` is in every log line."""
     lines = configure_logging(
         level=settings.log_level,
         on_drop=lambda lines: metrics.meter.add_from_any_thread("rankcurve_log_lines_dropped", lines),
@@ -88,7 +88,7 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def run_until_stopped(
     running: AbstractAsyncContextManager[list[str]], stop: asyncio.Event, started: Callable[[list[str]], object]
 ) -> None:
-    """Start `running` and stop it when `stop` is set. After the start, call `started` with its addresses."""
+    """Enter the context `running`, call `started` with the addresses that it provides, and leave when `stop` is set."""
     async with running as addresses:
         started(addresses)
         await stop.wait()
@@ -119,7 +119,7 @@ async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool
 
 @asynccontextmanager
 async def open_jobs(settings: Settings, metrics: Metrics) -> AsyncIterator[list[str]]:
-    """Run the jobs within the block. Provide the addresses for monitoring; the list is empty if no port is set.
+    """Run the jobs within the block. Provide the addresses for monitoring; the list is empty if `jobs_port` is 0.
 
     Monitoring systems can read health and metrics on `jobs_port`. The API of leaderboards is not served there.
     """

@@ -1,7 +1,7 @@
 """Durable boards, posts, curves and leases behind one interface (`store.Store`), on SQLite or PostgreSQL.
 
-Only the room `engines` talks to a database. All logic is written as programs: generators that yield queries and receive
-the rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
+Only the sub-package `engines` talks to a database. All logic is written as programs: generators that yield queries and
+receive the rows. A store runs a program against one snapshot (`read`) or in one transaction (`write`).
 
     _COUNT = select(count()).from_(PROFILES).prepared()
     _DELETE = delete(PROFILES).where(col("owner").eq(param("owner"))).prepared()
@@ -27,8 +27,8 @@ A module offers other modules only programs and plain functions, no queries. If 
 statement, they pass its parts (`Select`, `Insert`, `Condition`) to one module, which joins and prepares them.
 
 A caller passes a function, not a generator, because a store may run a program several times and a generator runs only
-once. So a program keeps its state in local variables and has no effect besides its queries. A race can be lost in two
-ways:
+once. So a program keeps its state in local variables and has no effect besides its queries. If two programs change the
+same rows, one of them may lose the race. There are two cases:
 
 - The database reports a serialization failure, a deadlock or a duplicate key. The PostgreSQL store rolls back, pauses
   for a random time and runs the program again, at most `store_attempts_max` times in all. It does the same after a lost
@@ -37,5 +37,5 @@ ways:
 - A conditional write of the program changes fewer rows than it should, and the program raises `LostRaceError`. The
   store rolls back, and the exception reaches the caller, which reads again and tries again (see `posting.writer`).
 
-`docs/architecture.md` describes the rooms. Begin with `store`. Then read `boards.api_keys`, a short module of programs.
+`docs/architecture.md` describes the sub-packages, called rooms. Begin with `store`, then the short `boards.api_keys`.
 """

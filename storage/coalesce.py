@@ -1,7 +1,7 @@
 """Answers many concurrent questions with few statements: questions that arrive during a read share the next read.
 
-The most important rule: a question never joins a read that began before the question. So the answer shows every write
-that was acknowledged before the question.
+A question is what one request asks of the store, such as the row of one owner. The most important rule: a question
+never joins a read that began before the question. So the answer shows every write acknowledged before the question.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from .store import Store
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-GATHER_TURNS = 2  # number of turns of the event loop that a batch waits for more questions
-CROWD_QUESTIONS = 200  # after this many new questions, the earlier average counts little
+GATHER_TURNS = 2  # for how many turns of the event loop a batch waits for more questions
+CROWD_QUESTIONS = 200  # this many new questions count as much as the earlier average of a `Crowd`
 CROWD_MEMORY_S = 0.25  # a crowd is over after this time without a question
 CROWD_ENDS = 0.2
 
@@ -27,7 +27,7 @@ class Crowd:
     """Tells whether many questions are being answered at the same time. Several coalescers can share a `Crowd`.
 
     New questions and the passing of time update a moving average of how many questions are being answered. A crowd
-    begins when the average reaches `crowd_min`, and ends when the average is lower by more than the part `CROWD_ENDS`.
+    begins when the average reaches `crowd_min`, and ends when the average is below `crowd_min * (1 - CROWD_ENDS)`.
     """
 
     def __init__(self, crowd_min: int, *, clock: Callable[[], float] = monotonic) -> None:

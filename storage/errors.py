@@ -2,9 +2,9 @@
 
 StorageError
 ├── PostError                                 (the post was not applied)
-│   └── PeriodClosedError (NotOpenYetError)   (one board refused the post; other boards may have taken it)
+│   └── PeriodClosedError with its subclass NotOpenYetError (one board refused the post; other boards may have taken it)
 ├── StoreBusyError with its subclasses · QueueFullError            (trying again later may help)
-├── WaitTooLongError (OutcomeUnknownError)    (send the same post_id again)
+├── WaitTooLongError with its subclass OutcomeUnknownError   (send the same post_id again)
 ├── LostRaceError                             (internal: the caller reads the rows again)
 ├── StoreDamagedError · StoreFullError        (trying again does not help until an operator acts)
 ├── StoreLockedError · StoreUnsupportedError · SchemaUnknownError   (at start)
@@ -205,7 +205,7 @@ class LostRaceError(StorageError):
 
 
 class OutdatedFactsError(LostRaceError):
-    """A group of posts relied on outdated facts (see `posting.known_facts`). The group can run again at once."""
+    """A process remembered outdated facts about boards or owners (see `posting.known_facts`). Try again at once."""
 
 
 class StoreDamagedError(StorageError):

@@ -1,8 +1,8 @@
 """The interface through which storage and jobs report metrics to operators.
 
-A call names a family of metrics, such as "rankcurve_refresh_failures", and gives the values of its labels in the
-family's order. The service declares the families and describes them. Every label has few values, which come from the
-code or the settings.
+A call names a family of metrics, such as "rankcurve_refresh_failures", and gives a value for each label of the family.
+The service declares the families with the order of their labels, and describes them. Every label has few values, which
+come from the code or the settings.
 """
 
 from collections import Counter

@@ -37,11 +37,11 @@ from .schema.creation import in_each_partition
 from .store import Program, Store, in_partition
 
 ARCHIVES_A_STEP = 100  # the most archives in one transaction, which decodes and writes few blocks of each archive
-# The most boards of families in one transaction. One query reads all of them, and opening a board takes microseconds.
+# The most boards of families in one transaction. One query reads all of them, and making an `Entries` is cheap.
 FAMILY_BOARDS_A_STEP = 2_000
 # The most other boards in one transaction. Compiling the statements of unused boards blocks the event loop.
 BOARDS_A_STEP = 20
-HIDDEN_MORE = 100_000  # the most hidden rows that an owner may have on boards outside the current step
+HIDDEN_MORE = 100_000  # one read finds this many hidden rows of an owner besides those on the transaction's boards
 ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
 _Work = Callable[[list[Entries]], Program[object]]
 _ArchiveWork = Callable[[list[Leaf]], Program[int]]  # returns in how many of the leaves the owner has an entry
@@ -64,7 +64,7 @@ class OwnerChanges:
     async def erase_entry(self, board: Board) -> bool:
         """Erase the owner's entry on one board. Return False if there was neither an entry nor a queued post."""
         leaf, keys, until = board.leaf_of(self.owner), [board.key], _Positions()
-        if board.is_spread or leaf.archived_us is not None:  # the logs of earlier segments may have posts of the owner
+        if board.is_spread or leaf.archived_us is not None:  # the logs of retired segments may have posts of the owner
             keys = await self.store.read(lambda: find_keys_ever(board))
         entries = self.open_boards.open_leaf(leaf)
         waited = sum([await drop_queued(self.store, self.owner, board_key=key) for key in keys])
@@ -182,7 +182,7 @@ class OwnerChanges:
         alive = [entries for entries in boards if entries.leaf.key in places]
         there = [entries for entries in alive if places[entries.leaf.key] == entries.leaf.partition]
         moved = {entries.leaf.key for entries in alive} - {entries.leaf.key for entries in there}
-        if there and _in_family_table(there[0].leaf):  # most of a family's thousands of boards do not have the owner
+        if there and _in_family_table(there[0].leaf):  # an owner has entries on few of a family's thousands of boards
             limit = len(boards) + HIDDEN_MORE
             unseen = set((yield from hidden_owners.list_hidden_boards(self.owner, limit=limit)))
             shown = {entries.leaf.key for entries in (yield from lock_boards_with_owner(there, self.owner))}
@@ -193,7 +193,7 @@ class OwnerChanges:
     async def _on_every_archive(self, work: _ArchiveWork) -> int:
         """Run `work` on each archive that may have the owner, in transactions that change a bounded number of archives.
 
-        Return how many of them have an entry of the owner.
+        Return how many archives have an entry of the owner.
         """
         after_key, entries = -1, 0
         while True:

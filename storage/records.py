@@ -13,7 +13,7 @@ from .errors import NotOpenYetError, PeriodClosedError, PostError
 from .periods import Period, PeriodKind, calendar_of
 
 INT64_MAX = 2**63 - 1
-# In the catalog, a segment's id is its board's id, this sign and the segment's key. No id of a caller has this sign.
+# In the catalog, a segment has an id such as `arena#7`: its board's id, this sign, its key. No other id has it.
 SEGMENT_SIGN = "#"
 
 
@@ -164,7 +164,7 @@ class Leaf:
     spec: BoardSpec
     place: Place
     gate: Gate = OPEN  # the gate when it was last read; it may be outdated
-    family_key: int | None = None  # the family of the board, whose row is a second gate; None: no family
+    family_key: int | None = None  # the board's family; the row of the family is a second gate; None: no family
     segment: int = 0  # the 0-based number of this leaf among the leaves of its board
 
     @cached_property
@@ -211,7 +211,7 @@ class Board:
     created_at_us: int
     leaves: tuple[Leaf, ...]  # in a fixed order
     family_key: int | None = None  # the family that the board belongs to; None: no family
-    home: int = 0  # the partition of the leaf with the board's key; the archive of a board with segments is there, too
+    home: int = 0  # the partition of the only leaf; with segments: of the board's archive and of its log before a split
 
     @cached_property
     def is_spread(self) -> bool:
@@ -220,7 +220,7 @@ class Board:
 
     @cached_property
     def leaf(self) -> Leaf:
-        """Return the leaf that holds all entries, or the first one if the owners are spread."""
+        """Return the leaf that holds all entries, or the first leaf if the board has segments."""
         return self.leaves[0]
 
     @cached_property
@@ -267,7 +267,7 @@ class FamilySpec:
     board: BoardSpec
     periods: tuple[PeriodKind, ...]
     time_zone: str  # an IANA name that was checked
-    facets: tuple[tuple[str, ...], ...]  # sorted lists of facet names; in every period, each list has boards of its own
+    facets: tuple[tuple[str, ...], ...]  # sorted lists; ((), (clan,)): in each period, a board for all and one per clan
     grace_seconds: int  # how long after a period's end its boards still take late posts
     keep: tuple[tuple[PeriodKind, int], ...]  # for each kind, how many closed periods keep the rows of their boards
     first_grace_seconds: int | None = None  # the grace when the family was created; None: the grace was never shortened
@@ -358,7 +358,7 @@ class Entry:
     """One owner's row of a board. `cells` has one value per column: padded text if ranked, int, text or None."""
 
     owner: str
-    updated_at_us: int  # the row's version for conditional writes, so it grows with every write
+    updated_at_us: int  # time of the last write; it grows with every write, so conditional writes use it as a version
     cells: list[str | int | None]
 
 

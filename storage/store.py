@@ -1,7 +1,7 @@
 """The interface through which programs read and write stored data. Every engine implements it.
 
-The docstring of the package `storage` explains programs with an example. On SQLite, a whole program costs one hop to
-another thread. On PostgreSQL, it runs on one connection.
+The docstring of the package `storage` explains programs with an example. On SQLite, a whole program costs at most one
+hop to another thread. On PostgreSQL, it runs on one connection.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONTROL = -1
 
 
 class PartitionSize(NamedTuple):
-    """The size and the location of a partition, or of a control partition that has a schema of its own."""
+    """The size and the location of a partition with boards, or of the control partition if that has its own schema."""
 
     number: int
     store_bytes: int | None  # None: the server that holds the partition does not answer
@@ -57,7 +57,7 @@ class Store(Protocol):
         ...
 
     def at(self, partition: int) -> Store:
-        """Return a view of this store that runs programs for a partition. The store itself runs them for `CONTROL`."""
+        """Return a view that runs programs for one partition. The store itself serves `CONTROL` (catalog, keys, …)."""
         ...
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -116,7 +116,7 @@ async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
 
 
 async def read_steps(store: Store, program: Callable[[], Program[T]]) -> T:
-    """Run a program whose queries need no common snapshot. On a server this saves the round trips of a transaction."""
+    """Run a program whose queries need no common snapshot. On PostgreSQL this saves round trips of a transaction."""
     running = program()
     try:
         query = next(running)

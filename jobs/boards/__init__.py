@@ -5,7 +5,7 @@
 
 - `close_periods` takes each board through these stages.
 - `move` moves a board to another partition, or splits it into segments. A command of an operator runs `move`.
-- `prune` deletes post ids, changes and rejections past their retention, and the rows of deleted or emptied boards.
+- `prune` deletes old post ids, logged changes and rejected posts, and the rows of deleted or emptied boards.
 
 Requests have priority: jobs work in bounded transactions with pauses between them. The stages are stored, so any
 process can continue where another one stopped.

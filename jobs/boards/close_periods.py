@@ -115,7 +115,7 @@ class CloseJob:
         if not await store.read(writer.is_begun):
             if not await self._store.write(lambda: check_archive_time(board, now_us=now_us)):
                 return
-            await self._fit_columns(board)  # if an owner was erased since the freeze, new final curves are fitted
+            await self._fit_columns(board)  # fits new final curves if an owner was erased since the board was frozen
         step = await store.read(writer.read_step, heavy=True)
         blocks = await asyncio.to_thread(writer.encode_blocks, step.drafts)
         stored = await store.write(lambda: held.renew_and(writer.store_step(step, blocks, now_us=now_us)))

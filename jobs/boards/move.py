@@ -34,7 +34,7 @@ T = TypeVar("T")
 BeginCopy = Callable[..., Program[tuple[BoardCopy, WorkLease]]]
 
 LEASE_US = 60_000_000
-FEW_OWNERS = 500  # if at most this many owners have changed, the switch takes milliseconds
+FEW_OWNERS = 500  # the switch copies the rows of about this many owners at most, in milliseconds
 ROUNDS_MAX = 100_000  # the most pages of the change log that one catch-up reads
 SWITCHES_MAX = 30
 STARTS_MAX = 3
@@ -43,7 +43,7 @@ PAUSE_S_MAX = 1.0
 
 @dataclass(slots=True)
 class MoveCounts:
-    """What a move has done so far. `BoardMove` reports it after each page and at the end."""
+    """What a move has done so far. `BoardMove` reports it after each page of copied rows, and at the end."""
 
     rows: int = 0  # rows that were copied
     post_ids: int = 0  # post ids that were copied
@@ -66,9 +66,9 @@ class BoardMove:
         sleep: Callable[[float], Awaitable[None]],
         report: Callable[[MoveCounts], None] = lambda _: None,
     ) -> None:
-        """Prepare a move. `holder` names this process, and `report` is called after each page.
+        """Prepare a move. `holder` names this process, and `report` is called after each page of copied rows.
 
-        `begin` is `begin_move` or `begin_split` of `storage.boards.board_copy`, with the target already bound.
+        `begin`: `begin_move` or `begin_split` of `storage.boards.board_copy`, as a `functools.partial` with the target.
         """
         self._store, self._leases = store.at(CONTROL), leases
         self._board_id, self._begin, self._holder = board_id, begin, holder
@@ -122,7 +122,7 @@ class BoardMove:
             self._report(self.counts)
 
     async def _write(self, program: Callable[[], Program[T]]) -> T:
-        """Write to the targets, and renew the lease in the same transaction."""
+        """Run a program of the move, and renew the lease of the move in the same transaction."""
         return await self._store.write(lambda: self._held.renew_and(program()))
 
     async def _catch_up_and_switch(self) -> MoveCounts:
@@ -149,7 +149,7 @@ class BoardMove:
         raise RacesLostError(f"{self._board_id!r} could not be held in {SWITCHES_MAX} attempts; nothing was moved")
 
     async def _catch_up(self, number: int, leaf: LeafCopy) -> None:
-        """Copy the rows that posts have changed since the last mark. Repeat this until only few are left."""
+        """Copy the rows that posts changed meanwhile, in rounds, until a round finds at most `FEW_OWNERS` owners."""
         source = self._store.at(leaf.source.partition)
         for _ in range(ROUNDS_MAX):
             found = await source.read(lambda: leaf.read_changes(self._marks[number]), heavy=True)
@@ -165,7 +165,7 @@ class BoardMove:
         raise RacesLostError("posts change rows faster than they can be copied")
 
     async def _compare(self, source: Store, leaf: LeafCopy) -> None:
-        """Copy the rows of all copied owners again. The log does not name the erased owner, who has no row any more."""
+        """Copy all rows again, and delete the copies of erased owners, because the log does not name these owners."""
         for target in leaf.targets:
             table = RowsCopy(target, target)
             async for rows in _read_pages(self._store.at(target.partition), table):

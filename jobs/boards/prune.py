@@ -1,8 +1,8 @@
-"""Deletes post ids, logged changes and rejections past their retention, and rows of deleted or emptied boards.
+"""Deletes post ids, logged changes and rejected posts past their retention, and rows of deleted or emptied boards.
 
-Each partition is pruned separately, by one process at a time. The control partition only has rejections to delete.
-Posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step took.
-So pruning never uses the writer for more than half of the time.
+Each partition is pruned separately, by one process at a time. The control partition has only rejected posts to delete.
+New posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step
+took. So pruning writes to the store for at most half of the time.
 """
 
 from collections.abc import Callable
@@ -52,21 +52,21 @@ class PruneJob:
 
     async def prune_post_ids(self) -> int:
         before_us, rows_max = self._find_start(self._limits.post_id_retention_s), self._rows_max
-        # A step that leaves old ids deletes more than `rows_max` rows. So if it deletes fewer, no old id is left.
+        # If a step leaves old ids, it has deleted more than `rows_max` rows. So a step that deletes fewer is the last.
         pruning = partial(prune_ids, before_us=before_us, rows_max=rows_max)
         return await self._in_steps("post_ids_forgotten", pruning, rows_max + 1)
 
     async def prune_changes(self) -> int:
         """Delete logged changes past their retention; return the number of deleted bundles (rows of the log).
 
-        A process that folds the log later detects that changes are missing.
+        If `FoldJob` has not counted the deleted changes yet, it detects that they are missing.
         """
         before_us = self._find_start(self._limits.change_log_retention_s)
         pruning = partial(change_log.prune, before_us=before_us, rows_max=self._rows_max)
         return await self._in_steps("changes_removed", pruning, 1)
 
     async def prune_rejected(self) -> int:
-        """Delete rejections past their retention, and all but the newest `rejected_posts_max`; return their number."""
+        """Delete rejected posts past their retention, and all but the newest `rejected_posts_max`; return how many."""
         before_us, keep = self._find_start(self._limits.rejected_post_retention_s), self._limits.rejected_posts_max
         pruning = partial(prune_rejected, before_us=before_us, keep=keep, rows_max=self._rows_max)
         return await self._in_steps("rejected_posts_forgotten", pruning, self._rows_max)
@@ -81,7 +81,7 @@ class PruneJob:
         return await self._in_steps("erased_cells_removed", blanking, self._rows_max)
 
     async def make_blocks(self) -> int:
-        """Add complete blocks to the index that finds logged changes by owner; return the number of new blocks."""
+        """Delete outdated blocks of the index of changes by owner, and add full ones; return how many were added."""
         made = 0
         await self._store.write(owner_blocks.prune)
         while (block := await self._store.read(owner_blocks.build_next_block, heavy=True)) is not None:

@@ -4,7 +4,7 @@
     Refresher: operators' requests ─────┴──> RefreshJob: claim ──> Fitting ──> store the curve, release the lease
                                                                                        │
     change log ──> FoldJob ──> live counts of the stored curve, until drift or age makes the column due
-    other processes' curves and counts ──> `jobs.wiring` ──> the curve book of this process
+    other processes' curves and counts ──> `jobs.wiring` ──> the curves in the memory of this process
 
 - `refresh`, `schedule` and `fitting` decide which column gets a new curve and when, and make the curve.
 - `refresh_requests` passes an operator's request to a job process, and waits until the new curve is in use.

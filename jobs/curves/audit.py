@@ -45,7 +45,7 @@ class Auditor:
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
-        """Compare the curve in use with the counted ranks of random entries: `owners`, but at most `audit_owners_max`.
+        """Compare the curve in use with the counted ranks of `audit_owners_max` random entries, or `owners` if fewer.
 
         Raises:
             NoCurveError: the column has no curve yet.

@@ -4,9 +4,9 @@
     scan ──> read every value in one snapshot ──> fit on a thread: lines or cubics, with a certificate
     auto ──> like skip; on a quiet board like scan, once the curve's error bound exceeds `scan_bound_ratio`
 
-A sample (`skip`) takes milliseconds, a scan takes seconds. The certificate is the largest relative error of the curve,
-measured on all values of the scan. A board is quiet if at most `scan_changes_ratio` of its entries change during a
-scan, so the certificate is still nearly right when the curve is stored.
+A curve has a line or a cubic between each two knots. Sampling (`skip`) takes milliseconds, a scan takes seconds. The
+certificate is the largest relative error of the curve, measured on all values of the scan. A board is quiet if at most
+`scan_changes_ratio` of its entries change during a scan. Then the certificate is nearly right when the curve is stored.
 """
 
 import asyncio
@@ -94,7 +94,7 @@ class Fitting:
         changes = (state.changes - listed.changes) / age_s * (state.entries / self._limits.scan_rows_per_s)
         if present is None or changes > self._limits.scan_changes_ratio * state.entries:
             return False
-        # After a scanned curve, scan again: a sampled curve would be less accurate and would soon cause another scan.
+        # After a scanned curve, use a scan again. A sampled curve is less accurate and would soon cause another scan.
         bound = present.estimate_drift(1 + leaf.spec.predictor.exact_top).bound
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 

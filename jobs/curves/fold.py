@@ -2,9 +2,9 @@
 
     claim ──> read new changes in one snapshot ──> count ──> store counts and mark in one transaction ──> pause ──> …
 
-Each partition has its own log, counts and mark: the first log position that is not counted yet. One process at a time
-folds a partition, and stores counts only if it still holds the lease. Counts and mark are stored together, so the next
-process reads both and continues from the mark.
+Live counts say how many entries came and left in each gap between knots since a curve was fitted. A partition has its
+own log, counts and mark: the first log position that is not counted yet. One process at a time folds a partition, and
+stores counts only if it holds the lease. Counts and mark are stored together, so the next process continues from both.
 
 The counts in the memory of the folding process (`Counting`) are only a copy of a table. After any error the whole copy
 is dropped, and the table is read again.
@@ -35,7 +35,7 @@ IDLE_US = 10_000_000  # if nothing changes, the mark is stored again only when i
 
 
 def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Move]:
-    """Yield the moves of one ranked column, as (key before, key after), from logged pairs of (row before, row after).
+    """Yield each change of a ranked column's value, as (key before, key after), from logged (row before, row after).
 
     A key is a value of the column, negated if high values are better. So a smaller key is better, as in the curve. The
     key is None if the entry had no value before, or has none afterwards. Pairs with an unchanged value are skipped.
@@ -56,17 +56,17 @@ class TrackedCurve:
 
 
 class Counting:
-    """Keeps the live counts of a partition's curves in memory. Call `count_backlog` with each backlog."""
+    """Keeps the live counts of a partition's curves in memory. `count_backlog` adds changes not counted before."""
 
     def __init__(self, partition: int, *, curves_max: int) -> None:
         self._partition, self._curves_max = partition, curves_max
         self._held: OrderedDict[Slot, TrackedCurve] = OrderedDict()
         self.known = KnownCurves(held=self._held.keys())
-        self.void = 0  # number of curves that lost their live counts in the last backlog
+        self.void = 0  # number of curves that lost their live counts with the last backlog
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
-        """Add a backlog to the live counts. Return the counts to store, with an empty document where they are lost."""
+        """Add a backlog's changes and new curves. Return the counts to store; lost counts have an empty document."""
         version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
         gone: list[ListedCurve] = []
@@ -101,7 +101,7 @@ class Counting:
         return written
 
     def _learn(self, found: FoldBacklog) -> set[Slot]:
-        """Remember the new curves of a backlog. Return the slots of the curves for which counting begins now."""
+        """Remember the new curves of a backlog. Return (leaf key, column index) of curves whose counting begins now."""
         begun = set()
         for fit in found.fits:
             slot = fit.slot
@@ -116,7 +116,7 @@ class Counting:
         return begun
 
     def _tracked(self, slot: Slot, found: FoldBacklog, begun: set[Slot]) -> TrackedCurve | None:
-        """Return a curve with its live counts, from memory or from the backlog, or None if moves can't be counted."""
+        """Return a curve and its live counts, from memory or the backlog, or None if its changes can't be counted."""
         fit = self.known.fits[slot[0]][slot[1]]
         leaf = found.leaves.get(slot[0])
         if leaf is None or leaf.epoch != fit.epoch or leaf.partition != self._partition:
@@ -202,7 +202,7 @@ class FoldJob:
         asked_us = self._now_us()
         found = await self._read(counting)
         if found.lost and counting.known.version:
-            # With version 0, the next read lists all curves. Some can still be counted, from the time of their fits.
+            # With version 0, the read lists all curves. Curves whose changes since their fits are still logged go on.
             log.warning("live_counts_lost", partition=self._partition, changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)

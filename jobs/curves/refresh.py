@@ -50,7 +50,7 @@ class _SupersededError(Exception):
 
 
 class RefreshJob:
-    """Refreshes curves. Run `schedule` and `look` in a task each, and `work` in `refresh_concurrency` tasks."""
+    """Refreshes curves. Run `schedule` and `look` in one task each, and `work` in `refresh_concurrency` tasks."""
 
     def __init__(self, context: JobContext, refresher: Refresher) -> None:
         self._context, self._store, self._book = context, context.store, context.book
@@ -59,7 +59,7 @@ class RefreshJob:
         self._fitting = Fitting(context)
         self._schedule = Schedule(context, self._fitting)
         self._busy: set[Slot] = set()
-        self._requested: list[Slot] = []  # columns with an open request, the oldest first
+        self._requested: list[Slot] = []  # columns with an open request, the oldest request first
         self._wake = asyncio.Event()
 
     @property
@@ -119,7 +119,7 @@ class RefreshJob:
                 await self._wake.wait()
 
     async def _answer(self, slot: Slot) -> None:
-        """Refresh a requested column and store the answer. If another process has the lease, do not answer yet."""
+        """Refresh a requested column and store the answer. If another process refreshes it, leave the request open."""
         try:
             found = await self._store.write(partial(find_requested_leaf, slot))
             if found is None:

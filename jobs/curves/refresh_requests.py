@@ -45,13 +45,13 @@ class Refresher:
 
     def __init__(self, store: Store, book: CurveBook, leases: WorkLeases, limits: JobSettings, *, sleep: Sleep) -> None:
         self._store, self._book, self._leases, self._limits, self._sleep = store, book, leases, limits, sleep
-        self.asked = asyncio.Event()  # set when a request was stored here, so that this process's job looks at once
+        self.asked = asyncio.Event()  # set after a request is stored here, so that this process's job reads it at once
         self.answered = asyncio.Event()  # set by a job in this process that has answered a request
         self._runs_job = self._stopped = False
         self._waiting = 0
 
     def accept_requests(self) -> None:
-        """Note that the refresh job runs in this process."""
+        """Remember that this process runs the refresh job."""
         self._runs_job = True
 
     def refuse_requests(self) -> None:
@@ -81,7 +81,7 @@ class Refresher:
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
                 answer = await self._await_answer(slot, number)
         except TimeoutError:
-            # If any job process is alive, one of them has the lease on folding this partition.
+            # If any job process is alive, one of them has the lease of `FoldJob` for this partition.
             folding = await self._store.at(leaf.partition).read(lambda: self._leases.find_held(JOB_WORK))
             if FOLDING in folding:
                 raise

@@ -1,13 +1,13 @@
 """Finds the columns that need a new curve, the neediest first. Every job process reads the same state of the store.
 
-    board's turn ──> read of its partition ──┬── no row or fit setting changed since its fits: idle until its next turn
+    board's turn ──> read of its partition ──┬── nothing changed since its curves were fitted: idle until next turn
     (each interval,  (bounded, for all       ├── its curve is younger than the interval: next turn when it is old enough
      with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
                                              └── otherwise due: waits for a worker, the neediest first
 
-Clients rely on the error bound of a live curve, on the width of its brackets, and on how many rows the service counts
-to find an exact rank. So these figures, and not its age, decide whether a live curve has drifted too far from its fit.
-The ranks up to `exact_top` are always counted, so the figures leave them out.
+A turn is a time at which this process checks a board. Clients rely on the error bound of a live curve, on the width of
+its brackets, and on how many rows the service counts to find an exact rank. So these figures, and not the curve's age,
+decide whether the curve has drifted too far from its fit. They leave out ranks that are always counted (`exact_top`).
 
 This module does not remember facts that it can read from the store. So even a process that has just started knows which
 boards are idle. The same reads find boards that other processes created, changed or deleted.
@@ -33,7 +33,7 @@ from storage.store import CONTROL, Program
 from .fitting import ColumnState, Fitting
 
 log = structlog.get_logger(__name__)
-PASSED_MIN = 200  # one tick checks at least this many leaves, if the catalog has them
+PASSED_MIN = 200  # one tick (call of `find_due`) checks at least this many leaves, if the catalog has them
 # A board that needs no curve is read again after this many refresh intervals. Until then, its ranks are counted.
 COUNTED_INTERVALS = 5
 GROWTH_MAX = 2  # the largest bracket, gap and error bound may become this many times as large as at the fit
@@ -54,7 +54,7 @@ class _Turn:
     leaf: Leaf
     due_s: float  # the monotonic time at which the board is read next
     # By column index: the version of the curve, and the monotonic time at which this process first saw that version.
-    # The curve's own time is not enough, because the clock of the process that stored it may differ.
+    # The `as_of` of the curve is not enough, because the clock of the process that stored the curve may differ.
     known: dict[int, tuple[int, float]] = field(default_factory=dict)
 
 
@@ -106,7 +106,7 @@ class Schedule:
         return bool(found)
 
     async def _find_due_in(self, partition: int, asked: dict[int, _Turn], now_s: float) -> list[DueColumn]:
-        """Return the due columns of boards of one partition, `asked`. Also find boards that were created meanwhile.
+        """Return the due columns of the leaves in `asked`, all of one partition. Also find boards created meanwhile.
 
         Raises:
             StoreBusyError: the partition did not answer.
@@ -132,7 +132,7 @@ class Schedule:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
 
     def _pass_boards(self) -> list[_Turn]:
-        """Check the next leaves of the catalog. Return the turns that are due."""
+        """Go through the next leaves of the catalog. Return the turns whose time has come."""
         leaves = self._catalog.list_leaves()
         start = self._position if self._position < len(leaves) else 0
         passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(leaves) // PASS_TICKS))
@@ -161,7 +161,7 @@ class Schedule:
         return turn
 
     def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
-        """Return the due columns of a turn's leaf, and set its next turn. `leaf` is the stored leaf; None: deleted."""
+        """Return the due columns of a leaf, and set the time of its next turn. `leaf`: as now stored; None: deleted."""
         if leaf is None or leaf != turn.leaf:
             self._follow(turn.leaf, leaf)
             if leaf is None or leaf.archived_us is not None or leaf.epoch != turn.leaf.epoch:
@@ -200,7 +200,7 @@ class Schedule:
         return due
 
     def _has_drifted(self, leaf: Leaf, column_index: int, version: int) -> bool | None:
-        """Return whether the curve of this version has drifted too far, or None if its age decides.
+        """Return whether the curve of this version has drifted too far. None: the age of the curve decides.
 
         The age decides if the curve is not live, or if its live counts are older than its refresh interval.
         """
@@ -210,7 +210,7 @@ class Schedule:
         if self._now_us() - served.curve.as_of_us > leaf.spec.predictor.refresh_seconds * 1e6:
             return None
         if served.curve.moved > max(served.fit.total, GAP_ROWS_MIN):
-            return True  # after more moves than entries, few ranks beyond `exact_top` may be left for the checks below
+            return True  # after so many changes, hardly any rank beyond `exact_top` may be left to check below
         from_rank = leaf.spec.predictor.exact_top + 1
         fit, now = served.fit.estimate_drift(from_rank), served.curve.estimate_drift(from_rank)
         target = self._limits.drift_ratio
@@ -221,7 +221,7 @@ class Schedule:
         return now.gap_rows > GROWTH_MAX * max(fit.gap_rows, GAP_ROWS_MIN)
 
     def _follow(self, known: Leaf, found: Leaf | None) -> None:
-        """Replace the leaf `known` in the catalog by `found` (None: deleted), unless it has changed there meanwhile."""
+        """Replace the leaf `known` in the catalog by `found` (None: deleted), unless `known` is outdated."""
         if self._catalog.is_known(known):
             if found is None:
                 self._catalog.forget_board(known.id)
@@ -233,7 +233,7 @@ class Schedule:
         if version != listed.version:
             turn.known[index] = (listed.version, now_s)
             since_s = now_s
-        # If the clock was set back, the age by the clock is too low, and refreshes would stop. So use the greater age.
+        # If the wall clock was set back, the age by it is too low, and refreshes would stop. So use the greater age.
         return max((self._now_us() - listed.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, listed: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:

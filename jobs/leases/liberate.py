@@ -59,7 +59,7 @@ class LiberateJob:
             log.info("leases_liberated", leases=liberated, resources_deleted=swept, journal_rows_removed=forgotten)
 
     async def liberate_expired(self) -> int:
-        """Free the resources whose leases expired longer ago than the margin; return the number of freed resources."""
+        """Free the resources whose leases expired over `lease_margin_s` ago; return the number of freed resources."""
         freed = 0
         async for page in read_pool_pages(self._store):
             for pool, regions in page:
@@ -71,7 +71,7 @@ class LiberateJob:
         return await self._in_steps(self._forget)
 
     def _free(self, region: Region) -> Program[int]:
-        # A key that asks again gets the same resource back, unless another key got it meanwhile.
+        # The rows still name their last keys. A key that asks again gets its resource back, unless another key got it.
         now_us, limit = (yield from self._clock()), self._limits.liberate_rows_max
         rows = yield from lease_resources.find_expired(*region, before_us=now_us - self._margin_us, limit=limit)
         changes = [ResourceChange(row, row.liberate(now_us)) for row in rows]

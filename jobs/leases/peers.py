@@ -1,6 +1,6 @@
 """Reads the lease journals of other stores, so that a key with a lease there does not get a second resource here.
 
-    claim ──> read the page after the cursor ──> apply it ──> pause, unless the page was full ──> the next page
+    claim ──> read the next page of the journal ──> apply it ──> pause, unless the page was full ──> read …
 
 A peer is another store. One process at a time reads a peer's journal, under a work lease, and a page is applied only
 while this lease is held. While a peer does not answer, the last known leases of that peer count here until they expire.

@@ -3,7 +3,7 @@
     level    requests for resources per second, including refused ones, as an exponentially weighted average
     lately   requests per second between the last two measurements; demand is never estimated below this
     trend    change of the level per second, averaged in the same way (Holt's double smoothing)
-    need     (requests expected - leases expected to end) within the horizon, never below 0
+    need     requests expected within `balance_horizon_s`, minus leases expected to end by then, at least 0
     spare    the resources that are left when every region has its need
     target   need + a part of the spare resources, in proportion to demand; if there are too few resources for all
              needs, every region gets the same percentage of its need
@@ -82,7 +82,7 @@ def update_load(load: Load, found: Load, half_life_s: float) -> Load:
 
 
 def forecast_demand(load: Load, horizon_s: float) -> float:
-    """Return how many resources will be requested within the horizon.
+    """Return how many resources will be requested in the next `horizon_s` seconds.
 
     The estimate uses the averaged level and trend, or the latest rate if this rate is higher.
     """
@@ -90,7 +90,7 @@ def forecast_demand(load: Load, horizon_s: float) -> float:
 
 
 def forecast_need(load: Load, horizon_s: float) -> float:
-    """Return how many of its available resources a region will use up within the horizon.
+    """Return how many of its available resources a region will use up in the next `horizon_s` seconds.
 
     Leases that will end reduce the need, because their resources can be leased again. But a region that refused a
     request lately needs at least as many resources as will be requested at the latest rate.
@@ -100,7 +100,7 @@ def forecast_need(load: Load, horizon_s: float) -> float:
 
 
 def forecast_headroom(load: Load, available: int, horizon_s: float) -> int:
-    """Return how many resources a region will have left at the end of the horizon if no resources are moved."""
+    """Return how many resources a region will have left in `horizon_s` seconds if no resources are moved."""
     return max(0, int(available - (forecast_demand(load, horizon_s) - load.freed * horizon_s)))
 
 

@@ -57,7 +57,7 @@ class DrainWorker:
     ) -> None:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process.
 
-        `make_drainer` receives the number of a partition and returns the drainer of this partition.
+        `make_drainer` receives the number of a partition, and returns the `Drainer` that applies its queued posts.
         """
         self._store, self._leases, self._limits = context.store, leases, context.limits
         self._make_drainer = make_drainer
@@ -83,7 +83,7 @@ class DrainWorker:
             await self._give_back()
 
     async def turn(self) -> bool:
-        """Renew or claim leases if that is due, and do rounds. Return False if the worker should idle now."""
+        """Renew or claim leases if that is due, and run a round. Return False if the worker should idle now."""
         try:
             ready = await self._renew()
         except Exception as error:
@@ -101,7 +101,7 @@ class DrainWorker:
                 return False
             self._share = await self._leases.update_share(self._store, self._share)
             self._renewed_s = self._monotonic()
-        if self._share.permit is None:  # the workers with a permit report the backlog
+        if self._share.permit is None:  # only workers with a permit report how many posts wait
             self._meter.clear("rankcurve_ingest_posts")
             self._meter.clear("rankcurve_ingest_age_seconds")
         elif self._monotonic() >= self._measures_at_s:
@@ -164,7 +164,7 @@ class DrainWorker:
                 if not await read_single(self._store.at(partition), ingest_queue.is_empty):
                     return False
             except StoreAwayError:
-                if partition == queues[0]:  # this partition has the permits, or is the only one
+                if partition == queues[0]:  # no worker can work without the first partition, which has the permits
                     raise
         return True
 

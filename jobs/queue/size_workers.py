@@ -38,12 +38,12 @@ CEILING_SLACK = 0.1  # if the estimate exceeds a whole number by at most this, t
 SLOW_WINDOWS = 2  # the number is lowered after this many windows in a row in which workers slowed each other down
 REST_WINDOWS = 4
 SPEED_UP_SHARE = 0.3  # the weight of a window in the average speed, if the workers were faster in it
-SPEED_DOWN_SHARE = 0.01  # the same, if the workers were slower; it is small because workers may slow each other down
+SPEED_DOWN_SHARE = 0.01  # the weight if the workers were slower; it is small because workers may slow each other down
 log = structlog.get_logger(__name__)
 
 
 def workers_for(capacity: float, speed: float, *, most: int) -> int:
-    """Return how many workers reach the capacity of the store, from 1 to `most`. The unit is posts per second."""
+    """Return how many workers reach the capacity (posts a second), from 1 to `most`. `speed` is that of one worker."""
     return max(1, min(most, math.ceil(capacity / speed - CEILING_SLACK)))
 
 
@@ -74,7 +74,7 @@ class WorkerCount:
             return size
         done = window.posts / window.seconds
         adds_up = done >= ADDS_UP_RATIO * window.workers * self.speed
-        if window.workers < size and (adds_up or window.workers == 1):  # more workers than these are already allowed
+        if window.workers < size and (adds_up or window.workers == 1):  # more workers than worked are already allowed
             return size
         self.capacity = done
         self._rest_windows = max(0, self._rest_windows - 1)
@@ -108,7 +108,7 @@ class SizeWorkersJob:
                 log.warning("worker_sizing_failed", detail=error.detail)
 
     async def measure(self) -> None:
-        """Measure the work since the last measurement, and resize the semaphore if the estimate has changed."""
+        """Measure the work since the last measurement. If the best number of workers has changed, store it."""
         queues = list_queues(self._store.dialect, self._store.partitions)
         state = await self._store.read(partial(read_queue_state, self._semaphore, queues))
         waited_since_us = self._now_us() - WAITING_US

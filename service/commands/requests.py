@@ -1,7 +1,7 @@
 """Declares commands that only send a request and show the answer, so that no command needs a function of its own.
 
 `argument` and `option` make the parameters of such a command. A parameter that the path names fills its field in the
-path. Every other parameter that is given becomes a member of the body or, for a GET, of the query.
+path. Every other parameter that is given becomes a field of the JSON body or, for a GET, of the query.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def argument(name: str, metavar: str, about: str, kind: Any = str) -> Parameter:
 
 
 def option(name: str, kind: Any, about: str, *flags: str, default: Any = None, **more: Any) -> Parameter:
-    """Return an option of a command. Without `flags`, its flag is made from `name`. `default=...` makes it required.
+    """Return an option of a command. Without `flags`, its flag is made from `name`. With `default=...` it is required.
 
     `more` has further arguments of typer.Option, such as `min` and `max`.
     """
@@ -99,7 +99,7 @@ def add_list(
 ) -> None:
     """Add a command that lists the records of an answer, as a table or as JSON.
 
-    The member of the answer that holds the records has the name of the last part of the path.
+    The answer is a JSON object. Its field with the records has the name of the last part of `path`, such as `keys`.
     """
 
     def command(*, url: str, api_key: str | None, limit: int, as_json: bool, **values: Any) -> None:

@@ -18,7 +18,7 @@ from rich.text import Text
 
 # A file or a pipe has no width of its own. This width is enough for every owner (128 characters at most).
 PIPED_WIDTH = 400
-# Maps the heading of each column to the member of a record to show, or to a function that makes a cell from a record.
+# Maps the heading of each column to the field of a record to show, or to a function that makes a cell from a record.
 Columns = Mapping[str, str | Callable[[Record], object]]
 
 

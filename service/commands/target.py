@@ -58,7 +58,7 @@ NEGATIVE_NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?")
 
 
 class NumbersAreArguments(TyperCommand):
-    """A command of which `-5` can be an argument, because it has no options that look like a negative number."""
+    """A command that takes a text such as `-5` as an argument. None of its options looks like a negative number."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         # Set this only if an argument is a negative number, because typer then treats every unknown option as an

@@ -10,5 +10,5 @@ the docstrings of the types of bodies and answers, so these docstrings are writt
 The most important rule: a value is either converted exactly or refused. Nothing is rounded, shortened or dropped
 silently. Every refusal is a `ProblemError` with a code from `problems.CODES`, and codes never change.
 
-This room imports no other room of the service. To read it, begin with `problems` and `requests`.
+This package imports no other package of `service`. To read it, begin with `problems` and `requests`.
 """

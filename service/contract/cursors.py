@@ -34,14 +34,14 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
     cell: str
     owner: str
     row_number: int  # 1-based
-    changes: int  # the board's count of changes at which `row_number` was exact; -1: the number is an estimate
+    changes: int  # the board's count of changes when `row_number` was exact; -1: `row_number` is an estimate
 
 
 class ListCursor(msgspec.Struct, array_like=True, frozen=True):
     """The last item of a page. The next page begins after this item. `of` says to which list and filter it belongs.
 
-    `after` holds the values of the item that the list is ordered by: a text, or several values. For the journal and the
-    posts of an owner, `after` holds a number for each partition: the number of the last change that was read there.
+    `after` holds the item's values by which the list is ordered: a text, or several values. For the journal and the
+    posts of an owner, `after` has a number for each partition: the number of the last change read in the partition.
     """
 
     of: str | int | None
@@ -75,7 +75,7 @@ class CursorCodec:
             raise BadCursorError from None
 
     def find_start(self, cursor: str | None, of: str | int | None, first: A) -> A:
-        """Return the value after which a page of the list `of` begins: from the cursor, or `first` without a cursor.
+        """Return the value after which a page of the list `of` begins: that of the cursor, or `first` without a cursor.
 
         Raises:
             BadCursorError: the store did not sign the cursor, or `after` does not have the type of `first`.
@@ -94,16 +94,16 @@ class CursorCodec:
     def cut_page(
         self, found: Sequence[R], limit: int, of: str | int | None, find_place: Callable[[R], object]
     ) -> tuple[Sequence[R], str | None]:
-        """Return the first `limit` items, and the cursor of the next page, or None if `found` has no more items."""
+        """Return the first `limit` items of `found`, and the next page's cursor: None if `found` has no more items."""
         shown = found[:limit]
         return shown, self.encode_cursor(ListCursor(of, find_place(shown[-1]))) if len(found) > limit else None
 
     def encode_numbers(self, numbers: tuple[int, ...], of: Literal["journal", "posts"] = "journal") -> int | str:
-        """Return a place in the journal as callers see it: a number if the store has one partition, else a cursor."""
+        """Return a journal position for callers: its number if the store has one partition, otherwise a cursor."""
         return numbers[0] if len(numbers) == 1 else self.encode_cursor(ListCursor(of, numbers))
 
     def decode_numbers(self, place: int | str, of: Literal["journal", "posts"] = "journal") -> tuple[int, ...]:
-        """Return the numbers that `encode_numbers` encoded. An integer is the number of the first partition.
+        """Return the journal position that `place` encodes: a number for each partition. An integer is the first one.
 
         Raises:
             BadCursorError, ProblemError: as `find_start`.

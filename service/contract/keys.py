@@ -46,7 +46,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    key_id: str  # the id of the API key; "-" and "anonymous" are callers without a key, see below
+    key_id: str  # the id of the API key; "-" or "anonymous" if the caller has no key
     role: Role
 
 
@@ -65,7 +65,7 @@ def make_api_key(name: str, role: str, now_us: int) -> tuple[StoredKey, str]:
 
 
 def key_facts(key: StoredKey) -> dict[str, Any]:
-    """Return the JSON members that every answer about an API key has."""
+    """Return the fields that every answer about an API key has."""
     return {
         "id": key.id,
         "name": key.name,

@@ -20,14 +20,14 @@ from .values import OWNER_CHARS_MAX, parse_owner, parse_post_id, to_micros
 
 NDJSON_TYPE = "application/x-ndjson"
 
-# The bytes of an NDJSON line or of a list, and two prefixes for an error in them: of its JSON pointer, of its detail.
+# An NDJSON line or a whole list, and two texts that an error puts before its JSON pointer and before its detail.
 _Line = tuple[bytes, str, str]
 _NOTHING: dict[str, Raw] = {}
 _LIST_HEAD = re.compile(rb'[ \t\r\n]*(?:\[|\{[ \t\r\n]*"posts")')
 
 
 class PostTarget(Enum):
-    """The kinds of posting requests, which differ in what names the boards. A value has the types of post and list."""
+    """The kinds of posting requests. A value has two types: of a body with one post, and of a body with many posts."""
 
     ONE_BOARD = (PostBody, PostList)  # the path names the board
     BOARDS = (FanPostBody, FanPostList)  # each post names its boards
@@ -56,7 +56,7 @@ def parse_posts(
 ) -> tuple[list[ReceivedPost], bool]:
     """Return the posts of a request, and whether its body was a single post.
 
-    Many posts are a JSON list, an object with the member "posts", or NDJSON. If one post has a fault, the whole request
+    Many posts are a JSON list, an object with the field "posts", or NDJSON. If one post has a fault, the whole request
     is refused. In all three forms, the pointer of the error names the post in the same way, for example `/posts/3`.
     `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
 

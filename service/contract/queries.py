@@ -1,7 +1,7 @@
 """The types of the query strings that callers send, the bounds of their parameters, and the parser of these types.
 
-A request with an unknown, repeated or malformed parameter is refused. A list is one parameter, whose text has commas
-between the members. Only the parameter `with` may be repeated, because ids of leaderboards may contain commas.
+A request with an unknown, repeated or malformed parameter is refused. A list is one parameter, whose items are
+separated by commas. Only the parameter `with` may be repeated, because ids of leaderboards may contain commas.
 """
 
 import re
@@ -60,10 +60,10 @@ _Seq = Annotated[
     matching(SEQ_PATTERN),
 ]
 _Facets = Annotated[dict[str, str], Meta(extra_json_schema={**FACETS_SCHEMA, "maxProperties": FACETS_TOGETHER_MAX})]
-_REST = "facets"  # this field collects the parameters without a field: values of facets, whose names differ by family
+_REST = "facets"  # the field that collects all parameters without a field of their own: each is named after a facet
 _BOARDS = "with"  # the only parameter that may be repeated: a list of leaderboard ids
 PARAMETERS_MAX = 32
-# Longer queries are seldom repeated, so they are not cached. This also keeps the cache of a route below 512 KiB.
+# Queries with more characters are not cached, because they are seldom repeated. So a route caches less than 512 KiB.
 CACHED_CHARS_MAX = 256
 CACHED_QUERIES_MAX = 1024
 
@@ -216,7 +216,7 @@ class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for a family's leaderboard for these facet values. Its period contains the time `at` (default: now)."""
+    """Asks for a family's leaderboard with the facet values `facets`, in the period at the time `at` (default: now)."""
 
     period: PeriodKind
     at: Instant | None = None
@@ -224,7 +224,7 @@ class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True,
 
 
 class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Asks for the values of `facet`. If `facets` is given, only for values that occur together with those values."""
+    """Asks for the values of `facet`, or only for its values on leaderboards that also have the values `facets`."""
 
     facet: FacetName
     limit: _Limit | None = None
@@ -267,11 +267,11 @@ def check_rank(rank: int, pointer: str) -> None:
 
 
 def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str], Q], Callable[[str], Q]]:
-    """Return two functions that parse a raw query string into the type `kind`: for short and for long queries.
+    """Return two functions that parse a raw query string into the type `kind`: for short queries and for long ones.
 
-    Short queries have at most `CACHED_CHARS_MAX` characters. Their function caches its results. Requests share these
-    results, so `kind` must be frozen. For a query with a fault, both functions raise ProblemError: `bad_request`,
-    `unknown_field`, `duplicate_field`, `bad_rank`, or the code in `_BOUNDS`.
+    Short queries have at most `CACHED_CHARS_MAX` characters. The function for short queries caches its results, and
+    requests share them, so `kind` must be frozen. For a query with a fault, both functions raise ProblemError:
+    `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code in `_BOUNDS`.
     """
     fields = msgspec.structs.fields(kind)
     scalars = {field.encode_name: _is_scalar(msgspec.inspect.type_info(field.type)) for field in fields}
@@ -303,7 +303,7 @@ def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str
 
 
 def _is_scalar(kind: msgspec.inspect.Type) -> bool:
-    """Return whether the type of a parameter, or of the members of a list, allows a number or a boolean."""
+    """Return whether a parameter of this type may be a number or a boolean. A list may if its items may."""
     match kind:
         case msgspec.inspect.Metadata():
             return _is_scalar(kind.type)
@@ -376,5 +376,5 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
 
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
-    """Return the setting that bounds a parameter, and the error code for a greater value. None: it has no bound."""
+    """Return the setting that bounds a parameter, and the error code for greater values; None if it has no bound."""
     return _BOUNDS.get(f"{kind.__name__}.{name}") or _BOUNDS.get(name)

@@ -43,12 +43,12 @@ FACETS_SCHEMA = {
 
 
 def at_most(setting: str) -> Meta:
-    """Return the metadata of a list whose length `setting` bounds. The OpenAPI document shows the setting's value."""
+    """Return metadata for a list field. In the OpenAPI document, the value of `setting` is the list's `maxItems`."""
     return Meta(extra_json_schema={"maxItems": setting})
 
 
 def normalised(chars_max: int) -> Meta:
-    """Return the metadata of a text that the service normalises to NFC, with at most `chars_max` characters."""
+    """Return metadata for a text field that the service normalises to NFC, with 1 to `chars_max` characters."""
     return Meta(
         description=f"1 to {chars_max} Unicode characters after normalisation to NFC, which the service does; no "
         "control characters, no surrogates.",
@@ -114,7 +114,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How the service fits a leaderboard's curves, and which ranks it counts. A missing member has a default."""
+    """How the curves of a leaderboard are fitted, and which ranks are always counted. Every field has a default."""
 
     samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
     exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
@@ -150,7 +150,7 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a family: what its leaderboards have in common, and the periods and facets they are for."""
+    """The specification of a family: its periods and facets, and the settings that all its leaderboards share."""
 
     table: TableSharing = TableSharing.SHARED
     periods: Annotated[list[PeriodKind], Meta(min_length=1, extra_json_schema=_UNIQUE)]
@@ -197,10 +197,10 @@ class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
 
 
 class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A post to a family. The post is applied only to leaderboards of the family whose period contains the post's time.
+    """A post to a family. The post reaches leaderboards of every period that contains the time of the post.
 
-    Of these leaderboards, the post reaches the one for everybody, if there is one, and the ones for the post's facet
-    values.
+    In each of these periods, the post reaches the leaderboard for everybody, if the family has one, and the
+    leaderboards for the facet values of the post.
     """
 
     facets: Annotated[dict[str, str], Meta(extra_json_schema=FACETS_SCHEMA)] | UnsetType = UNSET
@@ -244,4 +244,4 @@ class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProfileBody(msgspec.Struct, frozen=True):
-    """The profile of an owner: a small JSON object with any members, such as a name or an avatar."""
+    """The profile of an owner: a small JSON object with any fields, such as a name or an avatar."""

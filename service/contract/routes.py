@@ -78,7 +78,7 @@ class Route:
     ndjson: bool = False  # the route accepts a body in NDJSON, too
     needs_key: bool = False  # refuse callers without an API key, even if the setting `anonymous_role` lets them read
     has_own_metrics: bool = False  # the route has a name of its own in the metrics, because it is requested very often
-    # The route serves another protocol. Its handler parses the end of the path, the query, and a body of any type.
+    # True: the route serves another protocol, so its handler parses the end of the path, the query, and any body.
     foreign_protocol: bool = False
 
     @property
@@ -88,7 +88,7 @@ class Route:
 
     @property
     def shared_metrics_name(self) -> str:
-        """Return the name in metrics that several routes share. It also counts the batches of routes with own names."""
+        """Return the metrics name that several routes share. It also counts batches of routes with their own names."""
         if not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()

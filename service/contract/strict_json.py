@@ -1,7 +1,7 @@
 """Decodes JSON bodies strictly: a body with a duplicate key or with bytes that are not UTF-8 is refused.
 
-If an object has a key twice, msgspec drops the first member without an error. Usually a cheap count of colons proves
-that no member was dropped. If it does not, a slower decoder looks for keys that are given twice.
+If an object has a key twice, msgspec drops the first of the two values without an error. Usually a cheap count of
+colons proves that no value was dropped. If it does not, a slower decoder looks for keys that are given twice.
 """
 
 import ast
@@ -52,7 +52,7 @@ def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "", where: str = "") -> T:
     """Return `read(body)`, and turn every error that msgspec can raise into a ProblemError.
 
-    For a line of NDJSON, two texts name the line: `prefix` begins an error's JSON pointer, and `where` its detail.
+    `prefix` is put before the JSON pointer of an error, and `where` before its detail. In NDJSON, they name the line.
 
     Raises:
         ProblemError: `bad_json`, `bad_request` or `unknown_field`.

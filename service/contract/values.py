@@ -2,8 +2,8 @@
 
 A text that can't be converted exactly is refused. Only ASCII digits are accepted.
 
-`one_of` describes a member of an answer that has one of several types. The service only encodes such unions of structs,
-but msgspec refuses to describe them, because it could not decode them. So `one_of` writes the schema of the member, and
+`one_of` describes a field of an answer that has one of several types. The service only encodes such unions of structs,
+but msgspec refuses to describe them, because it could not decode them. So `one_of` writes the schema of the field, and
 `UNION_MEMBERS` collects the types for the OpenAPI document.
 """
 
@@ -43,7 +43,7 @@ NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 NO_NUL_PATTERN = "^[^\\u0000]+$"
 SEARCH_PATTERN = "^[^\\u0000]*$"  # a text to search for, such as the beginning of an id
 KEY_NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+$"
-SEQ_PATTERN = "^[A-Za-z0-9_-]{20,}$"  # a place in a journal as a cursor, which is longer than any number of 64 bits
+SEQ_PATTERN = "^[A-Za-z0-9_-]{20,}$"  # a cursor for a journal position; it is longer than any 64-bit number
 _ID_WORDS = "1 to 128 letters, digits and ._:=,@+- of ASCII, a letter or digit first"
 PATTERN_WORDS = {  # pattern -> a description of the texts that match it, for messages of errors
     BOARD_PATTERN: _ID_WORDS,
@@ -201,7 +201,7 @@ def to_micros(at: datetime) -> int:
 
 
 def parse_name(text: str, what: str, chars_max: int, pointer: str) -> str:
-    """Return a text in NFC. `what` is what the text names, for the message of an error.
+    """Return a name in NFC. The message of an error calls the name `what`, for example "an owner".
 
     Raises:
         ProblemError: `bad_request`, because the NFC is empty, too long, or has control characters or surrogates.
@@ -228,7 +228,7 @@ def parse_board_id(text: str, *, pointer: str = "board") -> str:
 
 
 def matching(pattern: str) -> Meta:
-    """Return the metadata of a text that must match a pattern. Replace its `$`, which in Python allows a line end."""
+    """Return metadata for a text that must match `pattern`. Replace the final `$`: in Python, it allows a line end."""
     return Meta(pattern=pattern[:-1] + PYTHON_END)
 
 
@@ -258,6 +258,6 @@ UNION_MEMBERS: list[type[msgspec.Struct]] = []  # all types that were given to `
 
 
 def one_of(*kinds: type[msgspec.Struct]) -> Meta:
-    """Return the metadata of a member whose value has one of these types, for the OpenAPI document."""
+    """Return metadata for a field whose value has one of the types `kinds`. The OpenAPI document lists these types."""
     UNION_MEMBERS.extend(kinds)
     return Meta(extra_json_schema={"anyOf": [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]})

@@ -1,4 +1,4 @@
-"""The work around every handler: the bytes of a request become a parsed `Call`, and an answer becomes bytes.
+"""Works before and after every handler: turns the bytes of a request into a parsed `Call`, and an answer into bytes.
 
     bytes ──malformed──> route_table ──> endpoint ──> handler of a view
                                           │  foreign_pages  refuse requests that foreign web pages send
@@ -10,9 +10,9 @@
                                           │  compression    compress a long answer
                                           └─ fast_json      write the answer
 
-The room may import `contract`, `telemetry`, storage and jobs. It knows no handler and no board. The most important
-rule: if something goes wrong, the caller gets a problem document. The log never contains an API key, a request body or
-the name of an owner.
+This package may import `contract`, `telemetry`, storage and jobs. It knows no handler and no board. The most
+important rule: if something goes wrong, the caller gets a problem document. The log never contains an API key, a
+request body or the name of an owner.
 
 A reader begins with `endpoint`. `openapi` reads the OpenAPI document, which a script of the documentation writes from
 the routes. `key_watch` polls the store for new and revoked API keys.

@@ -1,7 +1,7 @@
 """Bounds what callers without an API key may read, if the setting `anonymous_role` lets them read at all.
 
-Each address has a rate and a maximum number of open requests, and all addresses together have a rate. An IPv6 network
-of 64 bits counts as one address, because one caller usually has all addresses of such a network.
+Each address has a rate limit and a maximum number of open requests. All addresses together have another rate limit. An
+IPv6 network of 64 bits counts as one address, because one caller usually has all addresses of such a network.
 """
 
 import ipaddress
@@ -39,7 +39,7 @@ class AnonymousCallers:
     def begin_request(self, request: web.BaseRequest) -> str:
         """Count a request, and return its address for `end_request`.
 
-        Raises ProblemError `rate_limited` if the address has too many open requests, or if a rate is used up.
+        Raises ProblemError `rate_limited` if the address has too many open requests, or if a rate limit is reached.
         """
         address = find_address(request, proxies=self._settings.trusted_proxies)
         if self._open[address] >= self._settings.anonymous_requests_max:
@@ -60,8 +60,8 @@ class AnonymousCallers:
 def find_address(request: web.BaseRequest, *, proxies: int) -> str:
     """Return the address of the caller. `proxies`: how many proxies a request passes before it reaches the service.
 
-    Each of these proxies adds the address from which it got the request to the end of `X-Forwarded-For`. The addresses
-    before them come from the caller, who may have invented them.
+    Each of these proxies adds the address from which it got the request to the end of `X-Forwarded-For`. All addresses
+    that stand before come from the caller, who may have invented them.
     """
     if proxies:
         lines = request.headers.getall(hdrs.X_FORWARDED_FOR, ())

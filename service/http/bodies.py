@@ -3,8 +3,8 @@
 A caller may send slowly, but a caller that stops sending is refused. When the service stops, it refuses all incomplete
 bodies. No part of a body is used before the whole body has arrived.
 
-All bodies together may hold `arriving_bytes_max` bytes. A body counts from the start of its arrival until its request
-is answered. A body that is complete when the service begins to read it does not count.
+All bodies together may have at most `arriving_bytes_max` bytes. A body counts from the start of its arrival until its
+request is answered. A body that is complete when the service begins to read it does not count.
 """
 
 import asyncio
@@ -63,7 +63,7 @@ class BodyReader:
             self._held_bytes -= self._held.pop(id(request), 0)
 
     def _hold(self, request: web.BaseRequest, size: int) -> None:
-        """Count `size` bytes for a body, unless more are already counted. Raises ProblemError `too_many_bodies`."""
+        """Set a body's counted bytes to `size` if this is more than before. Raises ProblemError `too_many_bodies`."""
         held = self._held.get(id(request), 0)
         if size > held:
             if self._held_bytes + size - held > self._limits.arriving_bytes_max:
@@ -127,7 +127,7 @@ class BodyReader:
 
 
 def _check_coding(headers: MultiMapping[str]) -> None:
-    """Refuse a body with a transfer coding other than `chunked`, because aiohttp would undo only `chunked`."""
+    """Refuse a body with a transfer coding other than `chunked`, because aiohttp decodes only `chunked`."""
     codings = ",".join(headers.getall(hdrs.TRANSFER_ENCODING, ()))
     if codings and codings.strip().lower() != _CHUNKED:
         detail = f"the body's Transfer-Encoding is {clip_text(codings)!r}; the service takes only {_CHUNKED}"

@@ -9,14 +9,14 @@ from aiohttp import hdrs
 from .fast_json import FastJsonResponse, PlainResponse
 
 BYTES_MIN = 4_096  # shorter answers are not compressed
-THREAD_BYTES_MIN = 32_768  # a thread compresses longer answers, as they take 0.25 ms or more
-_LEVEL = 1  # the fastest; for a page, level 6 saves a tenth more bytes, but takes three times as long
+THREAD_BYTES_MIN = 32_768  # longer answers are compressed in a thread, because this takes 0.25 ms or more
+_LEVEL = 1  # the fastest; level 6 makes a page about a tenth smaller, but takes three times as long
 _GZIP_BITS = 16 + zlib.MAX_WBITS
 
 
 @lru_cache(maxsize=64)
 def accepts_gzip(header: str) -> bool:
-    """Return whether an `Accept-Encoding` header gives gzip, or any encoding, a weight above 0 (RFC 9110, 12.5.3)."""
+    """Return whether `gzip`, or else `*`, has a weight above 0 in an `Accept-Encoding` header (RFC 9110, 12.5.3)."""
     weights = {}
     for item in header.lower().split(","):
         name, _, parameters = item.partition(";")

@@ -37,10 +37,10 @@ class CrossOrigin:
 
 
 class Preflight:
-    """Answers the requests for one path in which a browser asks what a page may send (preflight requests)."""
+    """Answers preflight requests for one path. With such a request, a browser asks what a page may send."""
 
     def __init__(self, cross_origin: CrossOrigin, methods: Sequence[str]) -> None:
-        """Prepare the answers for a path. `methods`: the methods of its routes for the role reader."""
+        """Prepare the answers for a path. `methods`: the methods of the path's routes for the role reader."""
         self._cross_origin = cross_origin
         self._methods = ", ".join(methods)
 

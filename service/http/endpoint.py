@@ -3,7 +3,7 @@
     request ──> foreign pages ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
-An answer to a read may get headers of CORS, and is compressed if it is long.
+An answer to a read may get CORS headers (see `cross_origin`), and is compressed if it is long.
 
 When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
 the cause, which is only in the log. `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares everything
@@ -64,7 +64,7 @@ _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the
 _CUT_OFF = 503  # the service stopped before the answer was ready
 _SAFE_METHODS = ("GET", "HEAD")
 _STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
-PATH_PARSERS: dict[str, Callable[[str], str]] = {  # any other parameter may be any text
+PATH_PARSERS: dict[str, Callable[[str], str]] = {  # by parameter name; any other parameter may be any text
     "board": lru_cache(maxsize=1024)(parse_board_id),
     "column": lru_cache(maxsize=1024)(parse_column),
     "owner": parse_owner,
@@ -105,7 +105,7 @@ class RequestIds:
         self._numbers = itertools.count(1)
 
     def begin_request(self, headers: Mapping[str, str]) -> str:
-        """Return the id of a request. The log lines of the request get its id and its `traceparent`."""
+        """Return the id of a request. The log lines of the request get this id and its header `traceparent`."""
         given = headers.get(X_REQUEST_ID)
         request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
         REQUEST_ID.set(request_id)
@@ -212,7 +212,7 @@ class Endpoint:
             )
 
     def _logged_path(self, parameters: Sequence[str]) -> str:
-        """Return the path for the log. If a parameter may name a person, show its name, not its value."""
+        """Return the path for the log. If a parameter may name a person, show the parameter's name, not its value."""
         found = dict(zip(_PARAMETER.findall(self.route.path), parameters, strict=True))
         return _PARAMETER.sub(
             lambda part: clip_text(found[part[1]]) if part[1] in _LOGGED_PARAMETERS else part[0], self.route.path

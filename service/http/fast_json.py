@@ -1,7 +1,7 @@
 """Responses without aiohttp's `Server` header, which would show callers the versions of aiohttp and Python.
 
-`FastJsonResponse` writes the most common answers in one piece: JSON on a connection that stays open, and a 304. It
-builds no header dictionary, because that would take a noticeable part of the time of a small request. In any other case
+`FastJsonResponse` writes the most common answers in one piece: JSON on a connection that stays open, and answers with
+status 304. It builds no header dictionary, because that would make small requests noticeably slower. In any other case
 (HEAD, HTTP/1.0, a connection that closes, a large body), the endpoint makes a `PlainResponse`, which aiohttp writes.
 """
 
@@ -17,7 +17,7 @@ BODY_BYTES_MAX = 64 * 1024  # a larger body needs aiohttp's flow control, so aio
 
 class _WithoutServerHeader(web.StreamResponse):
     async def _prepare_headers(self) -> None:
-        await super()._prepare_headers()  # the only place where aiohttp adds the header
+        await super()._prepare_headers()  # the only place where aiohttp adds the header `Server`
         self.headers.pop(hdrs.SERVER, None)
 
 
@@ -42,7 +42,7 @@ def _format_date(second: int) -> bytes:
 
 
 class FastJsonResponse(web.Response):
-    """A 200 with a JSON body, or a 304 if the body is None; `request_id` is sent as X-Request-Id."""
+    """An answer with status 200 and a JSON body, or 304 if the body is None. Sends `request_id` as X-Request-Id."""
 
     # These attributes replace properties of aiohttp, because each use of a property would be a call.
     status = 200

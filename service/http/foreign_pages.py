@@ -4,7 +4,7 @@ Without keys, every caller on this machine has the role ops, which may do everyt
 this machine could send requests with that role. Two headers reveal such a page:
 
 * `Host` holds the name of the page's site, if an attacker made that name resolve to this machine (DNS rebinding).
-* `Origin` holds the site and the port of the page. One of the two differs from the service's own site and port.
+* `Origin` holds the site and the port of the page. A foreign page has another site or another port than the service.
 """
 
 import re

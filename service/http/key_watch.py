@@ -1,9 +1,9 @@
 """Updates the key ring (the API keys that this process accepts) when keys in the store change, without a restart.
 
-    this or another process ──creates or revokes a key──> store ──polled every second──> key ring ──> sessions end
+    this or another process ──creates or revokes a key──> store ──polled every second──> key ring
 
-A poll counts the API keys in the store, and reads all keys only if the counts have changed. While the store does not
-answer, the known keys stay valid, and nobody can revoke a key.
+A poll counts the API keys in the store, and reads all keys only if the counts have changed. It also ends the
+streams of revoked keys. While the store does not answer, the known keys stay valid, and nobody can revoke a key.
 
 The watch is not a job, because a revoked key must stop working even if an operator has paused all jobs.
 """

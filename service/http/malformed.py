@@ -68,7 +68,7 @@ class _ProblemHandler(web.RequestHandler):
     def resume_reading(self, resume_parser: bool = True) -> None:
         """Parse the bytes that arrived during a pause, and continue to read. Do nothing before the first pause.
 
-        aiohttp calls this for every body and parses again, which takes a tenth of the time of a single post. On most
+        aiohttp calls this for every body. To parse again each time would make a single post 10 % slower. On most
         connections no body fills the buffer, so reading is never paused and nothing is left to parse. After the first
         pause, the parser may hold back bytes at any time, so every later call is passed on to aiohttp.
         """
@@ -83,7 +83,7 @@ class _ProblemHandler(web.RequestHandler):
             raise ConnectionError("a part of the answer is sent already")
         unreadable = exc if isinstance(exc, HttpProcessingError) else None
         response = self._refuse(unreadable)
-        if unreadable is None:  # the log line has the request id that `_refuse` just made
+        if unreadable is None:  # log after `_refuse`, which has made the request id of the log line
             self.log_exception("an answer failed", exc_info=exc)
         response.force_close()
         return response

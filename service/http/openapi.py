@@ -1,6 +1,6 @@
 """Reads the OpenAPI 3.1 document for this service. `docs/write_reference.py` writes `openapi.json` from the routes.
 
-If a setting defines a bound, `openapi.json` has the name of the setting. `read_document` puts the value there.
+If a setting defines a bound, `openapi.json` has the setting's name, which `read_document` replaces by its value.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 
 `anonymous_callers` has the buckets of callers without an API key.
 
-A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket then has a negative
-number of tokens. So a batch of any size passes eventually, but a caller can't exceed the rate with large batches.
+A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket's number of tokens
+then becomes negative. So a batch of any size passes eventually, but a caller can't exceed the rate with large batches.
 
 Without API keys, all callers are on this machine and share the same buckets.
 """
@@ -43,7 +43,7 @@ class RateLimit:
         return len(self._levels)
 
     def take_tokens(self, caller: str, tokens: int) -> float:
-        """Take the tokens and return 0. If there are too few, take none and return the seconds to wait."""
+        """Take tokens from the caller's bucket and return 0. If it has too few, only return the seconds to wait."""
         if not self.is_set:
             return 0.0
         now_s = self._monotonic()

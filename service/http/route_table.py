@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 H = TypeVar("H")
-_PARAMETER, _HANDLER = "{}", "{handler}"  # keys of a tree, besides words of paths; no path has such a word
+_PARAMETER, _HANDLER = "{}", "{handler}"  # keys of a tree that are no words of a path
 
 
 class FoundRoute(msgspec.Struct, Generic[H]):  # making a named tuple would take three times as long
@@ -22,12 +22,12 @@ class RouteTable(Generic[H]):
     """
 
     def __init__(self) -> None:
-        # One tree for each method and number of words: a short route's word may be a parameter's value in a longer one.
+        # One tree for each method and number of words: a word of a short route may be a parameter in a longer route.
         self._trees: dict[tuple[str, int], dict[str, Any]] = {}
         self._open_ended: dict[tuple[str, str], H] = {}
 
     def add_route(self, methods: Iterable[str], path: str, handler: H, *, open_ended: bool = False) -> None:
-        """Add a route. Each `{name}` in `path` matches one word. With `open_ended`, the last one matches the rest."""
+        """Add a route. A `{name}` in `path` matches one word. If `open_ended`, the last matches all further words."""
         for method in methods:
             if open_ended and path.endswith("}"):
                 self._open_ended[method, path[: path.rindex("{")]] = handler

@@ -4,6 +4,6 @@
     jolokia/    the protocol by which JMX tools read the objects and start operations over HTTP
     dashboard/  the pages for people: the dashboard at `/` and the API at `/docs`
 
-The room imports `telemetry`, `http`, `contract`, jobs and storage, but not `views`, `streams` or `ranks`. Inside the
-room, `jolokia` imports `managed`, and `dashboard` imports neither. Begin with `managed`.
+The package imports `telemetry`, `http`, `contract`, jobs and storage, but not `views`, `streams` or `ranks`. Inside it,
+`jolokia` imports `managed`, and `dashboard` imports neither of the two. Begin with `managed`.
 """

@@ -11,7 +11,7 @@ A place (`ProcessSlot`) has one process at a time. If the process crashes, the s
 The most important rule: no part of the service runs in the supervisor, so no fault of the service can end it. A worker
 never outlives its supervisor: when the supervisor ends, the pipe with the orders closes, and the worker stops.
 
-The room runs the whole service, so it may import `serve`, `app`, `wiring` and telemetry. Only the commands import it.
-Begin with `node`, which puts the parts together. Then read `supervisor`, which also defines the messages between the
-processes, and `worker`.
+This package runs the whole service, so it may import `serve`, `app`, `wiring` and telemetry. Only the commands import
+it. Begin with `node`, which puts the parts together. Then read `supervisor`, which also defines the messages between
+the processes, and `worker`.
 """

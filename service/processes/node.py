@@ -80,7 +80,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         numbers.add("rankcurve_process_ends", 1, place.work)
 
     slots = [ProcessSlot(f"worker{number + 1}", "serve") for number in range(settings.workers)]
-    if settings.jobs == "embedded":  # one process runs only jobs, so that no request waits for a fit
+    if settings.jobs == "embedded":  # one process runs only jobs, so that no request waits for the fit of a curve
         slots.append(ProcessSlot("jobs1", "jobs"))
     supervisor = Supervisor(
         slots,

@@ -127,7 +127,7 @@ class Supervisor:
                 if report is not None and report.outcome == "ready" and code != 0:
                     self._unclean.append(f"{place.name} (exit code {code})")
                 return
-            if place not in self._ready:  # another start would not help
+            if place not in self._ready:  # no process was ever ready in this place, so another start would not help
                 detail = report.detail if report is not None else f"{place.name} crashed (exit code {code})"
                 raise NodeFailedError(detail)  # `serve` without `--workers` fails with the same detail
             detail = "" if report is None else report.detail

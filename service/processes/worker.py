@@ -1,7 +1,7 @@
 """A worker process. The supervisor starts this module as a program, and sends orders to its standard input.
 
-When the pipe that brought the orders closes, the worker stops. If stopping takes longer than `stop_s_max`, the worker
-exits without cleaning up.
+When the pipe that brought the orders closes, the worker stops. If stopping takes longer than `stop_s_max` seconds, the
+worker exits without cleaning up.
 """
 
 import asyncio

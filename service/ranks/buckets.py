@@ -1,4 +1,4 @@
-"""The distribution of a column: the number of entries between two values, counted or estimated from its curve.
+"""The distribution of a column: how many entries have a value in each part of the range, counted or from its curve.
 
 The range of values is split into parts of equal width. An estimate takes the rank of each edge between two parts from
 the curve. The number of entries in a part is the difference between two ranks, so nothing is read from the store.
@@ -74,7 +74,7 @@ def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part
 
 
 def _below(curve: AnyCurve, padding: Padding, value: int) -> _Counts:
-    # `pad` returns the best cell that a value can have. So every entry with a cell better than it has a better value.
+    # `pad` returns the best cell that a value can have. So an entry with a better cell than this has a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))
         total = curve.total + 1

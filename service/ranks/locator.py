@@ -7,9 +7,9 @@ A rank comes from the curve or from a count. The mode of the request decides whi
     estimate  never counts where a curve exists
 
 A gap is the range between two neighbouring knots of the curve. A count may start at the nearer knot of the gap around
-the value (the anchor knot), so it is as short for a bad rank as for a good one. This is possible only while the change
-log still holds every change since the curve's mark. If a curve exists, a count in the mode `auto` reads a bounded
-number of rows. If a request wants more ranks, it counts only in shorter gaps.
+the value (the anchor knot), so a count is not longer for a bad rank than for a good rank. This is possible only while
+the change log still holds every change since the curve's mark. If a curve exists, a count in the mode `auto` reads a
+bounded number of rows. The more ranks a request wants, the shorter a gap must be for `auto` to count in it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,13 +35,13 @@ from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
-COUNT_SLACK = 2  # a count from the top reads at most `exact_top` times this many rows; then `auto` uses the curve
-DEFAULT_CHANGES_MAX = 100  # a count in the read of a row adds up at most this many changes since the curve
+COUNT_SLACK = 2  # after counting `exact_top` times this many rows from the top, `auto` uses the curve instead
+DEFAULT_CHANGES_MAX = 100  # with the read of a row, a count adds up at most this many changes after the curve's mark
 COUNTED_METHODS = ("count", "gap")  # methods whose rank is exact in the snapshot that was read
 
 
 class WantedRank(NamedTuple):
-    """A cell whose rank is wanted. `owner` is its owner. None: find the rank that a new owner would get with it."""
+    """A cell whose rank is wanted. `owner`: its owner. None: find the rank that a new owner would get with it."""
 
     column_index: int
     cell: str
@@ -73,8 +73,8 @@ class _CellForm(NamedTuple):
     """The facts about a column that are needed to turn a stored cell into a value."""
 
     name: str
-    offset: int | None  # the offset of a padded cell; None: the cell is the value itself
-    width: int | None  # digits of the cell that come before its time; None: the cell holds no time
+    offset: int | None  # the number in the cell is the value plus this; None: the cell is the value itself
+    width: int | None  # how many digits of the cell come before its time; None: the cell holds no time
     scale: int
 
 
@@ -135,7 +135,7 @@ class Locator:
     ) -> Position | None:
         """Return the position of an owner's cell, from the count in `read` if there is one, or else from the curve.
 
-        Return None if the caller must use `RankContext.find_positions`. `starts`: where the counts of `read` started.
+        Return None if the caller must use `RankContext.find_positions`. `starts`: where the counts in `read` started.
         """
         index = wanted.column_index
         count = read.counts.get(index)
@@ -147,7 +147,7 @@ class Locator:
         if self._segmented:  # the read of an owner's segment never counts, so decide here whether to count
             gap_rows_max = self.find_gap_rows_max(1)
         elif index in starts and index not in read.counts:
-            # The read found that the curve knows the rank exactly, or that the gap is too long.
+            # The read has not counted, because the curve knows the rank exactly, or because the gap is too long.
             mode, curve = "estimate", starts[index].curve
         located = self.locate_without_count(wanted, mode, gap_rows_max, curve)
         return None if located is None else self.make_position(wanted, located, read.totals)
@@ -156,7 +156,7 @@ class Locator:
         return None if self._archived else self._book.find_curve(self.board, index)
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
-        """Return whether a rank is exact in the snapshot with these totals. A counted rank must come from it."""
+        """Return whether a rank is exact in the snapshot with `totals`. A counted rank must be from this snapshot."""
         return located.exact and (located.curve is None or self.is_current(index, located.curve, totals))
 
     def is_current(self, index: int, curve: AnyCurve, totals: dict[int, int]) -> bool:
@@ -209,9 +209,9 @@ class Locator:
     def find_default_starts(
         self, indexes: Iterable[int], mode: RankMode = "auto", *, in_segments: bool = True
     ) -> Mapping[int, CountStart]:
-        """Return, by column index, the starts of the counts in the mode `auto`. Return none in other modes.
+        """Return, by column index, where counts in the mode `auto` start. In other modes, return an empty mapping.
 
-        `in_segments`: whether the read of the caller can count in segments.
+        `in_segments`: False if the caller's read can't count in segments. Then return no starts for a segmented board.
         """
         if mode != "auto" or self._archived or (self._segmented and not in_segments):
             return NO_STARTS
@@ -280,11 +280,11 @@ class Locator:
         return wanted.owner or "" if self._rankings[wanted.column_index].timed else ""
 
     def needs_totals(self, known: Mapping[int, object]) -> bool:
-        """Return whether the board's totals must be read for an estimated position. `known` has totals by board key."""
+        """Return whether the board's totals must be read for an estimated position. `known`: totals read so far."""
         return not self._segmented and self.board.key not in known
 
     async def count_alone(self, wanted: WantedRank, start: CountStart) -> GapCount | None:
-        """Count a rank and read the totals in one statement. Return None if the change log can't confirm the start."""
+        """Count a rank and read the totals in one statement. Return None if the log can't confirm `start`."""
         index, owner = wanted.column_index, self._owner_among_ties(wanted)
         if self._segmented:
             return await self._reads.count_in_segments(self.board, index, (wanted.cell, owner), start)

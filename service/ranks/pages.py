@@ -70,13 +70,13 @@ async def read_first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
 
 
 def make_entity_tag(board: Board | Leaf, totals: dict[int, int], curve: AnyCurve | None = None) -> str:
-    """Return an `ETag` that changes whenever the board's rows or columns do, or the curve, if one is given."""
+    """Return an `ETag` that changes whenever the board's rows or columns change, or the curve, if one is given."""
     off_curve = "" if curve is None else f"-{curve.tag}"
     return f'W/"{board.key}-{board.gate.epoch}-{totals.get(CHANGES, 0)}-{totals.get(STATE, 0)}{off_curve}"'
 
 
 class Pager:
-    """Reads the rows of one ranking and makes pages of them. Methods that return a `Program` need `Store.read`."""
+    """Reads the rows of one ranking and makes pages of them. Run a returned `Program` with `Store.read`."""
 
     def __init__(self, locator: Locator, cursors: CursorCodec, index: int) -> None:
         self._locator, self._cursors, self._index = locator, cursors, index
@@ -84,7 +84,7 @@ class Pager:
         self.board = locator.board
 
     async def read_first(self, limit: int) -> Window:
-        """Read the best rows in a snapshot of their own."""
+        """Read the best rows of the ranking, in a snapshot that only this read uses."""
         return await self._locator.store.read(lambda: self.find_first_rows(limit))
 
     def find_first_rows(self, limit: int) -> Program[Window]:
@@ -96,7 +96,7 @@ class Pager:
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows from row number `rank` on, or no rows if there are fewer. They may begin inside a tie."""
+        """Return the rows from row number `rank` on, or no rows if there are fewer. The row before may be a tie."""
         totals = yield from read_board_totals(self.board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
@@ -136,7 +136,7 @@ class Pager:
         return window
 
     def _window(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> Program[Window]:
-        """Return a window with the first `limit` of the rows. `row_number` is the number of the first row."""
+        """Return a window with the first `limit` of `rows`. `row_number` is the row number of the first."""
         rank, shown = row_number, rows[:limit]
         if rows and rank > 1 and not self.ranking.timed:
             _, before = yield from self.ranking.count_tied(cell_of(self.ranking, rows[0]), rows[0].owner)

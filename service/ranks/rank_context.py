@@ -1,4 +1,4 @@
-"""The parts with which a process finds ranks: a locator for each board, pages, and the shared reads of first pages."""
+"""The `RankContext` with which a process finds ranks: a locator for each board, pages, shared reads of first pages."""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -120,7 +120,7 @@ class RankContext:
             if alone is not None:
                 return [locator.locate_by_count(alone)], {boards[0].key: alone.totals}
             # The change log can't confirm the start, so count from the top. With segments, keep the start: the attempt
-            # may have used the start of another request, and this one may still be usable.
+            # may have used the start of another request, and the start of this request may still be usable.
             begins, far = begins if boards[0].is_spread else [begins[0]._replace(start=None)], mode == "exact"
 
         def count_all() -> Program[tuple[list[LocatedRank], _Totals]]:

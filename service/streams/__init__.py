@@ -4,14 +4,14 @@
                                                  │ FeedSnapshot: the data that all topics share in one poll
     client ──join──> waits for the next poll ──first events──> watched ──leave, or too slow──> dropped
 
-All streams of a process share one reader of the journal, the feed. The feed pauses for `stream_poll_s` seconds between
-two polls. Each poll reads one snapshot, whatever the number of topics.
+All streams of a process whose boards are in the same partitions share one reader of the journal, the feed. It pauses
+for `stream_poll_s` seconds between two polls. Each poll reads one snapshot, whatever the number of topics.
 
 A topic is the top of a ranking or an owner's position. It has one state, which all its clients share. The state is an
 immutable value, so if a poll fails, the topic keeps the state from before the poll. The id of an event has sequence
 numbers of the journal, so a client can resume its stream at any process.
 
-The room imports `ranks`, `service.contract` and storage. It does not import HTTP: `views/posts/stream` has the
-connections. `long_answers` has another purpose: it lets only one long answer of a journal be encoded at a time.
+The package imports `ranks`, `service.contract` and storage. It does not import HTTP: `views/posts/stream` has the
+connections. `long_answers` has another purpose: it lets a process encode only one page of a journal at a time.
 Begin with `subscriptions` (the two topics), then read `feed`.
 """

@@ -53,7 +53,7 @@ class _Joining:
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    begins_after: Numbers  # by partition, the number after which the journal begins
+    begins_after: Numbers  # by partition, the number after which the journal has all rows
     lost: bool = False  # True if the journal was pruned of rows that the topics have not seen
     states: dict[Topic, Any] = field(default_factory=dict)  # the states that the poll has read or changed
     events: list[tuple[Topic, Event]] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Feed:
         self._topics: dict[Hashable, Topic] = {}
         self._joining: list[_Joining] = []
         self._seen: Numbers | None = None  # the topics have seen all rows up to here; None: no topics
-        self._sizes: dict[int, int] = {}  # entries by board key; only of boards where counts start at the top
+        self._sizes: dict[int, int] = {}  # number of entries by board key, if ranks are counted from the top
         self._task: asyncio.Task[None] | None = None
         self._failure = ""  # the error of the last poll; empty if it succeeded
         self._beaten_s = 0.0
@@ -120,7 +120,7 @@ class Feed:
         """Send a topic's events to a client from now on. Return when the client's first events have been sent.
 
         The feed calls `make` only if no client follows the topic of `key` yet. `last_seen` has the journal numbers of
-        the client's last event. It is None for a new client, and has `NEVER_SEEN` where the client's id is invalid.
+        the client's last event. It is None for a new client, and has `NEVER_SEEN` if that event's id is invalid.
 
         Raises:
             StoreBusyError: `stream_clients_max` streams are open.
@@ -181,7 +181,7 @@ class Feed:
         self._seen = None
 
     async def _counts_far(self, boards: Sequence[Board]) -> bool:
-        """Return whether counts from the top of these boards may read more than `light_read_rows_max` rows."""
+        """Return whether counting ranks from the top of these boards may read more than `light_read_rows_max` rows."""
         by_key = {board.key: board for board in boards}
         if unknown := [board for key, board in sorted(by_key.items()) if key not in self._sizes]:
             totals = await self._store.read(lambda: find_totals_of(unknown))
@@ -216,7 +216,7 @@ class Feed:
         return poll
 
     def _read_changes(self, after: Numbers, boards: Iterable[Board]) -> Program[list[tuple[Numbers, JournalRow]]]:
-        """Return up to `stream_rows_max` changes of these boards, each with the journal numbers to continue after."""
+        """Return up to `stream_rows_max` changes of these boards, each with the numbers after which to continue."""
         limit, keys = self._limits.stream_rows_max, sorted({leaf.key for board in boards for leaf in board.leaves})
         page = yield from journal.read_page(after, limit=limit, partitions=self.partitions, boards=keys)
         return list(page.list_changes())
@@ -297,7 +297,7 @@ class Feed:
                 client.end_stream()
 
     def _send(self, events: Sequence[Event], clients: Iterable[Subscriber]) -> int:
-        """Send the events to each client. Return how many were sent. End the stream of a client that takes no more."""
+        """Send the events to each client. Return how many were sent. If a client accepts no more, end its stream."""
         texts, sent = [event.encode_event(self.partitions) for event in events], 0
         for client in clients:
             if all(client.write(text) for text in texts):
@@ -308,7 +308,7 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
-    """Return where to start counting ranks in each column in which clients follow an owner. Call this before a poll."""
+    """Return, for each column in which clients follow owners, the curve at whose knots counts start, or None."""
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         slot = topic.board.key, topic.index

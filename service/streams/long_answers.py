@@ -25,15 +25,15 @@ class LongAnswers:
 
     def __init__(self, *, reads_waiting_max: int) -> None:
         self._reads_waiting_max = reads_waiting_max
-        self._readers = 0  # readers that read or wait
+        self._readers = 0  # requests for a journal that read or wait
         self._free = asyncio.Semaphore(1)
 
     @asynccontextmanager
     async def hold_turn(self) -> AsyncIterator[None]:
-        """Wait until all earlier readers have finished, and keep later readers waiting until the `with` block ends.
+        """Wait until earlier requests have finished, and keep later requests waiting until the `with` block ends.
 
         Raises:
-            StoreBusyError: `reads_waiting_max` readers are already waiting.
+            StoreBusyError: `reads_waiting_max` requests are already waiting.
         """
         if self._readers > self._reads_waiting_max:
             raise StoreBusyError(f"{self._readers - 1} requests wait to read a journal already")

@@ -1,4 +1,4 @@
-"""Finds the moves of entries in one ranked column from rows of the journal, and tests whether they concern an owner.
+"""Finds how rows of the journal change a ranked column, and tests whether such a change, a move, concerns an owner.
 
 A cell is the stored text of a value. A row concerns an owner in three cases: it belongs to the owner; it names no owner
 and may be about this owner; or it moves an entry past the owner's cell. The test takes two binary searches for each
@@ -55,7 +55,7 @@ class MoveReader:
 
 
 class Moves:
-    """The moves of several rows in order, with a fast test whether any move passes a cell."""
+    """The moves of several rows in order, with a fast test whether any of them concerns an owner."""
 
     def __init__(self, moves: list[RankMove], *, high: bool) -> None:
         self.all = moves

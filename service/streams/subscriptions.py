@@ -71,7 +71,7 @@ class FeedSnapshot:
         return self._totals[board.key]
 
     def read_entry(self, board: Board, entries: OpenBoard, owner: str) -> Program[Entry | None]:
-        """Return an owner's entry. The first call for a board also reads the entries of followed owners in new rows."""
+        """Return an owner's entry. The first call for a board reads the entries of all followed owners in new rows."""
         kept = self._entries[board.key]
         if owner not in kept:
             moved = {row.owner for row in self.find_rows(board)} & self._followed[board.key]
@@ -96,12 +96,12 @@ _UNTOLD = Event((), "position", b"")  # stands for the last event of a state tha
 
 
 def encode_event_id(partitions: Sequence[int], numbers: Sequence[int]) -> str:
-    """Return the id of an event, such as `17` or `17,1.5`. A number alone is for partition 0, often the only one."""
+    """Return the id of an event. `17,1.5` means number 17 in partition 0 (often the only one) and 5 in partition 1."""
     return ",".join(f"{each}.{numbers[each]}" if each else str(numbers[each]) for each in partitions)
 
 
 def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers:
-    """Return the journal numbers in an event's id, or only `NEVER_SEEN` if the id does not fit these partitions."""
+    """Return the journal numbers in an event's id. If the id does not fit the partitions, all are `NEVER_SEEN`."""
     numbers = [0] * (partitions[-1] + 1)
     for partition, each in zip(partitions, text.split(","), strict=False):
         number = each.rpartition(".")[2]
@@ -125,7 +125,7 @@ class Subscriber(Protocol):
 class _Top:
     last: Event  # the last event, which shows the whole state to a new client
     owners: frozenset[str]
-    worst: str | None  # the cell of the last row shown; None if the ranking has too few rows to fill the top
+    worst: str | None  # stored text of the last shown row's value; None if there are too few rows to fill the top
     shown: bytes
 
     is_empty = False  # whether there is nothing to show to a new client yet
@@ -137,7 +137,7 @@ class _Standing:
     cell: str | None
     rank: int | None
     total: int
-    counted: Mapping[int, int]  # by leaf key, the number of the last journal row that the rank includes
+    counted: Mapping[int, int]  # by key of each leaf of the board: the last journal number that `rank` includes
 
     @property
     def is_empty(self) -> bool:
@@ -147,7 +147,7 @@ class _Standing:
 class _Topic:
     """The base of both topics: a ranked column of a board, the clients of the topic, and the state that they follow.
 
-    Programs return a new state instead of changing the topic, because a poll may fail or run again.
+    Methods that the store runs return a new state and leave the topic as it is, because a poll may fail or run again.
     """
 
     def __init__(self, board: Board, index: int, ranking: Ranking) -> None:
@@ -207,7 +207,7 @@ class OwnerTopic(_Topic):
         self.owner, self._entries = owner, locator.entries
 
     def find_count_start(self) -> CountStart | None:
-        """Return the start of a count (see `Locator.find_count_start`). The feed calls this before a poll begins."""
+        """Return the curve at whose knots a count of the rank starts, or None. Called before a poll begins."""
         return self._locator.find_count_start(self.index)
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[_Standing]:
@@ -216,7 +216,7 @@ class OwnerTopic(_Topic):
         An owner without a value has no event to show yet. Clients get their first event when a post gives a value.
 
         Raises:
-            UnknownOwnerError: the owner has no entry on the board, which is archived.
+            UnknownOwnerError: the board is archived, and the owner has no entry on it.
             NotRankedError: the owner is hidden, or has no value in the column of an archived board.
         """
         counted = yield from self._count(snapshot)
@@ -254,7 +254,7 @@ class OwnerTopic(_Topic):
         return self._told(now, snapshot.until, before.rank, overtakers)
 
     def find_missed_event(self, now: _Standing, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
-        """Return the event for a client that missed only these rows, or None if the topic shows no change.
+        """Return the event for a client that missed only these rows, or None if they change nothing that clients see.
 
         `until` has the journal numbers of the event to return.
         """
@@ -267,7 +267,7 @@ class OwnerTopic(_Topic):
         return self._told(now, until, before, overtakers).last
 
     def _passed(self, moves: Iterable[RankMove], cell: str | None) -> tuple[list[str], bool, int]:
-        """Return who overtook the owner, whether the owner's entry moved, and how much others changed the rank."""
+        """Return who overtook the owner, whether the owner's entry may have moved, and what others add to the rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.is_better
         for move in moves:

@@ -146,7 +146,7 @@ def configure_logging(
 
 @contextmanager
 def logging_to_stderr() -> Iterator[None]:
-    """Log to standard error while the context lasts, because the standard output of a command holds its result."""
+    """Log to standard error within the `with` block, because the standard output of a command holds its result."""
     before, as_text = structlog.get_config(), structlog.dev.ConsoleRenderer(colors=False)
     structlog.configure(
         processors=[structlog.processors.add_log_level, escape_unprintable, as_text, mask_keys],

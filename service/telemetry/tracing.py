@@ -63,7 +63,7 @@ class Tracer:
         return Span(span)
 
     def record_span(self, name: str, seconds: float) -> None:
-        """Record a span of `seconds` that ends now, in the current trace. Outside of a trace, record nothing."""
+        """Record a span that ends now and took `seconds`, in the current trace. Outside of a trace, record nothing."""
         if not TRACEPARENT.get():
             return
         ended_ns = time.time_ns()

@@ -64,7 +64,7 @@ def retry_on_change(route: Route) -> Route:
 async def _resolve_aliases(context: Context, call: Call, named: Sequence[str], now_us: int) -> None:
     """Replace the aliases in a request. `named` are the ids of its boards as the caller sent them."""
     if len(named) > context.settings.query_values_max + 1:
-        return  # the handler refuses so many boards
+        return  # the handler refuses a request with that many boards
     found = await context.catalog.resolve_aliases(named, now_us)
     call.has_alias = found != list(named)
     if "board" not in call.path:

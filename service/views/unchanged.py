@@ -16,7 +16,7 @@ async def find_unchanged(context: Context, call: Call, board: Board | Leaf, inde
     `index`: a column whose curve the answer may depend on. The tag of such an answer also names the current curve.
     """
     known = call.request.headers.get(hdrs.IF_NONE_MATCH)
-    if known is None or (known == "*" and "owner" in call.path):  # for `*`, find out whether the owner has an entry
+    if known is None or (known == "*" and "owner" in call.path):  # for `*`, the handler must look for the owner
         return None
     totals = await context.reads.read_totals(board)
     curve = None if index is None or isinstance(board, Leaf) else context.curves.book.find_curve(board, index)
@@ -29,7 +29,7 @@ async def find_unchanged(context: Context, call: Call, board: Board | Leaf, inde
 def tag_answer(
     call: Call, board: Board | Leaf, totals: dict[int, int], answer: msgspec.Struct, curve: AnyCurve | None = None
 ) -> Tagged:
-    """Return an answer with the entity tag of the state that was read with it. Return 304 if the caller sent `*`.
+    """Return the answer with the entity tag of the board's state in `totals`. Return 304 if the caller sent `*`.
 
     `curve`: the curve that a part of the answer was read off; None if no part was, or if this part is exact.
     """

@@ -3,16 +3,16 @@
     open ── closes_at ──> shut ── final curves stored ──> frozen ── all blocks stored, rows removed ──> archived
 
 A shut board takes no posts. A frozen board is archived when the time for which its rows are kept is over. If its rows
-are kept for ever, the board stays frozen. The jobs in `jobs.boards` run the steps, and this room holds the program of
-each step. A board is shut together with all its segments, and the segments have one archive in common.
+are kept for ever, the board stays frozen. The jobs in `jobs.boards` run the steps, and this package holds the program
+of each step. A board is shut together with all its segments, and the segments have one archive in common.
 
-The most important rule: every step is stored in one short transaction, which first checks that the step is still to be
-done. Therefore a job may be late, be killed at any point, or run twice without harm.
+The most important rule: every step is stored in one short transaction, which first checks that the step was not done
+yet. Therefore a job may be late, be killed at any point, or run twice without harm.
 
 Once a board is archived, `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `RowRanking`, so most
-readers treat all boards alike. A read that needs the removed rows raises `ArchivedError`.
+code need not know whether a board is archived. A read that needs the removed rows raises `ArchivedError`.
 
-This room may import `segments`, `leaves`, `log`, `boards`, `schema`, the modules at the root of `storage`, and
-`predictor` for the curves. It must not import the room `curves`. Begin with `board_closing`, then `blocks`,
+This package may import `segments`, `leaves`, `log`, `boards`, `schema`, the modules at the root of `storage`, and
+`predictor` for the curves. It must not import `curves`. Read `board_closing` first, then `blocks`,
 `archive_writer` and `archive_reader`.
 """

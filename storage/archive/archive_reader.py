@@ -1,7 +1,7 @@
 """Reads the archives of boards: `ArchivedEntries` reads entries by owner, and `ArchivedRanking` reads rankings.
 
 Ranks and totals are those of the moment when the board was archived. If an owner is erased or hidden afterwards, the
-owner's entry is still counted, so nobody else's rank changes. Only reads of rows in order skip such an entry.
+owner's entry is still counted, so nobody else's rank changes. Reads that return rows leave out such an entry.
 """
 
 from bisect import bisect_right
@@ -62,7 +62,7 @@ class ArchivedRanking(Ranking):
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
         """Return the only tally block that can hold a cell, and the number of entries in the blocks before it.
 
-        It is the last block that begins with this cell or a better one. Return None if no block begins so.
+        This is the last block that begins with this cell or a better one. Return None if all begin with a worse cell.
         """
         statement = _FIRST_FROM if self.padding.high else _FIRST_UP_TO
         return _decode_tally((yield statement.bind(**self._in(SectionKind.TALLY), text=text)))
@@ -74,7 +74,7 @@ class ArchivedRanking(Ranking):
         return {"board_key": self.board_key, "section": section_of(kind, self.index)}
 
     def _count(self, kind: SectionKind) -> Program[int]:
-        """Return the number of entries in the column's section of this kind: `TALLY` has all, `TOP` the first."""
+        """Count the entries in the column's section of this kind. `TALLY` has all entries, `TOP` only the best ones."""
         last = yield from find_last_block(self.board_key, section_of(kind, self.index))
         return 0 if last is None else last[0] + last[1]
 
@@ -85,12 +85,12 @@ class ArchivedRanking(Ranking):
         return (yield from self._count(SectionKind.TOP)) == (yield from self._total())
 
     def _top(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
-        """Return the archived top without erased and hidden owners: `rows_max` rows or more, if there are that many."""
+        """Return archived best rows without erased and hidden owners: at least `rows_max` if there are so many."""
         blocks = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
         kept = [entry for _, document in blocks for entry in _widened(document, self._columns)]
         unseen = {NOBODY, *(yield from find_hidden_owners([entry.owner for entry in kept]))}
         shown = [entry for entry in kept if entry.owner not in unseen]
-        if len(shown) < rows_max <= len(kept):  # rows were left out, so read all blocks
+        if len(shown) < rows_max <= len(kept):  # too few rows are left, so read all blocks
             return (yield from self._top())
         return shown
 
@@ -112,7 +112,7 @@ class ArchivedRanking(Ranking):
 
     def _less_than(self, text: str) -> Program[int]:
         """Return how many entries have a cell that sorts before `text`, which may be shorter than a cell."""
-        # `count_better` needs a cell of full width, so missing digits become zeros. ":" sorts after every cell.
+        # `count_better` needs a cell of full width, so missing digits become zeros. The text ":" sorts after all cells.
         width = len(self.padding.pad(self.padding.min_scaled))
         if text > "9" * width:
             return (yield from self._total())
@@ -126,7 +126,7 @@ class ArchivedRanking(Ranking):
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
         """Count the entries with this cell, and how many of these entries stand before `owner`.
 
-        If equal values share a rank, the archive knows the order of tied entries only for the rows of its top.
+        If equal values share a rank, the order of tied entries is archived only for the best rows (`SectionKind.TOP`).
         """
         found = yield from self._tally_of(cell)
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
@@ -206,9 +206,9 @@ class ArchivedRanking(Ranking):
         return near
 
     def _placed(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
-        """Return the shown rows of the archived top, and the index in them of the row with this cell and owner.
+        """Return the rows of `_top`, and the 0-based index at which the row with this cell and owner stands.
 
-        If there is no such row, the index is that of the first row that ranks after this cell and owner.
+        If no row has this cell and owner, return the index of the first row that ranks after them.
         """
         top, key = (yield from self._top()), self.padding.key_of_cell(cell)
         for index, entry in enumerate(top):
@@ -220,7 +220,7 @@ class ArchivedRanking(Ranking):
         return entry.owner == owner and entry.cells[self.index] == cell
 
     def _check_end(self) -> Program[None]:
-        """Raise `ArchivedError` if the ranking had more rows than the archived top keeps."""
+        """Raise `ArchivedError` if the archive keeps only the best rows of the ranking, and not all rows."""
         kept = yield from self._count(SectionKind.TOP)
         if kept < (yield from self._total()):
             raise ArchivedError(f"the leaderboard was archived with its first {kept} rows by this column")
@@ -235,7 +235,7 @@ class ArchivedEntries(OpenLeaf):
         return {index: ArchivedRanking(self.leaf, index) for index in self.leaf.sorted_indexes}
 
     def read_curves(self, column_index: int) -> Program[list[Curve]]:
-        """Return the final curve of each segment that the board had, or of the board itself. The list may be empty."""
+        """Return the board's final curve, or one for each segment that the board had. The list may be empty."""
         section = section_of(SectionKind.CURVE, column_index)
         rows = yield _BEFORE_PLACE.bind(board_key=self.leaf.key, section=section, place=INT64_MAX)
         return [decode_curve(document) for _, document in rows]
@@ -301,7 +301,7 @@ class ArchivedEntries(OpenLeaf):
         return True
 
     def _leave_place(self, index: int, owner: str) -> Program[None]:
-        """Replace an owner's row in the archived top of a column by a row of `NOBODY`."""
+        """Replace an owner's row among the archived best rows of a column by a row whose owner is `NOBODY`."""
         key, section = self.leaf.key, section_of(SectionKind.TOP, index)
         for number, document in (yield _HELD.bind(board_key=key, section=section)):
             rows = decode_rows(document)
@@ -312,12 +312,12 @@ class ArchivedEntries(OpenLeaf):
 
 
 def note_change(leaves: Iterable[Leaf]) -> Program[None]:
-    """Count an erased, hidden or shown owner as a change, so that answers get new tags. Call this last."""
+    """Count an erased, hidden or shown owner as a change, so that HTTP answers get new ETags. Call this last."""
     yield from add_totals({leaf.key: {CHANGES: 1} for leaf in leaves})
 
 
 def _nobodys(entry: Entry, index: int) -> Entry:
-    """Return an entry of `NOBODY` that keeps the cell in the column `index` and has None in all other columns."""
+    """Return an entry of the owner `NOBODY` with the cell of `entry` in column `index`, and None in other columns."""
     return Entry(NOBODY, 0, [cell if at == index else None for at, cell in enumerate(entry.cells)])
 
 
@@ -334,7 +334,7 @@ def _decode_tally(found: Rows) -> tuple[int, TallyBlock] | None:
 
 
 def _widened(document: bytes, columns: int) -> list[Entry]:
-    """Decode the rows of a block. Set columns that were added after the board was archived to None."""
+    """Decode the rows of a block. A column that was added after the board was archived has the value None."""
     entries = decode_rows(document).entries
     for entry in entries:
         entry.cells.extend([None] * (columns - len(entry.cells)))

@@ -3,14 +3,14 @@
     read_step ──> encode_blocks ──> store_step ──> … ──> the last store_step, which removes the rows
         ^________________________________│
 
-The parts are written in this order: tally, top and curve of each ranked column, then the owners. Any process can do the
-next step, because the stored blocks show how much of the archive is written.
+The parts of an archive (see `blocks`) are written in this order: tally, top and curve of each ranked column, then the
+owners. Any process can do the next step, because the stored blocks show how much is written.
 
 The rows of all segments are merged into one archive, which is stored in the partition of the board.
 
 An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased. So a
-step is stored only if the board has not changed since the step was read. The head of an archive holds the board's count
-of changes. If the board has another count of changes now, the next step begins the archive anew.
+step is stored only if the board has not changed since the step was read. The archive's first block, its head, holds
+the board's count of changes. If this count has changed since then, the next step begins the archive anew.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,15 +53,15 @@ class ArchiveBlock(NamedTuple):
     number: int  # entries in the earlier blocks of the section; for a curve, the number of its segment
     entries: int
     first: str  # the first owner of a block of owners, or the best cell of a tally block; empty in other sections
-    last: str  # the last owner or the worst cell
+    last: str  # the last owner of a block of owners, or the worst cell of a tally block; empty in other sections
     document: bytes = b""
 
 
-DraftBlock = tuple[ArchiveBlock, Callable[[], bytes]]  # a block without document, and what makes the document
+DraftBlock = tuple[ArchiveBlock, Callable[[], bytes]]  # a block without its document, and the function that encodes it
 
 
 class ArchiveStep(NamedTuple):
-    """The next blocks of an archive, which were read from one snapshot. `is_last`: they complete the archive."""
+    """The next blocks of an archive, which were read from one snapshot. `is_last`: the archive is then complete."""
 
     changes: int  # the board's count of changes in the snapshot
     is_first: bool

@@ -22,7 +22,7 @@ import msgspec
 from storage.records import Entry
 
 HEAD, OWNERS = -2, -1  # the numbers of the two sections that belong to no column
-_KINDS = 4  # section numbers that are reserved for each ranked column
+_KINDS = 4  # how many section numbers are reserved for each column
 
 _LEVEL = 6
 
@@ -66,7 +66,7 @@ def decode_rows(document: bytes) -> Rows:
 
 
 class TallyBlock(NamedTuple):
-    """A block of a tally: distinct keys, best first, and for each key the number of entries with this key."""
+    """A block of a tally: distinct keys (cells as numbers), best first, and how many entries have each key."""
 
     keys: list[int]
     ties: list[int]

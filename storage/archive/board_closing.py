@@ -29,7 +29,7 @@ class ClosingStage(IntEnum):
 
 
 def list_due_boards(stage: ClosingStage, *, now_us: int, limit: int) -> Program[list[tuple[int, Board]]]:
-    """Return up to `limit` boards at a stage that are due now, as pairs (`due_at`, board), the earliest first."""
+    """Return up to `limit` boards of a stage that are due, as pairs (`due_at`, board), the earliest `due_at` first."""
     rows = yield _DUE.bind(stage=int(stage), now_us=now_us, limit=limit)
     boards = yield from make_boards([decode_row(row[1:]) for row in rows])
     return [(row[0], board) for row, board in zip(rows, boards, strict=True)]
@@ -52,14 +52,14 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
     A board needs no final curve if it has so few entries that every rank is counted. Freeze such a board immediately.
     """
     closed: list[Board] = []
-    # Boards without a family come first, because posts lock the rows of boards before those of families.
+    # Boards without a family come first, because posts lock the rows of boards before the rows of families.
     for key in sorted(board.key for board in boards if board.family_key is None):
-        # A split of the board has to wait for the lock on this row, so the segments stay the same meanwhile.
+        # Shutting locks the board's row. A split of the board waits for this lock, so the segments stay the same.
         for board in (yield from _shut([key], now_us)):
             closed.append((yield from _shut_segments(board, now_us)))
     for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
         theirs = [board.key for board in boards if board.family_key == family_key]
-        # A transaction with posts to the family locks this row, so this update waits until that transaction ends.
+        # A transaction with posts to the family locks the family's row, so this update waits until that one ends.
         # Therefore every transaction after this one sees all posts that the family took.
         yield (
             update(FAMILIES)
@@ -91,7 +91,7 @@ def _shut_segments(board: Board, now_us: int) -> Program[Board]:
 
 
 def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list[tuple[Leaf, int]]:
-    """Return pairs of a leaf and a ranked column that have too many entries for counting every rank."""
+    """Return a pair of a leaf and a column index for each ranked column with so many entries that it needs a curve."""
     exact_top = board.spec.predictor.exact_top
     columns = [(leaf, index) for leaf in board.leaves for index in leaf.sorted_indexes]
     return [(leaf, index) for leaf, index in columns if totals[leaf.key].get(index, 0) > exact_top]
@@ -120,7 +120,7 @@ def check_archive_time(board: Board, *, now_us: int) -> Program[bool]:
 
 
 def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
-    """Set when the closing job checks a closed board next. None: wait until another program sets a time."""
+    """Set when the closing job checks a closed board next. With None, it waits until another program sets a time."""
     yield (
         update(BOARDS)
         .set(due_at=param("at_us"))

@@ -3,14 +3,14 @@
     outside a family    create_board ──> board ── change_board, reset_board ──> board ── delete_board ──> deleted
     in a family         put_family ── a first post: make_boards ──> board ── delete_family ──> deleted
 
-This room creates, changes, finds, moves and deletes boards. The room `storage.leaves` reads and writes single entries.
+This package creates, changes, finds, moves and deletes boards. `storage.leaves` reads and writes single entries.
 `journal` merges the change logs of all partitions for callers.
 
 The most important rule: a process has only a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be outdated.
 The process reads the store before it reports that a board is unknown. If a program finds that its copy of a board is
 outdated, it raises `BoardChangedError`, and the caller reads the board again.
 
-This room may import `curves`, `leaves`, `leases` and the rooms below them. Begin with `boards`, which finds boards.
+This package may import `curves`, `leaves`, `leases` and the packages below. Read `boards` first, which finds boards.
 `board_creation`, `board_changes`, `board_copy` (moves and splits) and `board_removal` follow the life of a board. Then
 read `families` and `family_ids`, then `catalog`. `shared_tables` is for stores that have many boards. `api_keys` and
 `profiles` stand alone.

@@ -18,7 +18,7 @@ class StoredKey:
     revoked_at_us: int | None
 
 
-# The numbers of keys that were ever created and ever revoked. Rows are never deleted, so both numbers only grow.
+# How many keys were ever created, and how many of them were revoked. Rows are never deleted, so both counts only grow.
 KeyCounts = tuple[int, int]
 OPS = "ops"
 _COLUMNS = ("id", "name", "role", "hash", "created_at", "revoked_at")  # in the order of the fields of `StoredKey`

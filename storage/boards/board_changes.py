@@ -1,4 +1,4 @@
-"""Changes boards: adds columns, and replaces the predictor or the times. Stored values always keep their meaning."""
+"""Changes boards: adds columns, and replaces curve settings or the season. Stored values always keep their meaning."""
 
 from dataclasses import replace
 

@@ -6,7 +6,7 @@ The targets of a copy are a leaf in another partition (`begin_move`) or new segm
     begin_move, begin_split       source         empty; the lease keeps other moves away
     read_page, write_owners       source         rows and post ids as they were when their pages were read
     read_changes, write_changes   source         lacks the latest posts; the step is repeated until they are few
-    switch, one transaction       nobody         complete; the catalog refers to it, and the source is cleared
+    switch, one transaction       (they wait)    complete; the catalog refers to it, and the source is cleared
       done                        targets
       failed                      source         changes are read again, or remove_copy
 
@@ -14,15 +14,15 @@ So before the switch nothing refers to the copy, and afterwards nothing refers t
 switch find that their copy of the board is outdated, and are applied again in the targets.
 
 The most important rule: the switch copies nothing that an earlier transaction can still change. The switch locks the
-catalog's row and the table of rows, so it waits for all such transactions.
+board's row in the catalog and the table with the entries, so it waits for all such transactions.
 
-`leaf_copy` has the programs of each leaf. The log of earlier changes stays in the partition of the source. The journal
+`storage.leaves.leaf_copy` copies a leaf. The log of earlier changes stays in the partition of the source. The journal
 merges this log with the logs of the targets.
 
     pending segment ──switch──> segment ──another split──> retired segment, without rows
 
 Retired segments stay in the catalog, so that the journal can find the board of their changes. A stored post id has only
-a keyed hash of its owner, so nobody can tell which segment has the owner. Therefore each new segment gets the post ids
+a keyed hash of its owner, so it is unknown which segment has the owner. Therefore each new segment gets the post ids
 of all earlier segments. New segments have no curves until the refresh job fits some.
 """
 
@@ -63,7 +63,7 @@ _LEASES = WorkLeases(store_clock, margin_us=0)
 
 
 def check_not_moving(board: Board) -> Program[None]:
-    """Raise `LeaseTakenError` if a process is moving or splitting the board. Lock its row in the catalog first.
+    """Raise `LeaseTakenError` if a process is moving or splitting the board. First lock the board's row in the catalog.
 
     A transaction has to call this program before it replaces the rows of a board without logging the new rows.
     """
@@ -76,28 +76,28 @@ def check_not_moving(board: Board) -> Program[None]:
 
 
 class BoardCopy:
-    """A copy of a board in target leaves, and the programs that switch the board to it. Run them for `CONTROL`."""
+    """A copy of a board in other leaves, and programs that make the board use the copy. Run them for `CONTROL`."""
 
     def __init__(self, board: Board, targets: Sequence[Leaf]) -> None:
         """Prepare the programs. `targets` are the board's leaf in another partition, or the board's new segments."""
         self.board, self.targets = board, tuple(targets)
         self.leaves = [LeafCopy(leaf, targets) for leaf in board.leaves]
         self._moves = targets[0].key == board.key
-        self._counted: dict[int, _Counts] = {}  # the entries of each new segment, by its key
+        self._counted: dict[int, _Counts] = {}  # how many entries each new segment has, by its key
 
     def list_left_behind(self) -> list[tuple[int, int, int]]:
-        """Return which rows `sweep_rows` has to delete before the copy, as (partition, `table_key`, `rows_key`)."""
+        """Return which leftover rows `sweep_rows` must delete before the copy: (partition, `table_key`, `rows_key`)."""
         notes = [(target.partition, POST_IDS_KEY, target.key) for target in self.targets]
         in_shared = (target for target in self.targets if target.table_key is not None and target.archived_us is None)
         return notes + [(target.partition, target.table_key or 0, target.rows_key) for target in in_shared]
 
     def note_left_behind(self) -> Program[None]:
-        """Note the rows that an unfinished copy may have left in the targets, so that `sweep_rows` deletes them."""
+        """Let `sweep_rows` delete the rows that an unfinished copy may have left in the targets."""
         for partition, table_key, rows_key in self.list_left_behind():
             yield from in_partition(partition, note_dropped_rows(table_key, rows_key))
 
     def count_targets(self) -> Program[None]:
-        """Count the entries of new segments, because `switch` stores their totals. Only this copy writes to them."""
+        """Count the entries of new segments, to which only this copy writes. `switch` stores the counts as totals."""
         indexes = self.board.sorted_indexes
         for segment in () if self._moves else self.targets:
             layout = layout_of(segment)
@@ -106,13 +106,13 @@ class BoardCopy:
             self._counted[segment.key] = dict(zip((ALL_ENTRIES, *indexes), map(int, row), strict=True))
 
     def switch(self, marks: Sequence[int], *, released: Program[None]) -> Program[None]:
-        """Make posts wait, copy the last changes, and let the catalog lead to the targets instead of the source.
+        """Make posts wait, copy the last changes, and let the catalog refer to the targets instead of the source.
 
-        `marks`: for each leaf, the log position of the first change to copy. `released` gives the lease back.
+        `marks`: for each leaf, the log position of the first change to copy. The program `released` ends the lease.
 
         Raises:
             LostRaceError: too many changes are left to copy, or an owner was erased, or a hidden owner is being shown.
-            BoardChangedError: the board was emptied, archived, moved, split or got columns, or was closed in a split.
+            BoardChangedError: the board was emptied, archived, moved or split, got columns, or was closed in a split.
             JournalIncompleteError: changes that have not been copied were pruned from the log.
         """
         now = yield from find_board(self.board.id, lock=Lock.UPDATE, queued=True)
@@ -124,7 +124,7 @@ class BoardCopy:
         else:
             yield from self._begin_segments(now, marks, begun_us)
         yield from released
-        # After this event, streams find the board again. It is logged last, because posts wait for the log's counter.
+        # This event makes streams look up the board again. Log it last: from then on, posts wait for the log's counter.
         yield from journal.log_event(self.board, ChangeKind.MOVED, begun_us)
 
     def _begin_elsewhere(self, now: Board, mark: int) -> Program[None]:
@@ -136,7 +136,7 @@ class BoardCopy:
         yield from in_partition(leaf.source.partition, clear_partition(now.leaf))
 
     def _begin_segments(self, now: Board, marks: Sequence[int], begun_us: int) -> Program[None]:
-        """Clear and retire the board's earlier leaves, and let the catalog lead to the new segments."""
+        """Clear and retire the board's earlier leaves, and let the catalog refer to the new segments."""
         if now.gate.closed_us is not None:
             raise BoardChangedError
         counted = {key: dict(counts) for key, counts in self._counted.items()}
@@ -146,7 +146,7 @@ class BoardCopy:
             yield from leaf.write_changes(found)
             yield from leaf.copy_small_table(HIDDEN_ENTRIES)
         totals = yield from find_totals_of([now])
-        counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)  # a split changes no content
+        counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)  # kept: a split changes no content
         for number, source in enumerate(now.leaves):
             yield from in_partition(source.partition, clear_partition(source))
             if now.is_spread:
@@ -162,7 +162,7 @@ class BoardCopy:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
 
     def remove_copy(self, released: Program[None]) -> Program[None]:
-        """Remove the copy, unless the board already uses this copy. `released` gives the lease back.
+        """Remove the copy, unless the board already uses it. The program `released` gives the lease back.
 
         Raises:
             LeaseLostError: another process has the lease now, and may use the same tables for its own copy.
@@ -177,12 +177,12 @@ class BoardCopy:
         yield from self.note_left_behind()
 
     def has_begun(self, board: Board) -> bool:
-        """Return whether this board uses the copy."""
+        """Return whether `board`, as it is stored now, already uses the copy."""
         return [*map(_place_of, board.leaves)] == [*map(_place_of, self.targets)]
 
 
 def _count_changes(leaf: LeafCopy, found: LeafChanges, counted: dict[int, _Counts]) -> Program[None]:
-    """Change the counts of new segments: subtract the rows that the changes replace, and add the new rows."""
+    """Adapt the counts of new segments to the changes in `found`: subtract replaced rows, and add the new rows."""
     shares = zip(leaf.share(found.owners, str), leaf.share(found.rows, leaf.rows[0].owner_of), strict=True)
     for segment, (owners, rows) in zip(leaf.targets, shares, strict=True):
         replaced = yield from in_partition(segment.partition, RowsCopy(segment, segment).read_owners(owners))
@@ -205,9 +205,9 @@ def _remove_tables(targets: Sequence[Leaf]) -> Program[None]:
 def begin_move(
     board_id: str, leases: WorkLeases, *, target: int, holder: str, lease_us: int
 ) -> Program[tuple[BoardCopy, WorkLease]]:
-    """Take the lease of a board, and prepare an empty copy in the partition `target`. Run this for `CONTROL`.
+    """Take the lease for moving a board, and prepare an empty copy in the partition `target`. Run this for `CONTROL`.
 
-    This locks the catalog's row, so a move waits for a rebuild of the board, but not for posts.
+    This locks the board's row in the catalog, so a move waits for a rebuild of the board, but not for posts.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
@@ -249,7 +249,7 @@ def begin_split(
     holder: str,
     lease_us: int,
 ) -> Program[tuple[BoardCopy, WorkLease]]:
-    """Take the lease of a board, and create new, empty segments for it. Run this for `CONTROL`.
+    """Take the lease for moving a board, and create new, empty segments of the board. Run this for `CONTROL`.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
@@ -280,7 +280,7 @@ def begin_split(
 
 
 def _shape_of(leaf: Leaf) -> tuple[int, int, int, int | None]:
-    """Return numbers that identify the leaf's rows. One of them changes if the rows are removed or get new columns."""
+    """Return numbers that identify the leaf's rows. At least one changes if the rows are removed or get new columns."""
     return leaf.key, state_of(leaf), leaf.rows_key, leaf.table_key
 
 

@@ -92,7 +92,7 @@ def check_segments(*, shared: bool, partition: int | None) -> None:
 
 
 def insert_segment(board: Board, number: int, partition: int) -> Program[Leaf]:
-    """Create a segment of a board: its row in the catalog and its table. The caller then calls `store_states`."""
+    """Create a segment of a board: its row in the catalog and its table. The caller has to call `store_states` next."""
     spec = replace(board.spec, segments=1)
     leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=max(number, 0))
     yield from _insert_row(board, leaf, number)
@@ -132,7 +132,7 @@ def _check_existing(board: Board, partition: int | None) -> None:
 
 
 def choose_partitions(wanted: int | None, segments: int = 1) -> Program[list[int]]:
-    """Return a partition for each segment of a new board, or one for a family or for a board without segments.
+    """Return a partition for each segment of a new board, or one partition for a family or a board without segments.
 
     If `wanted` is a partition, return only this one. Otherwise spread the segments evenly over all partitions. Begin
     with the partition that has the fewest boards and families.
@@ -168,7 +168,7 @@ def check_board_limits(*, new: int, own: bool, boards_max: int, own_tables_max: 
     `own` says whether each new board gets a table of its own. On SQLite each new table makes every other connection
     parse the whole schema again at its next statement. The more tables there are, the longer all readers have to wait:
     7 ms with 1,000 tables, 95 ms with 6,000, 235 ms with 10,000. A board in a shared table needs no new table if there
-    is already a shared table for its columns. On PostgreSQL, `own_tables_max` is None.
+    is already a shared table for its columns. On PostgreSQL, `own_tables_max` is None: no limit.
 
     Raises:
         TooManyBoardsError: the store would hold more than `boards_max` boards.

@@ -33,7 +33,7 @@ from .shared_tables import POST_IDS_KEY, note_dropped_rows
 
 
 def delete_board(*, board_id: str) -> Program[Board]:
-    """Delete a board with its rows, totals, curves and archive. Return it with all segments that it has ever had.
+    """Delete a board with its rows, totals, curves and archive. Return the board with all segments that it ever had.
 
     The post ids of the board become void, because no later board gets the same key.
 
@@ -71,7 +71,7 @@ def drop_rows(leaf: Leaf) -> Program[None]:
     """Permanently remove a leaf's rows, curves, live counts, hidden entries and refresh leases.
 
     Run this program for the leaf's partition.
-    If the rows are in a shared table, only note that they are dropped. `sweep_rows` deletes them later.
+    If the rows are in a shared table, only note in `dropped_rows` that they are unused. `sweep_rows` deletes the rows.
     """
     yield from hold_epoch(leaf.key, lock=Lock.UPDATE)
     if leaf.table_key is not None:
@@ -83,7 +83,7 @@ def drop_rows(leaf: Leaf) -> Program[None]:
 
 
 def delete_of_leaves(tables: Iterable[str], keys: Sequence[int]) -> Program[None]:
-    """Delete all rows of leaves or boards in these tables. `keys` are their values in the column `board_key`."""
+    """Delete all rows of some leaves or boards from these tables. `keys` holds the keys of the leaves or boards."""
     for table in tables:
         yield delete(table).where(col("board_key").in_(param("keys"))).bind(keys=list(keys))
 

@@ -55,8 +55,8 @@ def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False)
     """Return the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board.
 
     With `queued`, later posts to a board in a shared table wait. Otherwise overlapping posts could share the row's lock
-    for ever, and this transaction would never get it. `queued` is only for short transactions, because several boards
-    have the same advisory lock.
+    for ever, and this transaction would never get it. `queued` is only for short transactions, because posts to some
+    other boards wait for the same advisory lock.
     """
     outputs = (*COLUMNS, advisory_lock(BOARD_LOCK, shared=False)) if queued else COLUMNS
     found = select(*outputs).from_(BOARDS).where(col("id").eq(param("id")), col("segment_of").is_null())
@@ -80,7 +80,7 @@ def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
 
 
 def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program[list[Board]]:
-    """Return a board with its leaves for each row, in the same order. An archived board no longer has segments."""
+    """Return, for each row of the catalog, in order, the board with its leaves. An archived board has no segments."""
     segments: dict[int | None, list[Leaf]] = {
         row.leaf.key: [] for row in rows if row.segment == WHOLE and row.segment_of is None
     }
@@ -93,7 +93,7 @@ def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program
 
 
 def find_other_segments(board: Board) -> Program[list[CatalogRow]]:
-    """Return the segments that do not hold the board's entries: retired, still filled by a split, or archived ones."""
+    """Return the segments that do not hold the board's entries: retired or archived ones, and new ones of a split."""
     every = yield from read_rows(CATALOG_ROWS.where(col("segment_of").eq(board.key)).bind())
     present = {leaf.key for leaf in board.leaves}
     return [row for row in every if row.leaf.key not in present]

@@ -28,7 +28,7 @@ class Catalog:
         self._by_id: dict[str, Board] = {}
         self._archived: OrderedDict[str, Board] = OrderedDict()  # only the most recently used archived boards
         self._reads_under_way = 0
-        # The ids of boards that were written during a running read. The read may return an earlier state of them.
+        # Ids of boards that were written while a read was running. The read may return older states of these boards.
         self._written_meanwhile: set[str] = set()
         self._on_removal: list[Callable[[int], None]] = []
 
@@ -84,7 +84,7 @@ class Catalog:
     async def reread_board(self, board_id: str) -> Board:
         """Read the board from the store, keep it in the copy and return it, or raise `UnknownBoardError`.
 
-        If a family lists the board but no post has reached it, the board is returned but not kept.
+        If the board belongs to a family and no post has reached it yet, return an empty board without keeping it.
         """
         known_before = self._by_id.get(board_id)
         with self._reading():
@@ -114,7 +114,7 @@ class Catalog:
         return [await self._resolve_alias(each, now_us, reread) for each in board_ids]
 
     async def _resolve_alias(self, board_id: str, now_us: int, reread: dict[str, Family]) -> str:
-        """Return one id, with an alias replaced. `reread` has the families that this request has read, by id."""
+        """Return one id, with an alias replaced. `reread` has the families that this request read from the store."""
         family_id = find_aliased_family(board_id)
         if family_id is None or self.find_known(board_id) is not None:
             return board_id
@@ -157,7 +157,7 @@ class Catalog:
         return found
 
     async def renew_copies(self, boards: Iterable[Board | Leaf]) -> None:
-        """Replace outdated copies: read boards again. Forget boards of families, and read their families again."""
+        """Replace outdated copies: read boards again; but forget boards of families, and read the families again."""
         family_ids: set[str] = set()
         for board in {board.id: board for board in boards}.values():
             if board.family_key is not None:

@@ -172,7 +172,7 @@ def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
     yield from note_dropped_rows(POST_IDS_KEY, family.key)
     tables = (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES)
     yield from delete_of_leaves(tables, [leaf.key for leaf in leaves])
-    yield from delete_refresh_leases(leaves)  # after the totals: `store_curve` locks both in this order
+    yield from delete_refresh_leases(leaves)  # after the totals, because `store_curve` locks totals first
     for table in (BOARDS, FAMILIES):
         yield delete(table).where(col("family_key").eq(param("key"))).bind(key=family.key)
 

@@ -141,7 +141,7 @@ def list_reached(
 def find_reached(
     family: Family, facets: Mapping[str, str], at_us: int, now_us: int
 ) -> list[tuple[str, PeriodClosedError | None]]:
-    """Return the ids of the boards that a post with the time `at_us` reaches, with errors for closed periods.
+    """Return the id of each board that a post at `at_us` reaches, with an error if its period is closed, or None.
 
     Raises:
         PostRejectedError: the post reaches no board.

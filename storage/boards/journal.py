@@ -18,22 +18,22 @@ from storage.records import INT64_MAX, SEGMENT_SIGN, Board, Leaf, by_partition
 from storage.schema.creation import in_each_partition
 from storage.store import Program, Row, in_partition
 
-_DELETED_A_STATEMENT = 1_000  # the most deleted leaves that one statement logs, because each row holds a spec
-# The numbers of changes, one for each partition by its index. Partitions that are missing at the end have 0.
+_DELETED_A_STATEMENT = 1_000  # one statement logs at most this many deleted leaves, because each row holds a spec
+# The number of a change in each partition, by the index of the partition. Numbers that are missing at the end are 0.
 Numbers = tuple[int, ...]
-# Changes of these kinds concern a whole board, so every segment of the board logs them.
+# Changes of these kinds concern a whole board. They are logged once for each segment of the board.
 _OF_WHOLE_BOARD = (ChangeKind.RESET, ChangeKind.DELETED, ChangeKind.MOVED)
 
 
 @dataclass(frozen=True, slots=True)
 class JournalPage:
-    after: Numbers  # the page begins after these numbers
-    begins_after: Numbers  # up to these numbers, changes were pruned; valid only for a page of all boards
+    after: Numbers  # in each partition, the page begins after the change with this number
+    begins_after: Numbers  # changes up to these numbers were pruned; valid only for a page of all boards
     bundles: list[tuple[int, Row]]  # pairs of a partition and a bundle, in the order of the page
     limit: int
 
     def list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
-        """Yield the changes of the page. Each has the `after` with which a reader continues after this change."""
+        """Yield each change of the page, with the `after` of a page that begins after this change."""
         return islice(self._list_changes(), self.limit)
 
     def _list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
@@ -45,9 +45,9 @@ class JournalPage:
                     yield tuple(numbers), change
 
     def find_lost(self, after: Numbers) -> tuple[int, int] | None:
-        """Find the first partition that begins after the reader's number. Return both numbers, or None.
+        """Return two numbers between which the reader missed changes, because they were pruned. None: it missed none.
 
-        The reader has missed the changes between the two numbers, because these changes were pruned.
+        `after` holds the numbers that the reader has read. The result is from the first partition with missed changes.
         """
         pairs = zip(padded(after, len(self.begins_after)), self.begins_after, strict=True)
         return next(((number, begin) for number, begin in pairs if number < begin), None)
@@ -83,7 +83,7 @@ def read_page(
 def read_posts_of_owner(
     owner: str, *, before: Numbers | None, limit: int, blocks_max: int, partitions: int
 ) -> Program[tuple[list[tuple[int, JournalRow]], Numbers | None]]:
-    """Return an owner's changes in all partitions, newest first, each with its partition, and the next `before`.
+    """Return an owner's changes in all partitions, newest first, each with its partition, and the next page's `before`.
 
     With `before`, return only changes with smaller numbers. `blocks_max` bounds the search as in
     `read_changes_of_owner`. If this bound ends the search, a later page may have newer changes than this one.
@@ -158,7 +158,7 @@ def log_deleted(leaves: Iterable[Leaf], now_us: int) -> Program[None]:
 
 
 def padded(numbers: Numbers, partitions: int) -> Numbers:
-    """Return the numbers of all partitions: add 0 for each partition that is missing at the end."""
+    """Append a 0 to `numbers` for each partition that has no number yet."""
     return numbers + (0,) * (partitions - len(numbers))
 
 

@@ -1,8 +1,8 @@
-"""Finds and widens the tables that boards share, and deletes rows that boards no longer use from these tables.
+"""Finds and widens the tables that boards share, and deletes unused rows from these tables.
 
     board deleted or emptied ── note_dropped_rows: a row in `dropped_rows` ──> sweep_rows, by a job, some rows at a time
 
-A board outside a family leaves a shared table, or is emptied there, in one short transaction. Afterwards, nothing
+A board outside a family is deleted from a shared table, or emptied, in one short transaction. Afterwards, nothing
 refers to the board's old `rows_key`. Later, `sweep_rows` deletes the rows with this key in bounded steps. It also
 deletes the post ids of deleted boards and families.
 """
@@ -46,7 +46,7 @@ def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
 
 
 def note_dropped_rows(table_key: int, rows_key: int) -> Program[None]:
-    """Note that the rows with this `rows_key` are no longer used, so that `sweep_rows` deletes them.
+    """Store in `dropped_rows` that no board uses the rows with this `rows_key`, so that `sweep_rows` deletes them.
 
     With `POST_IDS_KEY`, the rows are post ids, and `rows_key` is the key of their board or family.
     """
@@ -55,7 +55,7 @@ def note_dropped_rows(table_key: int, rows_key: int) -> Program[None]:
 
 
 def sweep_rows(*, rows_max: int, only: tuple[int, int] | None = None) -> Program[int]:
-    """Delete at most `rows_max` unused rows of one board. `only`: the `table_key` and `rows_key` of these rows.
+    """Delete at most `rows_max` unused rows of one board. `only`: delete just rows of this `table_key` and `rows_key`.
 
     Return the number of deleted rows, but at least 1, so that the caller calls again. Return 0 if there was nothing
     left to delete.
@@ -63,7 +63,7 @@ def sweep_rows(*, rows_max: int, only: tuple[int, int] | None = None) -> Program
     first = select(col("table_key"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
     if only is not None:
         first = first.where(col("table_key").eq(only[0]), col("rows_key").eq(only[1]))
-    # Without the lock, a second transaction could delete new rows that get the same keys after the note is deleted.
+    # Without the lock, a second sweep of these keys could go on after this one, and delete new rows with the same keys.
     ordered = first.order_by(asc(col("table_key")), asc(col("rows_key")))
     left = yield ordered.locked(Lock.UPDATE).bind()
     if not left:

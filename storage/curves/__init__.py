@@ -11,12 +11,12 @@ The most important rule: only the table of curves says which curves exist. Memca
 their contents, which save processes from reading the table. For each column, a process serves the newest intact curve
 of the board's current epoch and partition. If there is none, it serves no curve.
 
-Curves, live counts and the mark of the live counts are in the partition of their board. Versions and marks of two
+Curves, live counts and their mark (how far the log is folded) are in their board's partition. Versions and marks of two
 partitions can't be compared. Requests for refreshes are in the control partition.
 
-`jobs/curves` decides when a curve is made or fitted anew. The mathematics is in `predictor`. This room reads rows
-through `storage.leaves` and changes through `storage.log`. It must not import the room `archive`, nor the rooms above
-it (`reads`, `posting`, `queue`). It is the only room that may use pymemcache.
+`jobs/curves` decides when a curve is made or fitted anew. The mathematics is in `predictor`. This package reads rows
+through `storage.leaves` and changes through `storage.log`. It must not import `archive`, nor the packages above it
+(`reads`, `posting`, `queue`). No other package may use pymemcache.
 
-Begin with `stored_curves`, then `sampling` and `live_counts`.
+Read `stored_curves` first, then `sampling` and `live_counts`.
 """

@@ -9,7 +9,7 @@ An audit must not raise false alarms. Entries are counted at the time of the sna
 for the curve's moment. A count and a bracket are compared only if every change between these times is known: either the
 board has not changed, or the change log holds the changes.
 
-The counts use neither knots nor skipped rows, unlike the walk that made the curve. Otherwise an audit could repeat an
+The counts neither start at knots nor skip rows, unlike the walk that made the curve. Otherwise an audit could repeat an
 error of that walk instead of finding it.
 """
 
@@ -87,7 +87,7 @@ class AuditedPart(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The number of a part's entries, and the sorted keys of entries that came or went since the curve's moment."""
+    """How many entries a leaf has, and the sorted keys of the entries that came or went since the curve's moment."""
 
     entries: int
     came: Sequence[int]
@@ -144,7 +144,7 @@ def audit_curve(
 
 
 def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
-    """Return a part's entries and changes since the curve's moment, or None if these are unknown or too many."""
+    """Return a leaf's entries and changes since the curve's moment, or None if its changes are unknown or too many."""
     leaf, served = part.entries.leaf, part.served
     totals = (yield from find_totals([leaf.key]))[leaf.key]
     check_copy(leaf, totals)
@@ -166,7 +166,7 @@ def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Pr
 
 
 def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
-    """Return the cells of the rows with these ascending 0-based numbers. Stop when `is_late` returns True."""
+    """Return the cells of rows by their 0-based numbers, ascending from the best. Stop if `is_late` returns True."""
     cells: list[str] = []
     past_rows = 0  # how many rows have the last found cell or a better one
     for row_number in row_numbers:

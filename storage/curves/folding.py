@@ -1,13 +1,13 @@
 """Reads in one snapshot what a job has to fold into the live counts: changes since the mark, and new curves.
 
-Run these programs for the partition that is folded.
+The mark is the first log position that is not folded. Run these programs for the partition whose log is folded.
 
     mark ──changes of every board──> now             a curve with live counts continues from the mark
     mark of a fit ──changes of its board──> now      a new curve continues from the changes that its snapshot saw
 
-The needed changes may have been pruned, or may be too many. After a restore from a backup, the log may number other
-changes. If no curve can continue from the mark, `lost` is set, and the caller reads again with all curves as new. A new
-curve without its changes is in `void`, and has no live counts until the next fit.
+The needed changes may have been pruned, or may be too many. After a restore from a backup, log positions may belong to
+other changes. If no curve can continue from the mark, `lost` is set, and the caller reads again with all curves as new.
+If only the changes for a new curve are missing, `void` names its column, which has no live counts until the next fit.
 """
 
 from collections.abc import Collection, Iterable
@@ -34,7 +34,7 @@ class NetChanges:
     """The net change of each owner: the owner's row before the first change, and the row after the last change."""
 
     def __init__(self) -> None:
-        # By board key and owner: first change's number, row before it, last change's number, row after it.
+        # By board key, then owner: number of the first change, row before it, number of the last change, row after it.
         self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
 
     def add_bundles(self, bundles: Iterable[Bundle]) -> None:
@@ -75,12 +75,12 @@ class FoldBacklog:
 
     before: FoldState | None
     mark: int
-    changed_us: int  # the latest begin of a logged transaction; an argument of `date_snapshot`
+    changed_us: int  # the latest time at which a logged transaction began; for `date_snapshot`
     fits: list[ListedCurve] = field(default_factory=list)  # new curves, oldest first
     # Versions of the curves that have live counts; read only if the process knows no curve yet.
     counted: dict[Slot, int] = field(default_factory=dict)
     lost: bool = False  # whether no curve can continue from the stored mark; then read all curves as new
-    rows: int = 0  # number of changes that were read, without the changes in `replays`
+    rows: int = 0  # how many changes were read, not counting those in `replays`
     changed: bool = False  # whether there are changes, even if only on boards without a curve
     # The net changes since the stored mark, by board key.
     changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class FoldBacklog:
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
     leaves: dict[int, Leaf] = field(default_factory=dict)  # the leaves of the curves whose live counts change, by key
-    totals: dict[int, dict[int, int]] = field(default_factory=dict)  # the totals of these leaves, by leaf key
+    totals: dict[int, dict[int, int]] = field(default_factory=dict)  # the totals of `leaves`, by leaf key and column
     # Encoded curves whose live counts change, by version. Curves that the process holds decoded are left out.
     curves: dict[int, bytes] = field(default_factory=dict)
     counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
@@ -116,7 +116,7 @@ def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBa
 
 def _read_changes(found: FoldBacklog, known: KnownCurves, done: int, limits: JobSettings) -> Program[None]:
     netted, past, found.changed = NetChanges(), done, True
-    # A family may have thousands of boards, but few of them have a curve. The changes of the other boards are not read.
+    # Often, few of a family's thousands of boards have a curve. If so, changes of the other boards are not read.
     curved = known.fits.keys() | {fit.board_key for fit in found.fits}
     boards = curved if len(curved) <= NAMED_BOARDS_MAX else None
     while True:
@@ -154,7 +154,7 @@ def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Pro
 
 
 def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
-    """Read the curves that changes or replays concern, unless the process has them decoded in memory."""
+    """For curves whose live counts change, read leaves and totals, and also contents and counts unless in memory."""
     versions: dict[Slot, int] = {}
     for board_key in found.changes:
         fits = known.fits.get(board_key, {}).values()

@@ -38,7 +38,7 @@ class StoredCounts:
     epoch: int
     curve_version: int  # the version of the curve that the counts belong to
     version: int  # the version of the document; a document that is written later has a greater one
-    document: bytes  # the encoded live counts; empty: the curve has none
+    document: bytes  # the encoded live counts; empty: the curve has no live counts
     changes: int  # the board's count of changes at the last fold that changed this document
 
     @property
@@ -88,7 +88,7 @@ def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None
 def counts_after(version: int, now: FoldState) -> Program[list[StoredCounts]]:
     """Return the documents newer than `version`, oldest first. `now` is the state of folding in this snapshot.
 
-    After a restore from a backup, all documents may have lower versions. Then return all documents.
+    After a restore from a backup, all documents may have versions below `version`. Then return all documents.
     """
     if now.version == version:
         return []

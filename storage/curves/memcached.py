@@ -10,9 +10,9 @@ another server meanwhile, they would stay there and become stale.
 
 Each server has a circuit breaker (`Breaker`), so that a server that fails several times in a row is not called:
 
-    closed ── failures_max in a row ──> open ── pause_s later ──> one trial ── failed: open again, answered: closed
+    closed ── failures_max in a row ──> open ── pause_s later ──> one trial call ── failed: open again, answered: closed
 
-The result of every call that the breaker allowed must be reported to the breaker, so that a trial always ends.
+The result of every call that the breaker allowed must be reported to the breaker, so that it can close or open again.
 
 A `Budget` limits the time and the bytes of a whole call. A socket's own timeout starts anew with every piece that
 arrives, so without a budget, a server that sends a few bytes at a time could make a call last for ever.
@@ -39,7 +39,7 @@ from config.settings import MemcachedSettings
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 _LINE_BYTES = 512  # bytes allowed for the protocol lines around one value of a server's answer
-_THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many timeouts, because resolving a host name has no timeout
+_THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many times the timeout: resolving a name has no timeout
 # Bytes to receive at a time, far more than the 4 KiB of pymemcache: the thread may wait for the interpreter lock after
 # each piece.
 RECV_BYTES = 256 * 1024
@@ -161,7 +161,7 @@ class Breaker:
 
     @property
     def open(self) -> bool:
-        """Return whether the server has failed so often that only trials may call it."""
+        """Return whether the server failed so often that it is only called after a pause, to test if it works."""
         return self._failures >= self._failures_max
 
     def allows(self) -> bool:
@@ -191,7 +191,7 @@ class Budget:
         self.errors = 0
 
     def fair(self) -> bool:
-        """Return whether at least half of the time is left. With less, a server may fail because others were slow."""
+        """Return whether at least half of the time is left. With less, a server may time out if others were slow."""
         return self._ends_s - self._monotonic() >= self._timeout_s / 2
 
     def left_s(self) -> float:
@@ -209,7 +209,7 @@ class Budget:
 
 
 class BudgetSocket(socket.socket):
-    """A socket that raises when the call's budget is used up."""
+    """A socket that raises an error when the call's budget is used up."""
 
     def __init__(self, budget: Budget, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -25,7 +25,7 @@ class RefreshRequest(NamedTuple):
     number: int
     origin: str  # the HTTP request that asked for the refresh, see `jobs.request_origin`
     answered: int  # the number of the latest answered request; 0: none
-    version: int  # the version of the curve of this answer; 0: the refresh failed, or nothing was answered
+    version: int  # the version of the curve in the latest answer; 0: the refresh failed, or there is no answer
     took_us: int
 
 
@@ -83,7 +83,7 @@ def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
 
 
 def find_requested_leaf(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | None]:
-    """Return a column's open request and its leaf, or None. If the leaf has no rows any more, delete the request."""
+    """Return a column's open request and its leaf, or None if none is open. Delete requests for leaves without rows."""
     request = yield from find_refresh_request(slot)
     if request is None or request.answered >= request.number:
         return None

@@ -74,7 +74,7 @@ def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap
             if isinstance(question, WorstEntry):
                 answer = landing((yield from ranking.sample_worst_row()))
             elif isinstance(question, Stride):
-                spacing = question._asdict()  # the parameters of the statement have the names of the fields
+                spacing = question._asdict()  # the statement's parameters are named like the fields of `Stride`
                 cell = padding.cell_of_key(spacing.pop("after_key"))
                 rows = yield _read_stride(layout, column_index).bind(cell=cell, **spacing, **scope)
                 answer = [Landing(padding.key_of_cell(cell), ties_before, ties) for cell, ties_before, ties in rows]

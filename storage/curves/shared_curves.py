@@ -111,7 +111,7 @@ class Envelopes:
         self._place = blake2b(key=secret, person=b"rankcurve place", digest_size=8).hexdigest()
 
     def key(self, listed: ListedCurve) -> str:
-        """Return the curve's key in memcached. All versions have one key, so a new version replaces the old one."""
+        """Return the curve's key in memcached. All versions have the same key, so a new one replaces the old one."""
         return f"rankcurve:{self._place}:{listed.board_key}:{listed.column_index}:{listed.epoch}"
 
     def seal(self, listed: ListedCurve, curve: Curve) -> bytes:

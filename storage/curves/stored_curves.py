@@ -43,7 +43,7 @@ from .live_counts import FoldState, StoredCounts, counts_after
 from .shared_curves import ListedCurve, SharedCurves, Slot
 
 log = structlog.get_logger(__name__)
-STATES_MAX = 16  # remembered states of a curve; enough to reach back to the curves of a partition that lags behind
+STATES_MAX = 16  # the most states kept for a curve; `_count_later` needs the state at the time of an older curve
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,11 @@ class ServedCurve:
     epoch: int
     version: int  # greater than the version of every curve that was stored earlier in the partition
     curve: RankCurve
-    mark: int | None = None  # the curve counts the changes up to this mark; None: unknown, or folds still change it
+    mark: int | None = None  # the curve counts the changes up to this mark; None: unknown, or folds still move it
     changes: int | None = None  # the board's count of changes at the moment of the curve; None: unknown
     live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
-    fitted: "ServedCurve | None" = None  # of a live curve: the curve as it was fitted
-    partition: int = field(kw_only=True)  # the partition that holds the board, and that gives versions and marks
+    fitted: "ServedCurve | None" = None  # the curve without live counts; None: `curve` is not live
+    partition: int = field(kw_only=True)  # the board's partition, in which `version` and `mark` are valid
 
     @property
     def slot(self) -> Slot:
@@ -93,8 +93,8 @@ class CurveBook:
         self._poll_rows_max = poll_rows_max
         self._meter = meter
         self._polled: dict[int, _Polled] = {}  # by partition
-        self._served: dict[Slot, ServedCurve] = {}  # the mark of a live curve is None while folds change it
-        # The latest states of each curve, the newest last: its time, and the board's count of changes at that time.
+        self._served: dict[Slot, ServedCurve] = {}  # a live curve that folds still change has the mark None
+        # The latest states of each curve, the newest last: the curve's time, and the board's count of changes then.
         self._states: dict[Slot, tuple[tuple[int, int], ...]] = {}
         self._expecting = 0
         # Keys of boards that were forgotten while a `remember_forgotten` context is open.
@@ -114,14 +114,14 @@ class CurveBook:
         return SummedCurve(parts, self._count_later(board, column_index, parts))  # type: ignore[arg-type]
 
     def _find_in_use(self, leaf: Leaf, column_index: int) -> ServedCurve | None:
-        """Return the column's newest curve of the leaf's current epoch, or None. Call `_find_mark` for the mark."""
+        """Return the column's newest curve of the leaf's current epoch, or None. `_find_mark` returns its mark."""
         served = self._served.get((leaf.key, column_index))
         if served is None or served.epoch != leaf.epoch or served.partition != leaf.partition:
             return None
         return served
 
     def _count_later(self, board: Board, column_index: int, parts: Sequence[RankCurve]) -> int:
-        """Return an upper bound for the changes that the segments' curves count after the time of the oldest one."""
+        """Return an upper bound for the changes in the segments' curves that are newer than the oldest curve."""
         times_us = [part.as_of_us for part in parts]
         first_us = min(times_us)
         if max(times_us) == first_us:
@@ -131,7 +131,7 @@ class CurveBook:
             states = self._states[leaf.key, column_index]
             until = next((changes for as_of_us, changes in reversed(states) if as_of_us <= first_us), 0)
             changes = states[-1][1]
-            later += changes - until if changes >= until else changes  # the board may have been emptied
+            later += changes - until if changes >= until else changes  # if the count fell, the board was emptied
         return later
 
     def find_leaf_curve(self, leaf: Leaf, column_index: int) -> RankCurve | None:
@@ -153,7 +153,7 @@ class CurveBook:
         return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
 
     def find_count_start(self, board: Board, column_index: int, changes_max: int, asked_us: int) -> CountStart | None:
-        """Return the curve of `find_curve` with its mark, as the start of counts. Return None if one is unknown."""
+        """Return what counts start from: the curve of `find_curve` and its mark. Return None if one is unknown."""
         starts = list[CountStart]()
         for leaf in board.leaves:
             served = self._find_in_use(leaf, column_index)
@@ -167,7 +167,7 @@ class CurveBook:
         return CountStart(curve, 0, changes_max, asked_us, tuple(starts))
 
     def _find_mark(self, served: ServedCurve) -> int | None:
-        """Return the mark of a curve in use. A live curve that folds still change has the mark of the last fold."""
+        """Return the mark of a served curve. A live curve that folds still change has the mark of the last fold."""
         return self._polled[served.partition].mark if served.mark is None and served.live_version else served.mark
 
     def _with_mark(self, served: ServedCurve) -> ServedCurve:
@@ -210,7 +210,7 @@ class CurveBook:
         """Return whether a curve that was just read is newer than the served one.
 
         Versions of two partitions can't be compared. But if the served curve is of another partition, the board has
-        moved since then.
+        moved, so the curve that was just read is newer.
         """
         current = self._served.get(slot)
         return current is None or current.partition != partition or current.version < version
@@ -360,7 +360,7 @@ class _News(NamedTuple):
 
 
 def _read_news(version: int, live_version: int, limit: int) -> Program[_News]:
-    """Read up to `limit` curves newer than `version`. If none is left, also read the newer live counts."""
+    """Read up to `limit` curves newer than `version`. If no more curves are left, also read the newer live counts."""
     [[newest, *state]] = yield _NEWEST.bind()
     listed = (yield from curves_after(version, limit)) if newest is not None and newest > version else []
     folded = None if state[0] is None else FoldState(*state)

@@ -6,13 +6,13 @@
 
 Each engine keeps three kinds of connections: for writing, for short reads, and for heavy reads such as scans.
 
-- `sqlite` has the store on one file. `sqlite_file` locks and checks the file before SQLite opens it, `brief_reads` runs
-  reads in the thread of the event loop, and `sqlite_backup` copies a store that is in use.
-- `postgres` has the store on one database. `connection_pool` lends connections and runs failed attempts again, and
+- `sqlite` keeps the store in one file. `sqlite_file` locks and checks the file before SQLite opens it, `brief_reads`
+  runs reads in the thread of the event loop, and `sqlite_backup` copies a store that is in use.
+- `postgres` keeps the store in one database. `connection_pool` lends connections and runs failed attempts again, and
   `postgres_connection` opens sessions.
 
 The most important rules: every wait for a database server has a time limit, and a store never repeats a COMMIT whose
 answer was lost, because the server may have committed that transaction.
 
-No other room imports a database driver. Begin with `sqlite.SqliteStore`, which is the simpler engine.
+No other package imports a database driver. Begin with `sqlite.SqliteStore`, which is the simpler engine.
 """

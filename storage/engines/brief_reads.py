@@ -1,8 +1,8 @@
 """Runs brief reads of `SqliteStore` in the thread of the event loop.
 
 Most reads take a few microseconds, and a change of threads takes longer. `BriefReads` abandons a read that turns out to
-be long, and the caller runs the read again on another connection, which has its own thread. Then reads of the same kind
-use the other thread at once for a while. After a read that had to wait for the disk, reads of all kinds do so.
+be long, and the caller runs the read again on another connection, which has its own thread. For PAUSE_S seconds, reads
+of the same kind then begin in that other thread. After a read that had to wait for the disk, reads of all kinds do.
 
 The most important rule: only queries can be interrupted. An interrupted ROLLBACK would leave a transaction open, and
 later reads would see its old snapshot. So the handler that interrupts is not set while a transaction begins or ends.

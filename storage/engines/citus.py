@@ -34,8 +34,8 @@ _SHARDS = (
     .where(any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER))))
     .prepared()
 )
-# A move of a shard writes the shard's row here again. So `xmin` changes, the id of the transaction that wrote the row.
-# No other column shows every move: a worker keeps the `placementid`, and a move back restores the earlier `groupid`.
+# A move of a shard writes its row in `pg_dist_placement` again. This changes `xmin`, the id of the writing transaction.
+# No other column changes in every move: a worker keeps `placementid`, and a move back restores the earlier `groupid`.
 _PLACEMENTS = (
     select(col("shardid"), col("xmin")).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
 )
@@ -71,7 +71,7 @@ class PlacementCheck:
 
     def __init__(self) -> None:
         self._shards: list[int] = []
-        self._last: Placements | None = None  # as last read; None: read the shards and their placements again
+        self._last: Placements | None = None  # as last found; None: look up the shards and placements again
 
     def forget(self) -> None:
         """Look the partitions up again before the next read, because there may be a new partition."""

@@ -66,7 +66,7 @@ class ConnectionPool:
         self.name, self.connections = f"{name} {kind}", connections
         self._limits, self._connect = limits, connect
         self._meter, self._pool, self._kind = meter, name, kind
-        # True on Citus, where a transaction and the move of a partition may wait for each other until a lock times out.
+        # Whether to run an attempt again whose lock timed out. On Citus, moves of partitions cause such deadlocks.
         self.retries_late_locks = False
         self._lent = 0
         self._slots = asyncio.Semaphore(connections)
@@ -105,7 +105,7 @@ class ConnectionPool:
             await asyncio.sleep(self._pause_s(tries - 1))
 
     def _may_pass(self, error: BaseException) -> bool:
-        """Return whether the same attempt may succeed after this error."""
+        """Return whether an attempt that failed with this error may succeed if it runs again."""
         late_lock = self.retries_late_locks and isinstance(error, asyncpg.LockNotAvailableError)
         return late_lock or is_lost(error) or is_raced(error) or is_board_deleted(error)
 

@@ -3,8 +3,9 @@
     in one schema    control and partition 0: the schema of the connection   partition 1, 2 …: NAME_p1, NAME_p2 …
     apart            control: NAME_control                                    partition 0, 1 …: NAME_p0, NAME_p1 …
 
-NAME is the first schema in the search path of the connection, or `rankcurve` if this first schema is `public`. A store
-for Citus is created apart, because Citus cannot move the schema `public` to another server.
+NAME is the first schema in the search path of the connection, or `rankcurve` if this first schema is `public`. The
+control partition has the tables that belong to no board. A store for Citus is created in the second way (apart),
+because Citus cannot move the schema `public` to another server.
 """
 
 from dataclasses import dataclass, field, replace
@@ -31,7 +32,7 @@ _META = (
 
 @dataclass
 class Partitions:
-    """The partitions of one store, with the dialect of each, which puts the schema before the name of a table."""
+    """The partitions of one store. Each has a dialect, which puts the partition's schema before the names of tables."""
 
     name: str = DEFAULT_NAME
     exists: bool = False  # whether the database already has a store
@@ -75,14 +76,13 @@ class Partitions:
         if not self.apart and not self.distributed and partition <= 0:
             return POSTGRES
         schema_of = place_tables(partition, self._schema_of)
-        # On Citus, an insert that skips conflicts counts the skipped rows, too. And if an insert takes its rows from
-        # another part of its statement, Citus sends these rows to all nodes. Such a statement would fail while any node
-        # does not answer, so `chains` is false.
+        # On Citus, an insert that skips conflicts counts the skipped rows, too. A chain is an insert of rows that the
+        # same statement updates. Citus sends these rows to all nodes, so a chain fails while any node does not answer.
         chains = not self.distributed
         return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False)
 
     async def measure(self, connection: PostgresConnection) -> StoreSize:
-        """Measure the store. If it has only one schema, the size of its only partition is the size of the database."""
+        """Measure the store. In a store with one schema, partition 0 gets the size of the whole database."""
         database: int = 0
         if not self.distributed:
             database = await connection.fetchval("SELECT pg_database_size(current_database())")

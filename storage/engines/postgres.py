@@ -103,7 +103,7 @@ class PostgresStore:
         return await self._light.run(PostgresConnection.has_citus)
 
     async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
-        """Create a store with the control partition and `partitions` others, each in its own schema. Return its salt.
+        """Create a store: a control partition and `partitions` others, each in its own schema. Return the store's salt.
 
         If `distributed` is set, Citus spreads the schemas over its nodes.
 
@@ -162,7 +162,7 @@ class PostgresStore:
                 result = await self._drive(connection, program())
             except DRIVER_ERRORS:
                 raise
-            except Exception as error:  # may be wrong, if a partition was moved and looked empty
+            except Exception as error:  # raise it after the check: a moved partition looks empty
                 refusal = error
             await connection.execute("COMMIT")
             if self._placements is not None:

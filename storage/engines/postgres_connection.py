@@ -30,7 +30,7 @@ def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, objec
 
 
 _CITUS = select(lit(1)).from_("pg_extension").where(col("extname").eq("citus")).prepared()
-# Each new connection would ask the server for these types of arrays, which takes seconds on a busy Citus cluster.
+# Without this list, each new connection asks the server for these types, which takes seconds on a busy Citus cluster.
 _ARRAYS = [
     _describe_array(oid, element_oid, element)
     for oid, element_oid, element in ((1001, 17, "bytea"), (1003, 19, "name"), (1009, 25, "text"), (1016, 20, "int8"))
@@ -89,8 +89,8 @@ class Connector:
         self._kind = kind
         self._timeout_s = limits.heavy_statement_timeout_s if kind == "heavy" else limits.statement_timeout_s
         self._first = 0
-        # Only one of several hosts accepts writes. This attribute makes the driver refuse the other hosts. If the URL
-        # contains the attribute, the driver uses the URL's value.
+        # Only one of several hosts accepts writes. `target_session_attrs` makes the driver refuse the other hosts.
+        # If the URL contains this attribute, the driver uses the URL's value.
         self._attributes = {"target_session_attrs": "read-write"} if len(self._urls) > 1 else {}
         if "target_session_attrs=" in url:
             self._attributes = {}
@@ -130,8 +130,8 @@ class Connector:
             connection._protocol.get_settings().register_data_types(_ARRAYS)
             await connection.execute(self._session_settings())
             if self._kind == "read" and not await connection.has_citus():
-                # Planning a short read takes as long as running it, so plan it once for all parameters. Such a plan is
-                # as good, because short reads are written for an index. Citus needs parameters to choose the node.
+                # Planning a short read takes as long as running it, so plan each statement only once. The plan fits all
+                # parameters, because short reads use an index. Citus must plan anew: parameters decide the node.
                 await connection.execute("SET plan_cache_mode = force_generic_plan")
         except BaseException:
             connection.terminate()

@@ -2,7 +2,7 @@
 
 - Lost: the connection is useless, but the attempt may succeed on another connection. If a node of Citus has lost
   another node, the connection stays useful.
-- Raced: another transaction interfered, and the same transaction may succeed now.
+- Raced: another transaction interfered. The failed transaction may succeed if it runs again.
 - Late: the server did not answer in time.
 - Board deleted: the table of a board does not exist.
 
@@ -36,8 +36,8 @@ _RACED = (
     asyncpg.DuplicateObjectError,
     asyncpg.InvalidCachedStatementError,  # the columns of the table changed
 )
-# Another transaction or a high load delays the server. An attempt with such an error is not run again, because it would
-# also delay the other posts that wait. Only on Citus, it is run again after LockNotAvailableError.
+# Another transaction or a high load delays the server. After such an error, the attempt is not run again, because other
+# posts would wait even longer. Only on Citus, an attempt is run again after LockNotAvailableError.
 _LATE = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.InsufficientResourcesError)
 
 

@@ -2,7 +2,7 @@
 
 Brief reads run in the thread of the event loop. Each other connection has its own thread (aiosqlite), in which a whole
 program runs after one change of threads. If a query may return many rows, SQLite packs the rows into one JSON text.
-While the event loop is busy, each step to a row may wait for the interpreter lock, so one step is faster than many.
+A thread may have to wait for the interpreter lock each time it fetches a row, so it is faster to fetch only one text.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _execute(connection: sqlite3.Connection, query: Built, counted: list[Counted
     if query.packed:
         rows: Rows = _decode_rows(cursor.fetchone()[0])
     elif cursor.description is None:
-        counted.append((query.kind, max(0, cursor.rowcount)))  # a definition has -1
+        counted.append((query.kind, max(0, cursor.rowcount)))  # for DDL, `rowcount` is -1
         return [(cursor.rowcount,)]
     else:
         rows = cursor.fetchall()
@@ -135,7 +135,7 @@ class SqliteStore:
         self._full_logged_s = -inf
         self._waiting = 0
         self._checkpoints: Checkpoints | None = None  # None until all connections are open
-        # Closed after the connections: a process that closes any descriptor of a file loses its locks on the file.
+        # Closed after the connections, because a process that closes a descriptor of a file loses all locks on it.
         self._file: FileIO | None = None
 
     @classmethod
@@ -379,10 +379,10 @@ class SqliteStore:
 
 
 def _refused(path: Path, error: Exception) -> Exception:
-    """Return the error of the store that `open` raises after an error of SQLite or of the file system."""
+    """Return the StorageError that `open` raises in place of an error of SQLite or of the file system."""
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error)
-    if cause is not None and cause != NO_DATABASE:  # `NO_DATABASE` is more likely a wrong path than damage
+    if cause is not None and cause != NO_DATABASE:  # a file that is no database: probably a wrong path
         return StoreDamagedError(f"{path} is damaged: {cause}: restore a backup")
     return StoreUnsupportedError(f"{path}: {error}")

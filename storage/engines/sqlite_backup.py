@@ -27,7 +27,7 @@ from .sqlite_file import SQLITE_ERRORS, FileLock
 REPLACED = ".replaced"
 _PARTIAL = ".partial"
 _BESIDE = ("", "-wal", "-shm")
-_CACHE_KIB = 65_536  # the page cache while a copy is checked; the check reads each index in its order
+_CACHE_KIB = 65_536  # page cache for the check of a copy, which reads the table in the order of each index
 
 
 def back_up_store(database: Path, into: Path) -> int:

@@ -1,12 +1,12 @@
 """Makes checkpoints for `SqliteStore`: copies SQLite's write-ahead log into the database file while posts go on.
 
-A checkpoint of many pages takes a tenth of a second. So a separate connection, with its own thread, copies the log, and
-then copies again what was logged meanwhile. The writer copies only the rest, between two transactions. When the whole
-log is copied, SQLite syncs the file, and the next transaction writes at the start of the log again.
+Copying many pages takes a tenth of a second. So a separate connection, with its own thread, copies the log in rounds.
+Each round copies what the writer has logged since the last round. At the end, the writer's connection copies the last
+few pages, between two transactions. SQLite then syncs the file, and the next transaction begins the log anew.
 
-SQLite before 3.51.3 can damage the file if a transaction restarts the log during a checkpoint of another connection
-(https://www.sqlite.org/wal.html#walresetbug). So a reader keeps a transaction open meanwhile. If this transaction reads
-the log, the log can't restart. If the whole log was copied, it reads only the file, and the checkpoint can't write.
+SQLite before 3.51.3 can damage the file if a transaction begins the log anew while another connection copies it
+(https://www.sqlite.org/wal.html#walresetbug). So during each round, a read transaction is open. If it reads from the
+log, SQLite can't begin the log anew. If it reads only the file, the log was copied before, and SQLite copies nothing.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from .sqlite_file import SQLITE_ERRORS
 
 log = structlog.get_logger(__name__)
 
-COPIES_MAX = 4  # the most copies beside the writer, before the writer copies the rest
-BRIEF_COPY_S = 0.005  # during such a short copy, little is logged, so the writer can copy the rest
+COPIES_MAX = 4  # the most rounds, after which the writer's connection copies the last pages
+BRIEF_COPY_S = 0.005  # after such a short round, few pages are left, so no other round is needed
 
 
 def copy_log(connection: sqlite3.Connection) -> None:
-    """Copy the log into the file, as far as no reader has to be waited for. Raises sqlite3.Error."""
+    """Copy the log into the file, except pages for which a copy must wait for a reader. Raises sqlite3.Error."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
@@ -41,16 +41,16 @@ def copy_log_beside_writer(
         reader.execute("BEGIN")
         reader.execute("PRAGMA user_version").fetchall()  # the transaction begins with its first read
         copy_log(connection)
-    os.fsync(file)  # so that the later sync by the writer takes few pages only
+    os.fsync(file)  # so that only few pages are left for the writer to sync
 
 
 class Checkpoints:
-    """Makes a checkpoint `after_s` seconds after a write. Writes until then need no other checkpoint."""
+    """Makes a checkpoint `after_s` seconds after a write. It is also the checkpoint for all writes until then."""
 
     def __init__(
         self, copy: Callable[[], Awaitable[None]], finish: Callable[[], Awaitable[None]], *, after_s: float
     ) -> None:
-        """Prepare checkpoints. Each calls `copy` while the writer writes, then `finish`, for which the writer waits."""
+        """Store two functions: `copy` runs one round while the writer writes, and the writer waits for `finish`."""
         self._copy, self._finish, self._after_s = copy, finish, after_s
         self._due: asyncio.TimerHandle | None = None
         self._running: asyncio.Task[None] | None = None

@@ -128,7 +128,7 @@ def describe_damage(error: Exception) -> str | None:
 
 
 def is_full_error(error: Exception, path: Path) -> bool:
-    """Return whether a write failed because the disk is full. If the error does not tell, write a trial file."""
+    """Return whether a write failed because the disk is full. If the error is not clear, find out with a trial file."""
     code = _code_of(error) or 0
     if code & _PRIMARY == sqlite3.SQLITE_FULL:
         return True
@@ -141,7 +141,7 @@ def _code_of(error: Exception) -> int | None:
 
 
 def _has_room(path: Path) -> bool:
-    """Return whether a file can grow longer than the write-ahead log, given the disk, the quota and the limits."""
+    """Return whether the disk, the quota and the limits allow a file that is longer than the write-ahead log."""
     left = path.with_name(path.name + "-wal")
     try:
         with tempfile.TemporaryFile(dir=path.parent) as file:

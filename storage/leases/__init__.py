@@ -10,9 +10,9 @@ The life of a resource of a pool:
     added ──> free ── a key acquires it: version + 1 ──> leased ── extended ──> leased …
                ^                                           |
                ├── released by its key ────────────────────┤
-               └── liberated: expired and the margin over ─┘      the key may still get the same resource back
+               └── liberated: expired, margin has passed ──┘      the key may still get the same resource back
 
-The margin (`lease_margin_s`) is for jumps of the store's clock. A request takes this path:
+The margin (`lease_margin_s`) is a wait after the expiry, in case the store's clock jumps. A request takes this path:
 
     batcher ──> one read for many keys ──> the lease lasts long enough: answered
                         └── anything else ──> lease_transaction ──> rows, journal and counts in one commit
@@ -21,6 +21,6 @@ The margin (`lease_margin_s`) is for jumps of the store's clock. A request takes
 A transaction writes a row only if the row has not changed since the transaction read it. Otherwise nothing is written,
 and the request is decided again. Only the store's clock says whether a lease has expired, never the clock of a holder.
 
-This room may import `schema` and the modules at the root of `storage`, but no other room. Begin with `lease_records`,
+This package may import only `schema` and the modules at the root of `storage`. Begin with `lease_records`,
 then read `claims`, then `lease_transaction`. `peers` handles leases in other stores.
 """

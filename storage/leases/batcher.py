@@ -5,7 +5,7 @@
     a key gives back ──────────────────┘
 
 Requests that arrive during a transaction share the next transaction. Requests of one key are served in the order of
-their arrival, each in another transaction.
+their arrival, in separate transactions.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class LeaseBatcher:
             raise QueueFullError("the service is shutting down")
         key = request[:3]
         try:
-            # The kind is how many requests of the key already wait, so a group has at most one request of each key.
+            # A group has one kind. The kind is how many requests of the key wait, so a group has each key only once.
             asked = self._writes.ask(self._waiting[key], request)
         except StoreBusyError as error:
             raise QueueFullError(f"{self._waiting.total()} requests for leases are waiting") from error

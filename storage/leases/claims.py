@@ -1,8 +1,8 @@
-"""The mechanism of every lease: a row with a version, which conditional writes claim for a holder and keep.
+"""The mechanism of every lease: a row with a version. Conditional writes claim it for a holder and renew the claim.
 
-    free ── claim: version + 1 ──> held ── kept: later expiry ──> held …
+    free ── claim: version + 1 ──> held ── renewed: later expiry ──> held …
       ^                              |
-      └──────────────────────────────┘ given back, or expired and the margin over
+      └──────────────────────────────┘ given back, or expired longer ago than the margin (for a clock that jumps)
 
 A row says who holds the lease and until when. Each write depends on the row's version or expiry. If the row has
 changed meanwhile, nothing is written. So, by the store's clock, a row never has two holders at the same time. The later

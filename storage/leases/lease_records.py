@@ -77,7 +77,7 @@ class Resource(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Return whether no key leases the resource. An expired lease must first be liberated."""
+        """Return whether no key leases the resource. After its expiry, a lease still counts until it is liberated."""
         return self.free_since_us is not None
 
     def grant(self, key: str, now_us: int, *, acquired: bool) -> Grant:
@@ -111,8 +111,8 @@ class LeaseEventKind(StrEnum):
     LIBERATED = "liberated"
     MOVED = "moved"
     # Kinds of events about a key that has a lease in another store:
-    WANTED = "wanted"  # for the other store to read: the key asks for its resource until the expiry in the event
-    RETURNED = "returned"  # for the other store to read: the key gives its resource back
+    WANTED = "wanted"  # tells the other store that the key wants its resource until the expiry in the event
+    RETURNED = "returned"  # tells the other store that the key gives its resource back
     DUPLICATE = "duplicate"  # the key also got a resource in this store, later than in the other store
 
 

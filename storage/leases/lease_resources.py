@@ -3,8 +3,8 @@
 A row is changed only if it is still as it was found.
 
 On databases with row locks, `find_free` locks the free resources that it finds, and leaves out resources that another
-transaction has locked. So concurrent transactions never find the same free resource, and no transaction waits for
-another one to find a resource.
+transaction has locked. So concurrent transactions never find the same free resource, and `find_free` never waits for
+another transaction.
 """
 
 import random
@@ -68,7 +68,7 @@ def _build_write() -> Update:
 
 
 def pool_condition(asked: str) -> Condition:
-    """Return the condition that row `p` is an existing pool with the client id and pool id of the row `asked`."""
+    """Return the condition that the row `p` is an existing pool with the ids in the row whose alias is `asked`."""
     same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
     return all_of(*same, col("deleted_at", "p").is_null())
 
@@ -107,7 +107,7 @@ class LeaseResources:
         return [Resource(*row) for row in found]
 
     def find_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[list[Resource]]:
-        """Lock and return up to `limit` resources whose leases expired by `before_us`, the longest expired first."""
+        """Lock and return up to `limit` resources whose leases expired at or before `before_us`, earliest first."""
         found = yield self._expired.bind(pool_key=pool_key, region=region, expired_before=before_us, limit=limit)
         return [Resource(*row) for row in found]
 
@@ -137,7 +137,7 @@ class LeaseResources:
         yield from lease_counts.add_counts(count_events(events, refused), rng)
 
     def change_resources(self, changes: Sequence[ResourceChange], rng: random.Random, *, now_us: int) -> Program[int]:
-        """Change the resources that are still as they were found, record this, and return how many were changed."""
+        """Change the resources that are still as they were found, record the changes, and return their number."""
         written = yield from self.write_changes(changes)
         events = [event for one in changes if one.before[:2] in written for event in one.find_events(now_us)]
         yield from self.record_events(events, rng)

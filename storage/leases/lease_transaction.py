@@ -47,10 +47,10 @@ from .region_counts import Region, lease_counts
 
 Outcome = Grant | StorageError
 
-FRONT_KNOWN_US = 60_000_000  # how long the front of a region's queue of free resources is remembered
-FRONTS_MAX = 100_000  # the most regions whose front is remembered; with more, all are forgotten
+FRONT_KNOWN_US = 60_000_000  # how long a process remembers a front, see `_find_free`
+FRONTS_MAX = 100_000  # the most fronts that are remembered; if there are more, all are forgotten
 
-_POOL_END = 1 + len(POOL_COLUMNS)  # index of the first result column after the store's time and the pool
+_POOL_END = 1 + len(POOL_COLUMNS)  # a result row has the store's time, the pool, and from this index the resource
 _HOLDER = _POOL_END + list(RESOURCE_COLUMNS).index("holder")
 
 
@@ -92,7 +92,7 @@ class LeaseTransactions:
         whether keys may also have leases in other stores.
         """
         self._peers = peers
-        self._fronts: dict[Region, tuple[int, int]] = {}  # `free_since` of the first free row, and when it was read
+        self._fronts: dict[Region, tuple[int, int]] = {}  # `free_since` of the longest-free row, and when it was read
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
     def serve_requests(self, requests: Sequence[PoolRequest]) -> Program[list[Outcome]]:
@@ -135,7 +135,7 @@ class LeaseTransactions:
         if self._peers:
             away = yield from remote_leases.find_running(map(found.key, left), found.held, found.now_us)
         group.decide(left, away)
-        for region in sorted(group.wanted):  # in the order that all transactions use
+        for region in sorted(group.wanted):  # all transactions use this order, to avoid deadlocks
             yield from self._take(group, region)
         written = yield from lease_resources.write_changes(list(group.decided.values()))
         for request, change in group.decided.items():
@@ -161,11 +161,11 @@ class LeaseTransactions:
                 group.refused.append(region)
 
     def _find_free(self, region: Region, *, limit: int, now_us: int) -> Program[list[Resource]]:
-        """Return up to `limit` resources, the longest free first. They form a queue. This process remembers its front.
+        """Return up to `limit` free resources, longest free first. Remember the `free_since` of the first as the front.
 
-        Without a remembered front, PostgreSQL scans every dead index entry before the longest-free row, until it has
-        cleaned up these entries. If a resource is moved or a long transaction commits, a row may appear before the
-        remembered front. This row is found after `FRONT_KNOWN_US`, or when the queue after the front is too short.
+        The next search starts at the front. Otherwise, PostgreSQL would scan every dead index entry before the front,
+        until it has cleaned up these entries. If a resource is moved or a long transaction commits, a row may appear
+        before the front. This row is found after `FRONT_KNOWN_US`, or when too few rows follow the front.
         """
         since_us, read_us = self._fronts.get(region, (0, now_us))
         if not 0 <= now_us - read_us < FRONT_KNOWN_US:
@@ -221,7 +221,7 @@ class _Group:
         self.refused: list[Region] = []  # the region of each request that found no resource
         # Leases in other stores:
         self.asked: list[RemoteLease] = []  # the other stores are now asked to extend these leases
-        self.returned: list[RemoteLease] = []  # their keys gave the resources back
+        self.returned: list[RemoteLease] = []  # the keys of these leases gave the resources back
         # Decisions of one attempt. A decision takes effect only if its change is written.
         self.decided: dict[PoolRequest, ResourceChange] = {}
         self.wanted: dict[Region, list[LeaseRequest]] = {}  # requests that need a new resource
@@ -276,7 +276,7 @@ class _Group:
         return len(self.wanted[region]) + sum(row.is_free == is_free for row in here)
 
     def give_resources(self, region: Region, rows: Sequence[Resource]) -> None:
-        """Give resources to the requests that want one, except resources that another decision changes."""
+        """Give the resources in `rows` to waiting requests, except resources that another decision changes."""
         waiting, reserved = self.wanted[region], {row[:2] for row, _ in self.decided.values()}
         for row in rows:
             if waiting and row[:2] not in reserved:

@@ -135,7 +135,7 @@ class LeasePools:
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
 
     def sweep_dropped(self, *, rows_max: int) -> Program[int]:
-        """Delete up to `rows_max` resources of a dropped pool. Return how many, at least 1, or 0 without a pool."""
+        """Delete up to `rows_max` resources of one dropped pool. Return how many, but at least 1; 0: no such pool."""
         found = yield self._to_sweep.bind()
         if not found:
             return 0
@@ -181,7 +181,7 @@ class LeasePools:
         return Removed(len(removed), leased, len(wanted) - len(removed) - leased)
 
     def _hold_floor(self, pool: Pool) -> Program[int]:
-        """Lock the pool and return its floor. Until this transaction ends, no other one adds or removes resources."""
+        """Lock a pool, so that no other transaction can add or remove resources. Return the pool's `floor`."""
         found = yield self._hold.bind(pool_key=pool.key)
         if not found:
             raise UnknownPoolError(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")

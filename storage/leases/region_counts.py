@@ -1,6 +1,6 @@
-"""Stored counts for each region of a pool (resources, leased ones, acquired leases, refused requests), and its load.
+"""Stores the load of each region of a pool, and counts: resources, leased ones, acquired leases, refused requests.
 
-A transaction that changes a resource also changes the counts, so no reader ever counts rows.
+A transaction that changes a resource also changes the counts, so readers need not count rows.
 
 Each count is the sum of several rows (shares), so that concurrent transactions seldom wait for the same row. A
 transaction writes the counts last, so that it locks their rows only briefly before its commit.
@@ -36,7 +36,7 @@ _REFUSED = RegionCounts(refused=1)
 
 
 def count_events(events: Iterable[LeaseEvent], refused: Iterable[Region]) -> Mapping[Region, RegionCounts]:
-    """Return what events and refused requests add to the counts of each region. `refused` has a region per request."""
+    """Return what events and refused requests add to the counts of each region. `refused` has the region of each."""
     counts: defaultdict[Region, RegionCounts] = defaultdict(RegionCounts)
     for kind, row, _, _, left in events:
         if kind in _COUNTED:

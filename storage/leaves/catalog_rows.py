@@ -15,8 +15,8 @@ from storage.store import Program, Row
 
 # Values of the catalog's column `segment`: the 0-based number of a segment, 0 for a board without segments, or:
 WHOLE = -1  # the row of a board that has segments
-RETIRED = -1  # RETIRED - number: later segments have taken over the entries, but the journal still has the changes
-PENDING = -1_000  # PENDING - number: a split is copying entries into this segment
+RETIRED = -1  # `RETIRED - n`: segment n is retired. Later segments have its entries; the journal still has its changes
+PENDING = -1_000  # `PENDING - n`: segment n is pending, because a split is still copying entries into it
 
 SPECS_KEPT_MAX = 4_096  # the most decoded specs in the cache; boards whose specs have the same text share one object
 
@@ -40,7 +40,7 @@ def _decode_spec(text: str, decoder: Decoder[Spec]) -> Spec:
 
 
 def decode_spec(text: str, decoder: Decoder[Spec], described: str) -> Spec:
-    """Decode a spec from the catalog. If it is damaged, raise a `StoreDamagedError` that names `described`."""
+    """Decode a spec. Raise `StoreDamagedError` if it is damaged. `described` says in the message whose spec it is."""
     try:
         spec: Spec = _decode_spec(text, decoder)
     except msgspec.MsgspecError as error:
@@ -91,14 +91,14 @@ def store_columns(key: int, **values: int | str | None) -> Program[None]:
 
 
 def times_of(season: Season | None) -> dict[str, int | None]:
-    """Return the values that a season has in the catalog, by column name. None means that the time is not set."""
+    """Return the times of a season by the names of their columns in the catalog. None means that a time is not set."""
     if season is None:
         return {"opens_at": None, "ends_at": None, "closes_at": None}
     return {"opens_at": season.opens_us, "ends_at": season.ends_us, "closes_at": season.closes_us}
 
 
 def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
-    """Return the leaves that remember posts to a board. They include the former segments of an archived board."""
+    """Return the leaves that have the ids of posts to a board, among them the former segments of an archived board."""
     leaves = board.leaves if isinstance(board, Board) else (board,)
     if leaves[0].archived_us is None or board.family_key is not None:
         return [*leaves]
@@ -115,7 +115,7 @@ def find_keys_ever(board: Board) -> Program[list[int]]:
 def find_rows_by_key(keys: list[int], *, held: bool = False) -> Program[dict[int, CatalogRow]]:
     """Return the catalog's rows of boards and segments with these keys, by key. Leave out keys that have no row.
 
-    `held` locks the rows. Until the transaction ends, nobody changes or moves these boards and segments.
+    `held`: also lock the rows, so that nobody changes or moves these boards and segments until the transaction ends.
     """
     found = yield from read_rows((_HELD_BY_KEY if held else _BY_KEY).bind(keys=keys))
     return {row.leaf.key: row for row in found}
@@ -147,7 +147,7 @@ def read_families(query: Bound) -> Program[list[Family]]:
 def find_families_by_key(family_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, Family]]:
     """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has.
 
-    `held` locks the rows. Until the transaction ends, nobody changes these families or closes their boards.
+    `held`: also lock the rows, so that nobody changes these families or closes their boards until the transaction ends.
     """
     found = yield from read_families((_HELD_FAMILIES if held else _FAMILIES).bind(keys=list(family_keys)))
     return {family.key: family for family in found}

@@ -44,7 +44,7 @@ from .totals import ALL_ENTRIES, CHANGES
 UPDATE_STATEMENTS_MAX = 256  # the most compiled updates kept for a table, one for each set of changed columns
 _ROW_ALIAS = "v"
 _HELD = "e"
-_ENTRY_ROW = -10  # marks a result row with an entry instead of a total; no column has this index
+_ENTRY_ROW = -10  # in place of a column index: this result row holds an entry, and not the total of a column
 
 RowId = tuple[int, str]  # the leaf's key in the table, and the owner
 
@@ -118,10 +118,10 @@ class TableRows:
         return int(inserted[0][0])
 
     def update_rows(self, indexes: tuple[int, ...], changed: Iterable[tuple[int, Entry, int]]) -> Program[int]:
-        """Write some columns of each entry (key, entry, expected version) whose stored version is the expected one.
+        """Write some columns of the entries whose stored version is the expected one. Return how many were written.
 
-        Return how many rows were written. `indexes` should name only changed columns: an unchanged indexed column in
-        SET makes the update at least twice as expensive.
+        `changed`: key, new entry and expected version of each row. `indexes` should name only changed columns, because
+        an unchanged indexed column in SET makes the update at least twice as expensive.
         """
         statement = self._updates.get(indexes)
         if statement is None:

@@ -1,9 +1,9 @@
 """Removes erased owners from the change log. Their changes stay there, first without the name, later without cells.
 
-`rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells when all
-curves and live counts include the changes. Both lock a bundle (a row of the log) while they rewrite it.
+`rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells when the
+changes are counted in all curves and in the live counts that update curves. Both lock the rows that they rewrite.
 
-The most important rule: rename an owner's bundles from the oldest to the newest. In the log, all changes under the
+The most important rule: replace the name from the oldest bundle (a row of the log) to the newest. All changes under the
 token then come before all changes under the name, so a job that counts from the log never sees the two mixed.
 """
 
@@ -66,11 +66,11 @@ def rename_owner(
     rows_max: int,
     past: int = 0,
 ) -> Program[int | None]:
-    """Replace the owner's name by the token, and remove the owner's posts, in the oldest bundles at these positions.
+    """Replace the owner's name by the token, and remove the owner's posts, in the oldest bundles within `positions`.
 
     Return the position to pass as `past` in the next call, or None if no bundle is left. One call rewrites bundles
-    after `past`, with about `rows_max` changes in all. `until` has, by board key, the last position to rewrite;
-    `otherwise` is this position for all other boards. Each erasure needs a `token` of its own.
+    after `past`, with about `rows_max` changes in all. `until`: the last position to rewrite, by board key.
+    `otherwise`: the last position for boards that are not in `until`. Each erasure needs a `token` of its own.
     """
     last = max(otherwise, *until.values()) if until else otherwise
     past, last = max(past, positions.first - 1), min(last, positions.last)

@@ -5,13 +5,13 @@
         + changes after the mark: (new cell at the knot or better) - (old cell at the knot or better)
         + entries strictly between the knot and the cell
 
-A knot is a value whose count the curve knows. If the knot below the cell is nearer, the count starts at that knot. Then
+A knot is a value whose count the curve knows. If the next worse knot is nearer, the count starts at that knot. Then
 the result is the entries better than the knot, minus the entries from the cell (included) to the knot (excluded). The
 knot at which a count starts is called its anchor knot.
 
 One statement counts for many cells of a column.
 
-The most important rule: one statement reads all of this together with the board's totals. If the log cannot confirm the
+The most important rule: one statement reads the changes, the rows and the board's totals. If the log cannot confirm the
 knot's count, there is no result. This happens in three cases:
 
 - Changes after the mark were already removed from the log.
@@ -60,13 +60,13 @@ CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the 
 
 
 class CountStart(NamedTuple):
-    """What a count in one column starts from: the knots of a curve, and the logged changes after its mark."""
+    """What a count needs to start at a knot instead of at the best row: a curve, and its mark in the change log."""
 
     curve: AnyCurve
     mark: int  # the first log position whose changes the counts of the curve do not include
     changes_max: int  # if more changes than this follow the mark, the count has no result
     asked_us: int  # a time before the count began
-    parts: tuple["CountStart", ...] = ()  # a start for each segment of the board, in order; empty: no segments
+    parts: tuple["CountStart", ...] = ()  # one for each segment of the board, in order; empty: no segments
 
 
 class GapCount(NamedTuple):
@@ -75,7 +75,7 @@ class GapCount(NamedTuple):
     better_count: int
     ties_before: int  # entries with the cell that stand before the given owner
     totals: dict[int, int]  # by column index
-    from_anchor: bool  # True: the count started at a knot; False: at the top
+    from_anchor: bool  # True: the count started at a knot; False: at the best row
     # `date_snapshot` needs the next two values to tell when the count was true. For a sum, `late` bounds the error.
     asked_us: int  # a time before the snapshot was read
     changed_us: int  # see `LogState.changed_us`
@@ -84,13 +84,13 @@ class GapCount(NamedTuple):
 
 
 def count_of(better_count: int, asked_us: int, *, changed_us: int, late: int = 0) -> GapCount:
-    """Return the result of a count that started at the top, without totals."""
+    """Return the result of a count that started at the best row, without totals."""
     return GapCount(better_count, 0, {}, False, asked_us, changed_us, late)
 
 
 class _Place(NamedTuple):
-    knot: int | None  # the key of the anchor knot; None: the count starts at the top
-    counted: int  # entries better than the knot, by the curve. Those tied with the knot count too, unless `below`
+    knot: int | None  # the key of the anchor knot; None: the count starts at the best row
+    counted: int  # by the curve: the entries better than the knot, and also those equal to it, unless `below`
     below: bool  # True: the knot is worse than the cell, or has the same value. False: the knot is better
     cell: str  # empty: count only the entries up to the knot
     owner: str
@@ -112,7 +112,8 @@ class GapCounts:
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
         With `gap_rows_max`, leave out a cell past rank `exact_top` if the curve knows its rank exactly, or if its gap
-        has more entries than this. Then, do not count again from a mark that too many changes follow.
+        has more than `gap_rows_max` entries. All counts are then None if an earlier call found that too many changes
+        follow the mark.
         """
         if gap_rows_max is not None and start.mark == self.passed_mark:
             return dict.fromkeys(cells)
@@ -132,7 +133,7 @@ class GapCounts:
         return {(each.cell, each.owner): count for each, count in zip(asked, counted, strict=True)}
 
     def count_up_to_gap(self, gap: Gap, start: CountStart) -> Program[GapCount | None]:
-        """Count the entries better than a gap. Return None if the log cannot confirm the count of its better knot."""
+        """Count the entries better than the gap between two knots. Return None if the log cannot confirm the count."""
         place = _Place(gap.better_key, gap.better_count, below=False, cell="", owner="")
         [found] = yield from self._count(start, [place])
         return found
@@ -167,11 +168,11 @@ class GapCounts:
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
 def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
-    """Prepare the statement that counts for the places in the parameter `places`.
+    """Prepare the statement that makes a count for each row of the parameter `places`.
 
-    The text `edge` of a place separates the cells that the knot's count includes from all other cells. If high values
-    are best, the count includes the cells from `edge` on, otherwise the cells before `edge`. The statement counts the
-    rows with cells from `least` (included) to `past` (excluded).
+    The text `edge` in such a row separates the cells that the knot's count includes from all other cells. If high
+    values are best, the knot's count includes the cells from `edge` on, otherwise the cells before `edge`. The
+    statement counts the rows of the leaf with cells from `least` (included) to `past` (excluded).
     """
     own = col(layout.columns[index].name)
     edge, least, past, cell, owner = places = [col(name, _PLACE) for name in ("edge", "least", "past", "cell", "owner")]

@@ -4,9 +4,9 @@
     closing     updates the same row: waits for these posts, and rejects all later posts ──> freezes the board
 
 A transaction closes a board, and not a clock alone: it updates a row that every post to the board reads and locks. So
-it sees every post that the board took before. All boards of a family share one gate, the family's row. Its column
-`closed_through` and its grace close several boards together. The gate of any other board is the board's own row in the
-catalog.
+it sees every post that the board took before. All boards of a family share one gate, the family's row. A new time
+in its column `closed_through` closes each board whose end, plus the grace time for late posts, is not after this time.
+The gate of any other board is the board's own row in the catalog.
 
 Posts do not read the gate of a board that has its own table and no season. If such a board is deleted, moved, split, or
 gets a season, its table is dropped or renamed. So a post that does not know of this fails to write to the table.
@@ -25,11 +25,11 @@ from .catalog_rows import BOARD_LOCK, GATE, PLACE, find_families_by_key
 
 
 def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Program[dict[int, Leaf | None]]:
-    """Lock the gates of leaves until the transaction ends, and return what the caller must know about them.
+    """Lock the gates of leaves until the transaction ends. Return the leaves that the caller must look at.
 
-    The result has, by key, the leaves that are closed, have a season, or differ from their copies, as they are now.
-    None: the leaf was deleted, its rows are in another partition, or its table has another name. `check_all`: find
-    this out for every leaf, even if its gate need not be locked.
+    The result has, by key and as stored now, each leaf that is closed, has a season, or differs from the leaf given in
+    `leaves`. It has None for a leaf that was deleted, whose rows are in another partition, or whose table has another
+    name. `check_all`: also look for the cases of None in leaves whose gates need not be locked.
 
     A board that moves out of a shared table, or is emptied there, leaves old rows behind. Without the lock, a post
     could be written to old rows and lost. All transactions lock the rows of boards before the rows of families.

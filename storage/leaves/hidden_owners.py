@@ -1,4 +1,6 @@
-"""Hides owners: moves their rows to the hidden table, so that no ranking has them. Posts still merge into them.
+"""Hides owners: moves their rows to the hidden table, so that no ranking has the rows. Posts still merge into the rows.
+
+In this module, a mark is the stored state of an owner, and not a position in the log: HIDDEN, SHOWING, or no mark.
 
     no mark ── mark_owner ──> HIDDEN ── hide_owner, one transaction after the other ──> all rows in the hidden table
                               │    ^
@@ -102,7 +104,7 @@ _UNMARK = delete(HIDDEN_ENTRIES).where(*_mark, col("cells").eq(SHOWING)).prepare
 
 
 def read_marks(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[str, str]]]:
-    """Return the version of the partition's facts (see `known_facts`) and, from the same snapshot, the marks by owner.
+    """Return the number `facts` of the partition (see `known_facts`) and, from the same snapshot, the marks by owner.
 
     `owners`: read only the marks of these owners. If it is None, at most `MARKS_MAX` + 1 marks are read.
     """
@@ -139,9 +141,10 @@ def _encode_row(row: HiddenEntry) -> tuple[int, str, int, str]:
 
 
 def mark_owner(owner: str, *, now_us: int, hide: bool) -> Program[None]:
-    """Mark an owner as hidden, or else as being shown again, on all present and future boards. Rows are moved later.
+    """Mark an owner as hidden, or with `hide=False` as being shown again. Other programs move the owner's rows later.
 
-    With `hide=False`, nothing is changed if the owner is not hidden. Call this last in its transaction.
+    The mark holds for all present and future boards. With `hide=False`, nothing changes if the owner is not hidden.
+    Call this last in its transaction.
     """
     hidden = [(MARK_KEY, owner, now_us, HIDDEN)]
     yield from _change_marks(_HIDE.bind(rows=hidden) if hide else _SHOW.bind(owner=owner), now_us)
@@ -216,7 +219,7 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
 
 
 def _hold_mark(owner: str, wanted: str) -> Program[bool]:
-    """Lock the owner's mark until the transaction ends. Return whether it is the mark `wanted`."""
+    """Lock the owner's mark until the transaction ends. Return whether the mark is `wanted`."""
     return [mark for _, mark, _ in (yield _HELD_MARKS.bind(owners=[owner]))] == [wanted]
 
 

@@ -2,7 +2,7 @@
 
 - The change log since the last mark names the owners whose rows must be copied again.
 - New post ids are found by time: a transaction stores the same time in the log and with its post ids.
-- An erased owner has no name in the log. If the log has such a change, all rows of the copy are compared.
+- An erased owner has no name in the log. After an erasure, the rows of all copied owners are copied again.
 
 A statement reaches the tables of one partition only. So this process reads rows in the partition of the leaf, and
 writes them in the partitions of the target leaves.
@@ -63,7 +63,7 @@ class TableCopy:
     def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
         """Return a page of rows after the key `after`, and the `after` of the next page (None: there is no next page).
 
-        An empty `after` gives the first page. A row has all columns. Its key has all key columns but the scope.
+        An empty `after` gives the first page. Rows have all columns; `after` has the key columns except the scope's.
         """
         page = self._next.bind(**self._scope, **dict(zip(self._keys, after, strict=True))) if after else None
         rows = yield self._first.bind(**self._scope) if page is None else page
@@ -118,11 +118,11 @@ class LeafChanges(NamedTuple):
     owners: list[str]  # the owners whose rows may have changed
     rows: Rows  # the current rows of these owners
     post_ids: Rows  # the rows of the post ids that were stored with these changes
-    erased: bool  # whether a change has no owner, because the owner was erased: then all rows must be compared
+    erased: bool  # whether an owner of a change was erased: then the rows of all copied owners must be copied again
 
 
 class LeafCopy:
-    """Programs that copy one leaf to its targets. Run them for `CONTROL` unless a docstring says otherwise."""
+    """Programs that copy one leaf to others. Run them for the control partition unless a docstring says otherwise."""
 
     def __init__(self, leaf: Leaf, targets: Sequence[Leaf]) -> None:
         """Prepare to copy a leaf to one target, or to several targets among which its owners are divided."""
@@ -149,7 +149,7 @@ class LeafCopy:
             yield from in_partition(target.partition, table.write_owners(theirs, their_rows))
 
     def write_post_ids(self, rows: Rows) -> Program[None]:
-        """Copy post ids to every target, because the hash of an owner does not tell the owner's segment."""
+        """Copy post ids to every target: they are stored with a hash of the owner, which does not tell the segment."""
         for target in self.targets:
             theirs = rows if target.key == self.source.key else [_rename_post_id(row, target.key) for row in rows]
             yield from in_partition(target.partition, self.post_ids.write_rows(theirs))
@@ -181,7 +181,7 @@ class LeafCopy:
         yield from self.write_post_ids(changes.post_ids)
 
     def hold(self, mark: int) -> Program[LeafChanges]:
-        """Lock the table of rows, so that posts wait. Return what is left to copy. See `BoardCopy.switch`."""
+        """Lock the leaf's table, so that posts wait. Return the changes still to be copied. See `BoardCopy.switch`."""
         if self.rows:
             yield hold_table(layout_of(self.source).table).bind().at(self.source.partition)
         found = yield from in_partition(self.source.partition, self.read_changes(mark))
@@ -190,7 +190,7 @@ class LeafCopy:
         return found
 
     def copy_small_table(self, name: str) -> Program[None]:
-        """Copy what one of the store's own tables has of the leaf. With several targets, this must be the hidden table.
+        """Copy the leaf's rows in the table `name` of the store. With several targets, `name` must be the hidden table.
 
         Raises:
             LostRaceError: a hidden owner is being shown again.
@@ -215,8 +215,8 @@ def _hold_marks(owners: Sequence[str]) -> Program[None]:
     """Check that these owners are hidden, and lock their marks, so that nobody shows them before this transaction ends.
 
     Raises:
-        LostRaceError: an owner is being shown again. This work looks for the owner's boards in one partition after the
-            other, so a board must not move meanwhile.
+        LostRaceError: an owner is being shown again. To show an owner, one partition after the other is searched for
+            the owner's boards, so a board must not move meanwhile.
     """
     if owners and len((yield from find_hidden_owners(owners, held=True))) < len(owners):
         raise LostRaceError("an owner is being shown")

@@ -99,7 +99,7 @@ class Ranking(Protocol):
         """
 
     def find_cell(self, start: CountStart | None, rank: int) -> Program[str | None]:
-        """Return the cell of the `rank`-th entry, or None. An archive counts erased and hidden owners, too."""
+        """Return the cell of the `rank`-th entry; None: too few. An archive counts erased and hidden owners, too."""
         row = yield from self.find_row(start, rank)
         return None if row is None else row[0]
 
@@ -107,7 +107,7 @@ class Ranking(Protocol):
         """Return the cell of the last entry, or None if there is no entry."""
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of the nearest row with a better rank than the owner's row, or None.
+        """Return the cell and owner of the nearest row of better rank than the owner's row; None: no row is better.
 
         If equal values share a rank, the returned row has a strictly better cell. Otherwise it stands directly before
         the owner's row. An archive returns a strictly better cell, and "" as its owner, who may be unknown.

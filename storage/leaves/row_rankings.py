@@ -63,7 +63,7 @@ class AroundOwner(NamedTuple):
     owner: str
     better_rows: int
     worse_rows: int
-    start: CountStart | None = None  # where to start counting the better entries; None: do not count
+    start: CountStart | None = None  # the curve for the count of better entries; None: do not count
 
 
 class OwnersNeighbours(NamedTuple):
@@ -217,7 +217,7 @@ class RowRanking(Ranking):
         return (yield from self.find_row_after_skip(skip_rows, below))
 
     def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
-        """Return the cell of a knot before the `rank`-th row (None: the top), and how many rows to skip after that."""
+        """Return the cell of a knot before the `rank`-th row (None: the top), and how many rows to skip after it."""
         curve, sought = start.curve, rank
         for _ in range(ANCHORS_MAX):
             near = curve.key_at(sought)
@@ -238,7 +238,7 @@ class RowRanking(Ranking):
         return int(rows[0][0]), int(rows[0][1])
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """Skip rows from the top, or after the cell `below`. Return the next row's cell and owner, or None."""
+        """Skip rows from the top, or after the cell `below`. Return the cell and owner of the next row, or None."""
         below = self._best if below is None else below
         rows = yield self._sql.landing_below.bind(cell=below, offset=skip_rows, **self._scope)
         return (rows[0][0], rows[0][1]) if rows else None
@@ -276,7 +276,7 @@ class RowRanking(Ranking):
         return [decode_entry(row) for row in reversed(rows)]
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
-        # No owner sorts before the empty text, so the search then finds no row with the same cell.
+        # No owner sorts before "". So if equal values share a rank, the search finds no row with the same cell.
         before = yield from self.read_rows_before(cell, owner if self.timed else "", 1)
         return (str(before[0].cells[self.index]), before[0].owner) if before else None
 
@@ -291,7 +291,7 @@ class RowRanking(Ranking):
     def read_around_places(
         self, places: Sequence[CellOf], *, better_rows: int, worse_rows: int
     ) -> Program[list[OwnersNeighbours]]:
-        """Return the rows around each place, with one statement. `edge_ties` stays 0, so the caller has to count it."""
+        """Return the rows around each place, with one statement. `Neighbours.edge_ties` is left to the caller."""
         limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.board_key, **self._scope}
         numbered = [(number, *place) for number, place in enumerate(places)]
         found = yield self._sql.of_places_with_totals.bind(places=numbered, **limits)

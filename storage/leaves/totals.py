@@ -149,7 +149,7 @@ def read_board_totals(board: Board) -> Program[dict[int, int]]:
 
 
 def add_up_totals(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Return the totals of a board, which are the sums over its segments. If one state changes, so does their sum."""
+    """Return the totals of a board: the sums over its segments. The sum of the states changes when a state changes."""
     found: dict[int, int] = {}
     for part in parts:
         for index, number in part.items():

@@ -1,9 +1,9 @@
 """Cells: the text in which ranked values are stored. Cells sort as text in the same order as their values.
 
-A cell holds digits only: the scaled value plus the column's offset (0 unless `min` is negative), padded with zeros to
-the width of the column's range. On boards where the earliest of equal values is better, 16 more digits hold the time,
-in microseconds, at which the value was reached. On `high` columns, where a larger text is better, the digits hold the
-latest possible time minus this time.
+A cell holds digits only: the scaled value (if `min` is negative, the value minus `min`), padded with zeros to the
+width of the column's range. On boards where the earliest of equal values is better, 16 more digits hold the time,
+in microseconds, at which the value was reached. On `high` columns, where a larger text is better, these digits hold the
+latest possible time minus the time at which the value was reached.
 
     value 250, range 0 to 9999         "0250"
     the same, where time breaks ties   "0250" + 16 digits
@@ -48,10 +48,7 @@ class Padding:
         return self.pad(scaled, TIME_LIMIT_US)
 
     def text_start(self, scaled: int) -> str:
-        """Return a text that sorts after all cells of smaller values, and after no other cell.
-
-        The text may be shorter than a cell.
-        """
+        """Return a text, perhaps shorter than a cell, that sorts after all cells of smaller values and no others."""
         if scaled > self.max_scaled:
             return ":"  # greater than every digit
         return str(scaled + self.offset).zfill(self.width)

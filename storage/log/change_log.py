@@ -69,12 +69,12 @@ class Logged(NamedTuple):
     """The state of the log's counter, which the transaction holds from now on."""
 
     next: int  # the position that the next bundle will get, in this or a later transaction
-    facts: int  # changes whenever a mark of an owner or the epoch of a board changes, see `posting.known_facts`
+    facts: int  # changes whenever an owner is hidden or shown, or a board gets a new epoch, see `posting.known_facts`
 
 
 _ASKED = "b"
 PROBES_MAX = 4_096  # the most positions whose times one statement of `find_positions` reads
-LATEST_ROWS = 100  # bundles that `count_later_changes` reads at once; fewer ones are out of the order of time
+LATEST_ROWS = 100  # bundles that `count_later_changes` reads at once; if clocks differ, fewer are out of time order
 POSITION = col("position")
 BUNDLE_COLUMNS = tuple(map(col, ("position", "board_key", "owners", "cells", "changes")))
 # The first position that this snapshot does not hold.

@@ -1,4 +1,4 @@
-"""Finds the blocks of the journal that may hold an owner's changes. Each has a Bloom filter for some 8,000 changes.
+"""Finds the blocks of the journal that may hold an owner's changes. A block has a Bloom filter for 8,192 changes.
 
     changes ── a job, once there are enough changes ──> block: first and last position, Bloom filter of its owners
 
@@ -21,7 +21,7 @@ from .bundles import owners_of
 from .change_log import POSITION, change_log, count_rows_holding
 
 BLOCK_CHANGES = 8_192
-_FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, about 1 of 400 blocks without an owner is searched in vain
+_FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, 1 of 400 filters reports an owner that it lacks
 _PROBES = 4
 _BYTES_HASHED = 8
 _PAGE = 32  # blocks that are read at a time

@@ -52,7 +52,7 @@ class _Size(NamedTuple):
 
 
 class BundleSizes(NamedTuple):
-    """The sizes of the next bundles. The page begins after the first `skipped` changes of the first bundle."""
+    """The sizes of the bundles of a page, which begins after the first `skipped` changes of the first bundle."""
 
     rows: list[_Size]
     skipped: int
@@ -60,7 +60,7 @@ class BundleSizes(NamedTuple):
     def sized(self) -> Iterator[tuple[int, int]]:
         """Yield the time at which each bundle was logged, and how many of its changes the page may show.
 
-        The clocks of writers differ. A bundle with an earlier time than those before it gets the latest of their times.
+        The clocks of writers differ. If a bundle has an earlier time than one before it, yield the latest time so far.
         """
         counts = [row.changes - (0 if index else self.skipped) for index, row in enumerate(self.rows)]
         return zip(accumulate((row.logged_us for row in self.rows), max), counts, strict=True)
@@ -86,10 +86,8 @@ def read_changes_of_owner(
 ) -> Program[tuple[list[JournalRow], int | None]]:
     """Return an owner's changes with numbers below `before`, newest first, and the `before` of the next call.
 
-    The `before` of the next call is None if there are no earlier changes.
-
-    One call searches at most `blocks_max` blocks of the journal. Therefore it may return fewer than `limit` changes
-    even if there are more.
+    The `before` of the next call is None if there are no earlier changes. One call searches at most `blocks_max` blocks
+    of the journal. Therefore it may return fewer than `limit` changes even if there are more.
     """
     covered = yield from owner_blocks.find_covered_position()
     found = yield from _read_stretch(PositionRange(covered + 1, INT64_MAX), owner, before, limit)
@@ -138,7 +136,7 @@ def find_ends() -> Program[tuple[int, int]]:
 
 
 def find_deletion(board_key: int) -> Program[dict[int, Leaf]]:
-    """Return the deleted leaf with this key, by the key; empty if the last bundles of the leaf have no deletion."""
+    """Return the deleted leaf with this key, in a dictionary; empty if the leaf's last bundles have no deletion."""
     rows = yield _LAST_OF_BOARD.bind(board_key=board_key, limit=_LAST_BUNDLES)
     return _find_deletions((board_key, row[-1]) for row in rows)
 
@@ -151,7 +149,7 @@ def find_deleted_leaves(board_id: str, *, since: int) -> Program[dict[int, Leaf]
 
 
 def find_owners(post_id: str, board_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:
-    """Return the owners of the posts with this post id that were logged at these times. Leave out erased owners."""
+    """Return the owners of the posts with this post id that were logged at `times_us`. Leave out erased owners."""
     owners: set[str] = set()
     named, times = msgspec.json.encode(post_id).decode(), sorted(set(times_us))
     bounds = yield from change_log.find_positions([at + off for at in times for off in (-_APART_US, _APART_US)])

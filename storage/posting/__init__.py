@@ -1,4 +1,4 @@
-"""From posts to durable outcomes: admission, queueing, grouping into transactions, post ids, rebuilds from the journal.
+"""Applies posts durably: admits, queues and groups them, runs the transactions, stores post ids, rebuilds boards.
 
     submit ──> RequestQueue (bounded) ──> group of requests ──> one transaction ──> outcomes ──> callers
        │                                     ^                        │
@@ -6,14 +6,14 @@
        └── QueueFullError, OverloadedError
 
 A transaction locks and reads the rows and merges the posts in memory, in order. Only then does it write: the rows, post
-ids, the change log and totals. It looks up post ids and hidden rows only if what the process knows is not enough:
-`known_facts` explains what that is, and how a transaction notices that it has changed.
+ids, the change log and totals. Most transactions need not look up post ids and the rows of hidden owners, because the
+process remembers facts about them. `known_facts` explains these facts, and how a transaction notices their changes.
 
-The most important rule: an outcome is final only when it is durable, and a post with an id takes effect once. The id is
-stored in the transaction that applies the post. So a caller that does not know the outcome of a post sends the post
-again and gets its outcome.
+The most important rule: a caller gets an outcome only when it is durable, and a post with an id takes effect only once.
+The id is stored in the transaction that applies the post. So a caller that does not know the outcome of a post sends
+the post again and gets its outcome.
 
-This room may import `reads`, `boards`, `leaves`, `log` and the rooms below them. Begin with `writer.Writer.submit`,
-then `transaction.PostTransaction.apply_posts`. `waiting_posts` decides which requests share a transaction. `admission`
-estimates how long a post would wait. `rebuild` merges the posts of the journal again.
+This package may import `reads`, `boards`, `leaves`, `log` and the packages below them. Begin with
+`writer.Writer.submit`, then `transaction.PostTransaction.apply_posts`. `waiting_posts` decides which requests share a
+transaction. `admission` estimates how long a post would wait. `rebuild` merges the posts of the journal again.
 """

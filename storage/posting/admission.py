@@ -1,4 +1,4 @@
-"""Measures how fast the queue of posts drains. The writer uses the rate to estimate how long a new post would wait.
+"""Measures how many posts per second leave the queue. With this rate, the writer estimates the wait of a new post.
 
 The rate is measured only while posts stay in the queue after a group was taken. If every group empties the queue,
 nobody knows how many more posts the store could take. Then the estimated wait is 0, and no post is refused for it.
@@ -10,7 +10,7 @@ import math
 # at most a quarter.
 HALF_LIFE_S = 2.0
 COMMITS_MIN = 2  # with fewer commits the rate would be random
-POSTS_MIN = 1e-9  # lower bound of the weighted number of posts, which is a divisor
+POSTS_MIN = 1e-9  # lower bound of the weighted number of posts, so that nothing is divided by 0
 
 
 class DrainRate:
@@ -19,7 +19,7 @@ class DrainRate:
     def __init__(self) -> None:
         self._posts, self._seconds, self._commits = 0.0, 0.0, 0
         self._began_s = 0.0
-        self._counted_to_s: float | None = None  # end of the measured time; None: no post stays in the queue
+        self._counted_to_s: float | None = None  # end of the measured time; None: the last group emptied the queue
 
     def record_left_behind(self, posts: int, *, now_s: float) -> None:
         """Record that a group was taken and left `posts` posts in the queue."""
@@ -44,7 +44,7 @@ class DrainRate:
         """Return the estimated seconds until `posts` posts are answered, or 0 if there is no measurement."""
         if self._counted_to_s is None:
             return 0.0
-        if self._commits < COMMITS_MIN:  # too few for a rate: use the time since the measurement began
+        if self._commits < COMMITS_MIN:  # too few commits: use the time since the start of the measurement
             return now_s - self._began_s
         kept, seconds = _decayed(now_s - self._counted_to_s)
         return posts * (self._seconds * kept + seconds) / max(self._posts * kept, POSTS_MIN)

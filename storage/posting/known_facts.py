@@ -9,9 +9,9 @@ transaction that changes a fact increases this version as its last write. A grou
 counter before the commit. If the version is still the same, the facts were true since the group began, and they stay
 true until the commit. Otherwise the process forgets the facts, and a group that has relied on them runs again.
 
-If no stored ids came recently, a group stores its ids without a look-up. The group runs again with a look-up if one of
-the ids is stored already, or if the group would refuse a post with an id. That post may have been applied before, at a
-time when nothing was wrong with it.
+If callers have sent no stored ids recently, a group stores its ids without a look-up. The group runs again with a
+look-up if one of the ids is stored already, or if the group would refuse a post with an id. The refused post may have
+been applied earlier, when there was no reason to refuse it.
 """
 
 from collections.abc import Iterable
@@ -26,9 +26,9 @@ EPOCHS_MAX = 100_000  # the most boards of a partition whose epochs a process re
 class Facts(NamedTuple):
     """The remembered facts about one partition."""
 
-    version: int  # the number `facts` of the log's counter when the facts were read
-    marks: dict[str, str]  # `HIDDEN` or `SHOWING`, by owner
-    epochs: dict[tuple[int, int], int]  # by board key and rows key; filled by look-ups of post ids
+    version: int  # the number `facts` in the counter of the change log when the facts were read
+    marks: dict[str, str]  # by marked owner: `HIDDEN`, or `SHOWING` for an owner who is being shown again
+    epochs: dict[tuple[int, int], int]  # by (board key, key of the board in its table of rows); filled by look-ups
 
     def is_hidden(self, owner: str) -> bool:
         return self.marks.get(owner) == HIDDEN
@@ -40,17 +40,17 @@ class Facts(NamedTuple):
 
 
 class KnownFacts:
-    """The facts that a process knows. Groups of posts add and remove facts, and several groups may do so at once."""
+    """The facts that a writer, or the job for queued posts, remembers. Several groups may change them at once."""
 
     def __init__(self) -> None:
         self.facts: dict[int, Facts] = {}  # by partition
-        self._unbounded: set[int] = set()  # partitions that had more than `MARKS_MAX` marks
+        self._unbounded: set[int] = set()  # partitions in which more than `MARKS_MAX` owners were marked
         self.ids_known = False  # whether callers recently sent ids that are stored; groups then look up their ids
 
     def read_facts(self, partition: int, owners: Iterable[Iterable[str]]) -> Program[Facts]:
-        """Read the facts of a partition and keep them in `facts`.
+        """Return the facts of a partition from the store, and keep them in the attribute `facts`.
 
-        If the partition has more than `MARKS_MAX` marks, keep nothing and return only the marks of these owners.
+        If more than `MARKS_MAX` owners of the partition are marked, keep nothing and return only the marks of `owners`.
         """
         if partition not in self._unbounded:
             found = Facts(*(yield from in_partition(partition, read_marks())), {})

@@ -3,7 +3,7 @@
 So a caller who sends a post again gets the stored outcome. An id belongs to a board or a family, and to the owner of
 the post. It is stored as a key that joins a keyed hash of the id and a keyed hash of the owner:
 
-    [epoch.] 16 hex digits of the id, 16 hex digits of the owner
+    the epoch and a dot (left out in the first epoch), 16 hex digits of the id, 16 hex digits of the owner
 
 So rows are short and hold no data of callers in plain text, and the rows of one id are next to each other. An id is
 valid in one epoch of its board. When a board is emptied, a new epoch begins, so the board's earlier ids are void (no
@@ -66,19 +66,19 @@ class PostIds:
 
 
 def range_of(begin: str) -> dict[str, str]:
-    """Return the parameters with which the conditions of `in_range` select the keys that begin with this text."""
+    """Return the SQL parameters with which the conditions of `in_range` select the keys that begin with `begin`."""
     return {"first": begin, "beyond": begin + _ABOVE_HEX}
 
 
 def in_range(column: Term) -> tuple[Condition, Condition]:
-    """Return SQL conditions that select the keys of this column between the bounds of `range_of`."""
+    """Return SQL conditions for the rows whose key in this column is between the bounds that `range_of` returns."""
     return column.ge(param("first", TEXT)), column.lt(param("beyond", TEXT))
 
 
 class RememberedPost(msgspec.Struct):
-    """A post id that a board or a family remembers, with the outcome of the post on each of its boards.
+    """A post whose id a board or a family remembers, with the outcome on each board of the post.
 
-    Each post makes such a record. It is a struct, because making a named tuple takes three times as long.
+    Every post with an id needs such a record. It is a struct, because making a named tuple takes three times as long.
     """
 
     key: int  # the key of the family, or of the board if the caller did not post to a family
@@ -87,7 +87,7 @@ class RememberedPost(msgspec.Struct):
     parts: Sequence[PartOutcome]  # each outcome names its board
 
 
-PostKey = tuple[int, str]  # the key of the board or family that remembers a post, and the hash of the post
+PostKey = tuple[int, str]  # (key of the board or family that remembers a post, result of `hash_post_id`)
 
 
 class KnownPosts(NamedTuple):
@@ -96,10 +96,10 @@ class KnownPosts(NamedTuple):
 
 
 def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[KnownPosts]:
-    """Return which of the asked posts the families of a partition, and its boards in their current epochs, remember.
+    """Return the posts of `asked` that their family, or their board in its current epoch, remembers.
 
-    `epochs`: the epoch that the caller expects each board to have. If every board still has this epoch, the look-up
-    takes one round trip. Run this program for the partition of the boards and families.
+    `epochs`: by board key, the epoch that the caller expects. If every board still has its expected epoch, the look-up
+    takes one round trip. Run this program in the partition that stores these boards and families.
 
     Raises:
         UnknownBoardError: a board was deleted.
@@ -120,7 +120,7 @@ def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[K
 
 
 def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
-    """Return up to `limit` remembered posts whose keys begin with `begin`, each with the time at which it was stored.
+    """Return up to `limit` remembered posts whose hash begins with `begin`, each with the time when its id was stored.
 
     If the leaf belongs to a family, return posts that the family remembers. Otherwise, return those of the leaf.
     """
@@ -147,9 +147,9 @@ def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], t
 
 
 def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
-    """Delete the oldest ids, about `rows_max` of those older than `before_us`. Return how many were deleted."""
+    """Delete about `rows_max` post ids, the oldest of those stored before `before_us`. Return how many were deleted."""
     horizon = yield _HORIZON.bind(before_us=before_us, rows_max=rows_max)
-    # All ids of a transaction have the same time. So one call deletes all ids of a transaction or none of them.
+    # All ids of a transaction have the same time. So a call deletes either all ids of a transaction or none of them.
     limit_us = horizon[0][0] + 1 if horizon else before_us
     rows = yield _PRUNE.bind(before_us=limit_us)
     return int(rows[0][0])
@@ -159,7 +159,7 @@ def _encode_parts(post: RememberedPost) -> str:
     fields = [
         (part.board_key, part.updated_at_us, part.stats, part.status)
         if part.status is PostStatus.UNCHANGED
-        else (part.board_key, part.updated_at_us, part.stats)  # `_decode` takes a missing status as APPLIED
+        else (part.board_key, part.updated_at_us, part.stats)  # `_decode` reads a missing status as APPLIED
         for part in post.parts
     ]
     return _encode(fields).decode()
@@ -178,8 +178,8 @@ def _stored_hash(post_hash: str, epoch: int) -> str:
 
 
 _encode = msgspec.json.Encoder().encode
-# Join by the board key and the hash of each wanted row. If the board key were a condition of its own, the planner could
-# choose to read all rows of the board, because the planner's statistics may be older than a burst of posts.
+# Join by the board key and the hash of each wanted row. If the board key were a condition of its own, the query
+# planner could choose to read all rows of the board, because its statistics may be older than a burst of posts.
 _KNOWN = (
     select(*(col(name, "p") for name in ("board_key", "post_hash", "fingerprint", "outcome")), null(INTEGER))
     .from_(rows("v", param("asked"), board_key=INTEGER, post_hash=TEXT))
@@ -190,7 +190,7 @@ _KNOWN = (
     )
 )
 # The boards' epochs are read in the same statement: a board may have been emptied since the caller last saw it.
-# The state of a board in its totals contains the epoch, see `state_of`.
+# The number `STATE` in a board's totals contains the board's epoch, see `state_of`.
 _EPOCHS = select(col("board_key"), *[null(TEXT)] * 3, whole_part(col("entries"), COLUMNS_LIMIT)).from_(TOTALS)
 _EPOCHS = _EPOCHS.where(col("board_key").in_(param("boards")), col("column_index").eq(STATE))
 _FIND = union_all(_EPOCHS, _KNOWN).packed().prepared()

@@ -1,17 +1,17 @@
 """Rebuilds a board's rows by merging the posts in the journal again. The command `rankcurve rebuild` uses it.
 
-    empty the board ──> find the boards whose posts count ──> merge the posts to all of them, in order ──> store rows
+    empty the board ──> find the boards whose posts to merge ──> merge the posts to all of them, in order ──> store rows
 
-If the caller gives no number, all posts since the board was created or last emptied count. Each row becomes what it was
-after its owner's last post. Post ids and the board's epoch stay, so a retry is still a duplicate.
+If the caller gives no journal number, the rebuild merges all posts since the board was created or last emptied. Each
+row becomes what it was after its owner's last post. Post ids and the board's epoch stay, so a retry is a duplicate.
 
-If the caller gives a number of the journal, every post from that number on counts, also posts to deleted boards with
-the same id. If a board was deleted and created again, this brings back the entries of the earlier board. The board
+If the caller gives a journal number, the rebuild merges every post from that number on, also posts to deleted boards
+with the same id. If a board was deleted and created again, this brings back the entries of the deleted board. The board
 begins a new epoch, in which its earlier post ids are no longer valid. The rebuild stores the ids of the merged posts,
 with the times at which the posts were logged. If an owner has two posts with the same id, the second is left out.
-Resets and deletions of boards are ignored, because a number before them means that the earlier posts count, too.
+Resets and deletions of boards are ignored: a caller who gives a number before a reset wants the posts before it, too.
 
-The most important rule: a rebuild is all or nothing. It is one transaction, and nobody posts to the board meanwhile.
+The most important rule: a rebuild is all or nothing. It is one transaction, and posts to the board wait until it ends.
 Stored curves are deleted, and the next refresh makes new ones.
 """
 
@@ -47,7 +47,7 @@ from storage.store import Program, in_partition
 
 from .post_ids import PostIds, RememberedPost, find_known, remember_posts
 
-# Computes the fingerprint of a post from the owner, the board's spec, the changes and `at`. See `Post.fingerprint`.
+# Computes a post's fingerprint from its owner, its board's spec, its changes and its time. See `Post.fingerprint`.
 FingerprintOf = Callable[[str, BoardSpec, Sequence[ColumnChange], int | None], str]
 
 PAGE_ROWS = 5_000
@@ -60,7 +60,7 @@ class RebuildCounts:
     rows: int = 0  # rows of the journal that were read
     replayed: int = 0  # posts that were merged
     rejected: int = 0  # posts whose result would leave the range of a column
-    duplicates: int = 0  # posts that were left out, because a post with the same owner and id was merged
+    duplicates: int = 0  # posts that were left out, because a post with the same owner and id was merged before
     entries: int = 0  # entries that the board has now
     hidden_entries: int = 0  # entries of hidden owners, which the board does not show
     entries_before: int = 0  # entries that the board had before the rebuild
@@ -71,14 +71,14 @@ def rebuild_board(
 ) -> Program[RebuildCounts]:
     """Rebuild the board's rows from the journal. Memory use grows with the number of owners.
 
-    `since`: for each partition, the journal number of the first post that counts. None: all posts since the board was
-    created or last emptied count.
+    `since`: for each partition, the journal number of the first post to merge. None: merge all posts since the board
+    was created or last emptied.
 
     Raises:
         UnknownBoardError: no board has this id.
         JournalIncompleteError: the journal begins after `since`, or may lack the first posts to the board.
-        NothingReplayedError: the journal has no post that counts.
-        SpecConflictError: a post changes a column that the board lacks, or declares with another kind or scale.
+        NothingReplayedError: the journal has no post to merge.
+        SpecConflictError: a post changes a column that the board now lacks, or has with another kind or scale.
         ArchivedError: the board was archived, so its rows were removed on purpose.
         LeaseTakenError: the board is being moved to another partition.
     """
@@ -126,7 +126,7 @@ def _check_start(board: Board) -> Program[None]:
 
 
 def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf]]:
-    """Return, by key, the leaves of the boards with this id that were deleted at or after these journal numbers.
+    """Return, by key, the deleted leaves of boards with this id. Ignore deletions with journal numbers below `since`.
 
     Raises:
         JournalIncompleteError: the journal of a partition begins after its number in `since`.
@@ -155,14 +155,14 @@ class _Rebuild:
         *,
         is_whole: bool,
     ) -> None:
-        """Prepare a rebuild. `specs`: by key, the spec of each leaf whose posts count.
+        """Prepare a rebuild. `specs`: by key, the spec of each leaf whose posts are merged.
 
-        `is_whole`: whether all posts count that came since the board was created or last emptied.
+        `is_whole`: True if all posts since the board was created or last emptied are merged.
         """
         self._board, self._merger, self._is_whole = board, Merger(board.leaf.spec), is_whole
         self._specs, self._post_ids, self._fingerprint_of, self._done = specs, post_ids, fingerprint_of, done
         self._columns = {key: _column_map(spec, board) for key, spec in specs.items()}
-        self.rows: dict[int, dict[str, Entry]] = {leaf.key: {} for leaf in board.leaves}  # by leaf and owner
+        self.rows: dict[int, dict[str, Entry]] = {leaf.key: {} for leaf in board.leaves}  # by leaf key and owner
         self.was_emptied = False
 
     def merge_journal(self, since: Numbers) -> Program[None]:
@@ -261,7 +261,7 @@ class _Rebuild:
 
 
 def _column_map(earlier: BoardSpec, board: Board) -> list[int | None]:
-    """Return, for each earlier column, the index of the board's column with equal name, kind and scale, or None."""
+    """Return, for each column of `earlier`, the index of the board's column of equal name, kind and scale, or None."""
     found: list[int | None] = []
     for column in earlier.columns:
         index = board.column_index.get(column.name)
@@ -272,7 +272,7 @@ def _column_map(earlier: BoardSpec, board: Board) -> list[int | None]:
 
 
 def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:
-    """Insert the rows of an empty leaf, and add their totals. `changes`: how many changes the leaf has ever had."""
+    """Insert rows into an empty leaf, and add their totals. `changes`: number of changes before the rebuild."""
     counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.leaf.sorted_indexes, 0)}
     # If rows come in the order of the table's key, the database fills its pages one after the other and splits none.
     names = sorted(rows)

@@ -1,8 +1,8 @@
-"""Applies a group of posts in one transaction: reads the rows, merges in order, writes if no row has changed.
+"""Applies a group of posts in one transaction: reads the rows, merges the posts, writes if no row has changed.
 
-A post has a part for each of its boards. It is applied to all boards or to none, except that a board whose period is
-closed refuses only its own part. If a row no longer has the version that was read, another transaction has won a race.
-Then the program raises `LostRaceError`, the transaction is rolled back, and the writer runs the whole group again.
+A post has a part for each of its boards. The post is applied to all boards or to none, except that a board whose period
+is closed refuses only its own part. If a row no longer has the version that was read, another transaction has changed
+it. Then the program raises `LostRaceError`, the transaction is rolled back, and the writer runs the whole group again.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class TransactionResult:
 
 
 def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entries]:
-    # A group may hold posts that were parsed before and after a column was added. For both kinds of posts, use the copy
-    # of the leaf that has more columns.
+    # If a column was added to a leaf, a group may have posts that were parsed before this, and posts parsed after it.
+    # Their `Leaf` objects differ. For all these posts, use the one with more columns.
     leaves: dict[int, Leaf] = {}
     for post in posts:
         for part in post.parts:
@@ -85,7 +85,7 @@ class PostTransaction:
         *,
         check_boards: bool,
     ) -> None:
-        """Prepare a group of posts to these boards. `store`: the store whose `write` runs the program."""
+        """Prepare to apply a group of posts to `boards`. `store`: the store whose `write` runs the program."""
         self._store, self._known_facts, self._now_us = store, known_facts, now_us
         # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
         self._check_boards = check_boards
@@ -95,7 +95,7 @@ class PostTransaction:
         # The partition of each board and family, by key. Every transaction writes to the partitions in ascending order.
         self._places: dict[int, int] = {}
         self._partitions: dict[int, list[BoardState]] = {}
-        self._home: int | None = None  # the partition of `store` itself; None: no board is there
+        self._home: int | None = None  # the partition of `store` itself; None: no board is in it
         for entries in sorted(boards, key=attrgetter("leaf.key")):
             leaf = entries.leaf
             state = self._boards[leaf.key] = BoardState(entries, leaf.rows_key, BundleDraft(leaf.key))
@@ -115,7 +115,7 @@ class PostTransaction:
         self._known: dict[PostKey, RememberedPost] = {}
         self._epochs: dict[int, int] = {}  # the stored epochs of the boards that remember posts, by key
         self._fresh: dict[int, list[RememberedPost]] = {}  # posts whose ids the group will store, by partition
-        self._further: dict[int, dict[int, BundleDraft]] = {}  # see `log_too`; by partition and board key
+        self._further: dict[int, dict[int, BundleDraft]] = {}  # what `log_too` added, by partition and board key
         self._applied: dict[int, int] = {}  # see `TransactionResult`
 
     def apply_posts(self, posts: Sequence[Post]) -> Program[TransactionResult]:
@@ -123,7 +123,7 @@ class PostTransaction:
 
         Raises:
             LostRaceError: a row changed meanwhile; the transaction has to be rolled back.
-            UnknownBoardError: a board was deleted, and `check_boards` is not set.
+            UnknownBoardError: a board was deleted, and `check_boards` is False.
         """
         outcomes = yield from self.plan_posts(posts)
         return (yield from self.write_changes(outcomes))
@@ -145,13 +145,13 @@ class PostTransaction:
         return outcomes
 
     def log_too(self, partition: int, change: NewChange) -> None:
-        """Let `write_changes` log a change that is not the group's, such as the rejection of a post."""
+        """Let `write_changes` also log a change that is not from the group, such as the rejection of a queued post."""
         drafts = self._further.setdefault(partition, {})
         draft = drafts.setdefault(change.board_key, BundleDraft(change.board_key))
         draft.add_change(change.owner, change.previous, change.next, change.record)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
-        """Read the hidden rows of marked owners. The boards' rows must be read before; `hidden_owners` says why."""
+        """Read hidden rows of marked owners (see `hidden_owners`). Call this only after reading the boards' rows."""
         for partition, facts in self._facts.items():
             states = [state for state in self._partitions[partition] if state.exists]
             names = {owner for state in states for owner in owners[state.entries.leaf.key]}
@@ -206,7 +206,7 @@ class PostTransaction:
             yield from self._find_hidden(owners)
 
     def _look_up(self, posts: Sequence[Post]) -> Program[None]:
-        """Look up post ids. Every transaction with the same post locks the same rows, so lock the rows first."""
+        """Look up post ids. Call this after locking the rows: every transaction with the same post locks these rows."""
         asked: dict[PostKey, None] = {}
         for post in posts:
             keys = [part.leaf.key for part in post.parts] if post.family is None else [post.family.key]
@@ -219,7 +219,7 @@ class PostTransaction:
                 yield from self._find_in_segments(state.entries.leaf, asked)
 
     def _find_known(self, partition: int, asked: Iterable[PostKey]) -> Program[None]:
-        """Look up which of the asked posts the boards and families of a partition remember."""
+        """Look up which posts of `asked` the boards and families of a partition remember."""
         gone = [key for key, state in self._boards.items() if not state.exists]
         theirs = [each for each in asked if self._places[each[0]] == partition and each[0] not in gone]
         epochs = {key: self._boards[key].entries.leaf.epoch for key, _ in theirs if key in self._boards}
@@ -244,7 +244,7 @@ class PostTransaction:
         return program if partition == self._home else in_partition(partition, program)
 
     def _list_tables(self) -> list[tuple[int, TableRows, list[BoardState]]]:
-        """Return (partition, table, the boards in the table that take posts), in an order that all writers share."""
+        """Return triples (partition, table, the table's boards that take posts). All writers use the same order."""
         tables: dict[tuple[int, int, TableRows], list[BoardState]] = {}
         for state in self._boards.values():
             if state.exists and not state.shut:
@@ -256,7 +256,7 @@ class PostTransaction:
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
         family = post.family
-        # A family remembers the posts to its boards, because a retry may reach other boards.
+        # The family remembers a post, not its boards, because a retry may reach other boards of the family.
         if family is not None and (repeated := self._find_repeated(family.key, post)) is not None:
             return repeated
         if len(post.parts) == 1 and family is None:  # nearly every post
@@ -264,7 +264,7 @@ class PostTransaction:
             return [self._take(post, post.parts[0], plan) if isinstance(plan, dict) else plan]
         plans = [self._plan(post, part, at_us) for part in post.parts]
         errors = [plan.error for plan in plans if isinstance(plan, PartOutcome) and plan.error is not None]
-        # A board whose period is closed refuses only its own part of the post.
+        # A board whose period is closed refuses only its own part of the post. Any other error refuses the whole post.
         if errors and not all(isinstance(error, PeriodClosedError) for error in errors):
             refusals = [self._refuse(post, part, PostRejectedError()) for part in post.parts]
             return [refusals[at] if isinstance(plan, dict) else plan for at, plan in enumerate(plans)]
@@ -277,7 +277,7 @@ class PostTransaction:
         return outcomes
 
     def _find_repeated(self, key: int, post: Post) -> list[PartOutcome] | None:
-        """Return the outcomes of a post if the board or family with this key remembers the id, otherwise None."""
+        """Return the outcomes of a post if the board or family with this key remembers its id, otherwise None."""
         if post.post_hash is None or (known := self._known.get((key, post.post_hash))) is None:
             return None
         if known.fingerprint == post.fingerprint:
@@ -292,7 +292,7 @@ class PostTransaction:
             self._fresh.setdefault(self._places[key], []).append(fresh)
 
     def _plan(self, post: Post, part: BoardPost, at_us: int) -> PartOutcome | dict[int, Cell]:
-        """Return the cells that the post changes. If it is refused or a repetition, return its outcome instead."""
+        """Return the cells that the post changes. If the post is refused or was applied before, return its outcome."""
         state = self._boards[part.leaf.key]
         if not state.exists:
             return self._refuse(post, part, UnknownBoardError(f"no leaderboard {part.leaf.id!r}"))
@@ -364,7 +364,7 @@ class PostTransaction:
         row.ranked = after
 
     def write_changes(self, outcomes: list[list[PartOutcome]]) -> Program[TransactionResult]:
-        """Write the changes that `plan_posts` has planned. `outcomes`: what `plan_posts` returned, for the result."""
+        """Write the changes that `plan_posts` has planned. `outcomes`: what `plan_posts` returned."""
         for partition, table, states in self._tables:
             yield from self._at(partition, _write_table(table, states))
         for partition in sorted({*self._partitions, *self._fresh}):
@@ -372,7 +372,7 @@ class PostTransaction:
                 yield from self._at(partition, self._write_hidden(self._partitions[partition]))
             if partition in self._fresh:
                 yield from self._at(partition, self._store_ids(self._fresh[partition]))
-        # A transaction that holds the counter of a log delays all writers of the partition, so take the counters last.
+        # A transaction that holds the counter of a log delays all writers of the partition, so lock the counters last.
         for partition in sorted({*self._partitions, *self._further}):
             yield from self._at(partition, self._finish(partition))
         return TransactionResult(outcomes, self._applied)
@@ -394,7 +394,7 @@ class PostTransaction:
             if state.totals:
                 totals[state.entries.leaf.key] = state.totals
         facts, version = self._facts.get(partition), None
-        if changed and self._store.dialect.chains:  # one statement, so that the counter is locked briefly
+        if changed and self._store.dialect.chains:  # one statement, so that the lock on the counter is short
             rows = bundle_rows(changed, now_us=self._now_us, next_position=0)
             bound = {"bundle_rows": rows, "total_rows": total_rows(totals), "now_us": self._now_us}
             [[_, version]] = yield _RECORD.bind(bundles=len(rows), **bound)
@@ -428,7 +428,7 @@ _RECORD = chained(
     "taken",
     build_position_taking(),
     build_log_insert().compute_from("taken", position=plus(col("position", BULK_ALIAS), col("next", "taken"))),
-    build_totals_upsert().where(select(count()).from_("taken").scalar().eq(1)),  # locks the counter first
+    build_totals_upsert().where(select(count()).from_("taken").scalar().eq(1)),  # so the counter is locked first
 ).prepared()
 
 
@@ -439,7 +439,7 @@ class TransactionRow(msgspec.Struct):
     expected: int | None  # the version that was read; None: there was no row
     changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
     first_values: tuple[int, ...] = ()  # indexes of the ranked columns in which the entry had no value before
-    ranked: str | None = None  # the ranked cells in the form of the log, see `RankedCells`; None: not computed yet
+    ranked: str | None = None  # the ranked cells as `RankedCells` joins them for the log; None: not computed yet
     is_hidden: bool = False  # the owner is hidden, so no ranking holds the entry
 
 
@@ -448,7 +448,7 @@ class BoardState:
     entries: Entries
     rows_key: int  # the board's key in its table of rows
     log: BundleDraft  # the board's changes that the group will log
-    exists: bool = True  # False: the board was deleted, or its rows are elsewhere
+    exists: bool = True  # False: the board was deleted, or its rows are in another partition or table
     gate: Gate | None = None  # None: there is nothing to check, because the gate takes posts of all times
     shut: bool = False
     applied: int = 0  # posts that the group applied to the board
@@ -457,7 +457,7 @@ class BoardState:
 
 
 def _write_table(table: TableRows, states: Iterable[BoardState]) -> Program[None]:
-    """Write the changed rows of the boards in one table. Store in each state how much its rows add to the totals.
+    """Write the changed rows of the boards in one table. Store in each `BoardState` what it adds to the totals.
 
     Raises:
         LostRaceError: another transaction changed one of the rows meanwhile.

@@ -4,8 +4,8 @@
                           └── withdraw_request: the caller left or waited too long
 
 The most important rule: the posts of one owner are never in two groups of a writer at the same time, and no request
-overtakes an earlier request with the same owner. So the posts of one owner are applied in order, and two groups of a
-writer never need the same row: neither waits for the other or loses a race to it.
+overtakes an earlier request with the same owner. So the posts of one owner are applied in order. Two groups of a
+writer never need the same row, so no group waits for the other, and none loses a race to the other.
 """
 
 import asyncio
@@ -19,10 +19,10 @@ import msgspec
 from storage.errors import StorageError
 from storage.records import Post
 
-STEPPED_OVER_MAX = 1_000  # `take_group` skips at most this many requests whose owners are in flight
+STEPPED_OVER_MAX = 1_000  # `take_group` skips at most this many requests whose owners have posts in flight
 
-# Turns of the event loop before a group is taken. Each turn reads every socket with a post. So callers who have just
-# got an answer and post again join the group. If the event loop is idle, these turns take almost no time.
+# The writer waits for this many turns of the event loop before it takes a group. Each turn reads the sockets with new
+# posts. So callers who post again after an answer join the group. If the event loop is idle, turns take little time.
 GATHER_TURNS = 4
 
 
@@ -62,7 +62,7 @@ class RequestQueue:
         self.parts += waiting.parts
 
     def withdraw_request(self, waiting: WaitingRequest) -> bool:
-        """Remove a request; return False if a group has already taken it."""
+        """Remove a request and return True. If a group has already taken the request, return False."""
         if waiting not in self.requests:
             return False
         self.requests.remove(waiting)
@@ -70,7 +70,7 @@ class RequestQueue:
         return True
 
     def take_group(self) -> list[WaitingRequest]:
-        """Take whole requests up to the limit of a group, or a single request that is larger than the limit.
+        """Take as many whole requests as fit into a group, or one request that is larger than a group may be.
 
         Return an empty list if every waiting request has an owner whose earlier posts are in flight or still wait.
         """
@@ -120,7 +120,7 @@ class WaitTimer:
     """Calls `expire` with each request that still has no result `wait_s` seconds after the request was added.
 
     All requests may wait equally long, so one timer for the oldest request is enough. A timer for each request would
-    take 2 % of the time of a small request.
+    make a small request 2 % slower.
     """
 
     def __init__(self, wait_s: float, expire: Callable[[WaitingRequest], None]) -> None:

@@ -4,7 +4,7 @@ Posts are grouped without a timer: the posts that wait when a commit ends form t
 the writer pauses for a random time before it runs the group again. The docstring of `storage.posting` draws this.
 
 The writer refuses new posts if the posts before them would take too long. So the callers of accepted posts get outcomes
-within `post_wait_s_max`, even if all callers together send more posts than the store can take.
+within `post_wait_s_max` seconds, even if all callers together send more posts than the store can take.
 
 A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
 applied. Otherwise the caller learns the outcome when it sends the posts again with the same post ids. If a group fails
@@ -46,13 +46,13 @@ from .known_facts import KnownFacts
 from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from .waiting_posts import GATHER_TURNS, PARTS_OF, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
-# With these errors, the fault is in the store, and every group of posts would currently get the same error.
+# Errors that are faults of the store. Every other group of posts would currently get the same error.
 FAULTS_OF_STORE = (RacesLostError, StoreAwayError, StoreDamagedError, StoreFullError, OutcomeUnknownError)
 # With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
 # the posts. If batches were larger, the store would be idle while the event loop answers a batch and reads the next.
 BATCH_POSTS = 500
-# Answering a batch takes the event loop milliseconds. So if another batch waits, the writer first gives that batch to
-# the store: the answers wait for this many turns of the event loop.
+# Answering a batch takes the event loop milliseconds. So if another batch waits, the answers wait for this many turns
+# of the event loop, in which the writer gives the other batch to the store.
 HANDOVER_TURNS = 3
 # A new post is accepted if the posts before it are expected to take at most this share of `post_wait_s_max`. Then the
 # wait stays within that limit even if the store becomes half as fast. With a share of 1, an overloaded writer would
@@ -75,7 +75,7 @@ class Writer:
         rng: random.Random,
         siblings: list[Writer] | None = None,
     ) -> None:
-        """Make a writer and add it to `siblings`, the writers of this process, which report their sum as metrics."""
+        """Make a writer and add it to `siblings`. The metrics show the sums over all writers in this list."""
         self._store, self._boards, self._limits, self._meter = store, boards, limits, meter
         self._known_facts = KnownFacts()
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
@@ -119,9 +119,9 @@ class Writer:
         loop = asyncio.get_running_loop()
         waiting = WaitingRequest(posts, parts, loop.create_future())
         self._queue.append_request(waiting)
-        self._wake.set()  # `_run` then reports the depth of the queue, once for all requests of the same turn
+        self._wake.set()  # `_run` then reports the queue's length, once for all requests of a turn of the event loop
         # The caller waits for a bare future, and one timer for all callers ends the wait. asyncio's timeout and shield
-        # together would take a tenth of the time of a single post.
+        # together would make a single post 10 % slower.
         self._expiry.add_waiting(waiting)
         try:
             return await waiting.done  # type: ignore[no-any-return]
@@ -134,7 +134,7 @@ class Writer:
             self._turn_away("stopping", parts, QueueFullError("the service is shutting down"))
         waiting = self._queue.parts
         ahead_s = total_s = 0.0
-        if waiting:  # if no post waits, accept the new ones: only accepted posts show the rate
+        if waiting:  # if no post waits, accept the new posts: the rate is measured only from accepted posts
             now_s, ahead = self._monotonic(), waiting + self._queue.parts_in_flight
             ahead_s = self._drain.estimate_wait_s(ahead, now_s=now_s)
             total_s = self._drain.estimate_wait_s(ahead + parts, now_s=now_s)
@@ -207,7 +207,7 @@ class Writer:
 
     async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
         # Return the result if callers still have to be answered. Return None if every caller has already got an answer
-        # or an error. `unknown`: an earlier run may have applied the posts.
+        # or an error. `unknown`: True if an earlier run may have applied the posts.
         started = self._monotonic()
         try:
             posts = [post for waiting in group for post in waiting.posts]
@@ -269,7 +269,7 @@ class Writer:
             try:
                 return await self._store.write(program)
             except LostRaceError as error:
-                is_lost = not isinstance(error, OutdatedFactsError)  # after that error, the group can run again at once
+                is_lost = not isinstance(error, OutdatedFactsError)  # outdated facts: the group can run again at once
                 self._meter.add("rankcurve_write_conflicts", is_lost)
             except UnknownBoardError:
                 if check_boards:
@@ -290,12 +290,12 @@ def _answer(group: Sequence[WaitingRequest], result: TransactionResult) -> None:
 class Writers:
     """Hands posts to the writers of their partitions. The writer of a partition starts when it gets its first posts.
 
-    A request takes one transaction for each partition, all of them at once. If one of its posts goes to several
-    partitions, a common writer for all partitions applies the whole request in one transaction.
+    A request needs one transaction for each partition of its posts; they run at the same time. If one of the
+    posts goes to several partitions, a common writer for all partitions applies the whole request in one transaction.
     """
 
     def __init__(self, store: Store, make: Callable[[Store, list[Writer]], Writer]) -> None:
-        """Make the common writer. `make` makes a writer for a store and adds it to the given list of writers."""
+        """Make the common writer. `make(store, writers)` makes a writer for the store and adds it to `writers`."""
         self._store, self._make = store, make
         self._all: list[Writer] = []
         self._writers: dict[Store, Writer] = {}

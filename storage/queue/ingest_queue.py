@@ -90,7 +90,8 @@ class ShardCount:
 def list_queues(dialect: Dialect, partitions: int) -> list[int]:
     """Return the partitions with queues, in the order in which transactions lock their rows.
 
-    The control partition has a queue if it has its own schema, and posts can have boards in several partitions.
+    The control partition has a queue only if it has a schema of its own and there are several partitions. The queue is
+    for posts to boards in several partitions.
     """
     return [*([CONTROL] if partitions > 1 and is_apart(dialect) else []), *range(partitions)]
 
@@ -146,7 +147,7 @@ def append_blocks(blocks: Sequence[NewBlock]) -> Program[None]:
 
 
 def read_heads(shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
-    """Return the heads of the oldest blocks, up to `blocks_max` of each shard, in one list, oldest first."""
+    """Return the heads (all but the text) of the oldest blocks, up to `blocks_max` of each shard, oldest first."""
     if not shards:
         return []
     numbered = {f"shard_{index}": shard for index, shard in enumerate(shards)}
@@ -211,20 +212,20 @@ def find_mentions(
 
 
 def read_counts() -> Program[dict[int, ShardCount]]:
-    """Return the counts of shards. Outside the control partition, a shard has none until workers first count there."""
+    """Return the counts of shards. Outside the control partition, a shard has none until workers store one."""
     rows = yield _COUNTS.bind()
     return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
 
 
 def add_counts(applied: dict[int, int], *, busy_us: int) -> Program[None]:
-    """Add applied posts to the counts of their shards. The first shard gets the whole busy time: readers add it up."""
+    """Add applied posts to the counts of their shards. All busy time goes to the first shard: readers use sums."""
     shards = sorted(applied)  # all writers use one order, so they cannot deadlock
     rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
     yield _COUNT.bind(rows=rows)
 
 
 def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
-    # No other pairs of shard and number match, because a block number is unique in the partition.
+    # Two lists, and not pairs, find exactly these blocks, because a block number is unique in the partition.
     return {"shards": sorted({head.shard for head in heads}), "numbers": [head.number for head in heads]}
 
 

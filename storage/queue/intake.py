@@ -128,7 +128,7 @@ class Enqueuer:
         return refused
 
     def _split(self, group: list[Sequence[Post]]) -> list[list[int]]:
-        """Group the indexes of requests by partition. If a request has several, make one group, to keep the order."""
+        """Group the indexes of requests by partition. Make one group, to keep the order, if one has several."""
         by_queue: dict[int, list[int]] = defaultdict(list)
         for number, posts in enumerate(group):
             queues = {find_queue(post, self._store.dialect) for post in posts}
@@ -176,7 +176,7 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
 
     Another process may have changed the board after this process checked the posts.
     """
-    copies: set[tuple[int, tuple[Place, Gate]]] = set()  # several items for a leaf if its copies in the posts differ
+    copies: set[tuple[int, tuple[Place, Gate]]] = set()  # what posts know of a leaf: several items if posts differ
     families: set[int] = set()
     for post in chain.from_iterable(group):
         if post.family is not None:

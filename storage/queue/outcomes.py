@@ -5,7 +5,7 @@ read the queue, the applied posts and the rejected posts in one snapshot. So a p
 meanwhile is always found. Only a post to boards on several servers can be missed, while the servers commit it.
 
 The stored fate of a post has only a hash of its owner. A list takes the owners' names from the journal and the queue,
-so an erasure removes them.
+where an erasure removes the names.
 
 The reason of each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
 by board and post id, up to a maximum age and a maximum number, in the partition in which the post waited.
@@ -42,7 +42,7 @@ BLOCKS_MAX = 1_000  # the most blocks read; only blocks whose text contains the 
 class PostFate(NamedTuple):
     owner: str | None  # None: the owner was not looked up, or the journal does not name the owner any more
     outcome: PartOutcome | None  # None: the post waits in the queue
-    settled_us: int | None = None  # the time at which the journal has the post; None: the post waits
+    settled_us: int | None = None  # the time that the journal has for the post; None: the post waits
 
 
 Fates = dict[str, PostFate]  # by the key of the post, see `PostIds`
@@ -135,7 +135,7 @@ def find_rejected(board_keys: Sequence[int], begin: str) -> Program[Fates]:
     """Return the rejected posts whose keys begin with `begin`. `board_keys`: all keys that the board ever had."""
     rows = yield _FIND.bind(board_keys=board_keys, **range_of(begin), limit=_LISTED_AND_ONE)
     found: Fates = {}
-    for post_hash, error, at_us in reversed(rows):  # the newest comes last, so it replaces older ones with its key
+    for post_hash, error, at_us in reversed(rows):  # the newest row of a key comes last, so it replaces older ones
         outcome = PartOutcome(PostStatus.REJECTED, error=decode_error(msgspec.json.decode(error)))
         found[post_hash] = PostFate(None, outcome, at_us)
     return found

@@ -37,7 +37,7 @@ decode_block = msgspec.json.Decoder(Block).decode
 
 
 def shard_of(owner: str, shards: int) -> int:
-    """Return the number of the shard in which an owner's posts wait. It is always the same, which keeps their order."""
+    """Return the number of the shard for all posts of an owner. It never changes, so the posts keep their order."""
     return zlib.crc32(owner.encode()) % shards
 
 
@@ -71,7 +71,7 @@ def encode_json(value: Block | str) -> str:
 
 
 def restore_post(queued: QueuedPost, leaves: Sequence[Leaf], families: Mapping[int, Family]) -> Post:
-    """Return the post as it was before it was queued, but only with its parts for `leaves`."""
+    """Return the post as it was before it was queued, but only with its changes to `leaves`."""
     changes = queued.changes * len(leaves) if len(queued.changes) == 1 else queued.changes
     parts = [BoardPost(leaf, theirs) for leaf, theirs in zip(leaves, changes, strict=True)]
     family = None if queued.family_key is None else families[queued.family_key]

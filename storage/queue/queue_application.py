@@ -57,7 +57,7 @@ from .ingest_queue import BlockHead, WaitingBlock
 from .outcomes import encode_error, store_rejected
 from .post_blocks import Block, QueuedPost, decode_block, restore_post
 
-BLOCKS_MIN = 50  # a round of several posts may read at least this many blocks per shard; some are small
+BLOCKS_MIN = 50  # a round of several posts may always read this many blocks per shard, as blocks may be small
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class DrainedRound:
     races: int  # how many attempts were repeated because a row or a block had changed
     oldest_us: int  # the time at which the oldest post of the round was accepted
     more: bool  # whether posts are left in the queue
-    applied: dict[int, int] = field(default_factory=dict)  # as in `TransactionResult.applied`
+    applied: dict[int, int] = field(default_factory=dict)  # see `TransactionResult.applied`
 
 
 class Drainer:
@@ -302,7 +302,7 @@ class _Batch:
 
 
 def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family]) -> PostError | None:
-    """Return the error with which a board refuses posts that were accepted when it had this epoch, or None."""
+    """Return the error with which a board refuses posts that were accepted in this epoch of the board, or None."""
     if board is None:
         return UnknownBoardError("the leaderboard was deleted since the post was accepted")
     if board.family_key is None:
@@ -316,7 +316,7 @@ def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family])
 def _refused_by(posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]) -> list[Refusal]:
     refused: list[Refusal] = []
     for post, parts in zip(posts, outcomes, strict=True):
-        # Not strict: a duplicate of a family's post has the outcomes of the first post, whose boards may differ.
+        # Lengths may differ: a duplicate of a family's post has the outcomes of the first, whose boards may be others.
         for target, part in zip(post.parts, parts, strict=False):
             if part.error is not None:
                 there = not isinstance(part.error, UnknownBoardError)

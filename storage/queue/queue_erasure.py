@@ -18,7 +18,7 @@ BLOCKS_A_PAGE = 100
 
 
 async def drop_queued(store: Store, owner: str, *, board_key: int | None = None) -> int:
-    """Drop the owner's queued posts, or their parts for one board. Return how many posts were dropped or changed.
+    """Drop the owner's queued posts, or their changes to one board. Return how many posts were dropped or changed.
 
     Each block has its own transaction, because one that waits for a second block could deadlock with a worker.
     """
@@ -65,7 +65,7 @@ async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key:
 
 
 def _without(post: QueuedPost, block: Block, board_key: int | None) -> QueuedPost | None:
-    """Return the post without its part for one board, or None if no part is left or if `board_key` is None."""
+    """Return the post without its changes to one board, or None if no board is left or if `board_key` is None."""
     kept = [index for index, place in enumerate(post.boards) if block.boards[place][0] != board_key]
     if board_key is None or not kept:
         return None

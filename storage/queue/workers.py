@@ -1,6 +1,6 @@
 """Decides which workers of the ingest queue may work at the same time, and which shards each of them leases.
 
-A worker first needs a permit of a semaphore, and then leases its share of the shards. The share is the number of shards
+A worker first needs a permit (see below), and then leases its share of the shards. The share is the number of shards
 divided by the number of permit holders, rounded up. The lease of a shard is in the shard's partition, and permits are
 in the control partition. A worker renews and claims in each partition separately, so a partition that does not answer
 does not stop the others. All transactions lock leases in the order of their partitions and names.
@@ -77,7 +77,7 @@ class ShardLeases:
         Without a permit, it keeps no shards.
 
         Raises:
-            StoreBusyError: the control partition does not answer, or another partition failed in a different way.
+            StoreBusyError: the control partition does not answer, or another partition answers with an error.
         """
         keeping = partial(self._semaphore.keep_permit, share.permit, holder=self._holder, lease_us=self._lease_us)
         permit, workers = await store.write(keeping)

@@ -10,5 +10,5 @@ The most important rule: a result always belongs to the version of the board tha
 deleted, emptied or widened since then, the read raises `UnknownBoardError` or `BoardChangedError`. It never uses
 statements that do not fit the stored rows.
 
-This room may import `leaves`, `archive` and the rooms below them. Begin with `point_reads.PointReads`.
+This package may import `leaves`, `archive` and the packages below these two. Begin with `point_reads.PointReads`.
 """

@@ -34,7 +34,7 @@ _COUNT = (
 
 
 def read_partition_figures() -> Program[PartitionFigures]:
-    """Return the figures of the partition for which the program runs. This reads the totals of all boards there."""
+    """Return the figures of the partition for which the program runs, from the totals of all boards in it."""
     log_next = yield from change_log.take_mark()
     folded = yield from find_fold_state()
     rows = yield _COUNT.bind(indexes=[STATE, ALL_ENTRIES])
@@ -44,7 +44,7 @@ def read_partition_figures() -> Program[PartitionFigures]:
 
 
 async def find_away_partitions(store: Store, *, wait_s_max: float) -> list[int]:
-    """Ask all partitions at the same time, and return the numbers of those with boards that do not answer.
+    """Ask all partitions at the same time, and return the numbers of the partitions that do not answer.
 
     Wait at most `wait_s_max` seconds. This bound does not apply if all partitions are in one schema.
 

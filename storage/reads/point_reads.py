@@ -28,7 +28,7 @@ from storage.store import Program, Store, read_single, read_steps
 
 T = TypeVar("T")
 
-SEGMENT_GATHER_TURNS = 20  # turns of the event loop that a batch for segments waits for more questions
+SEGMENT_GATHER_TURNS = 20  # turns of the event loop that a batch for segments waits for more requests
 NO_STARTS: Mapping[int, CountStart] = MappingProxyType({})
 
 
@@ -37,7 +37,7 @@ class EntryRead(NamedTuple):
 
     entry: Entry | None
     totals: dict[int, int]  # number of entries by column index
-    # By column index: how many entries are better, in this snapshot or a later one; None: the log cannot confirm it.
+    # Numbers of better entries by column index, in this or a later snapshot; None: the log cannot confirm the number.
     counts: Mapping[int, GapCount | None]
 
 
@@ -65,7 +65,7 @@ class PointReads:
             "waiting_max": reads_waiting_max,
             "tasks_max": tasks_max,
         }
-        # A batch takes a few statements for each segment, so it first waits for more questions. Where a batch reads all
+        # A batch takes a few statements for each segment, so it first waits for more requests. If a batch reads all
         # segments, one large batch at a time is faster than several.
         gathering = limits | {"gather_turns": SEGMENT_GATHER_TURNS}
         few_batches = gathering | {"tasks_max": 1}
@@ -78,18 +78,18 @@ class PointReads:
         self._around_owners = StoreCoalescers(self._read_owners, **limits, crowd=crowd)
 
     def read_totals(self, board: Board | Leaf) -> asyncio.Future[dict[int, int]]:
-        """Return a future for the totals of a board or leaf, as `find_totals` reads them."""
+        """Return a future for the totals of a board or leaf, by column index, see `totals.find_totals`."""
         leaf = board.leaf if isinstance(board, Board) else board
         return self._totals.ask(self._store.at(leaf.partition), (board.key, _shape(leaf)), board)
 
     def read_entry(
         self, board: Board, owner: str, starts: Mapping[int, CountStart] = NO_STARTS
     ) -> asyncio.Future[EntryRead]:
-        """Return a future for an owner's entry, which may be None, and the totals of the leaf that has the owner.
+        """Return a future for an owner's entry, which may be None, and the totals of the leaf that has the entry.
 
-        In the columns of `starts`, also count the entries better than the owner's cell. Past the top ranks, leave out
-        cells whose rank the curve knows exactly, and cells in a gap between two knots that holds more than
-        `gap_rows_max` entries. While there is a `Crowd` of requests, count only in short gaps.
+        In each column of `starts`, also count the entries better than the owner's cell. Below the top ranks, do not
+        count if the curve knows the rank of the cell exactly, or if the gap between the two nearest knots holds more
+        than `gap_rows_max` entries. While there is a `Crowd` of requests, count only in short gaps.
         """
         leaf, coalescers = board.leaf, self._entries
         if board.is_spread:
@@ -114,7 +114,7 @@ class PointReads:
         return found
 
     async def find_hidden(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        """Return, by owner, the entries of those owners who are hidden. No ranking shows these entries."""
+        """Return the entries of the hidden owners among `owners`, by owner. No ranking shows these entries."""
         found: dict[str, Entry] = {}
         for leaf in board.leaves:
             if theirs := [owner for owner in owners if board.leaf_of(owner) is leaf]:
@@ -125,8 +125,8 @@ class PointReads:
     def read_around_owner(self, asked: AroundOwner) -> asyncio.Future[OwnersNeighbours | None]:
         """Return a future for the rows on both sides of an owner's row.
 
-        If `asked` has a start, also count the entries better than the owner's cell, as `read_entry` does. The result is
-        None if the owner has no value in the column, or if the board is archived.
+        If `asked.start` is set, also count the entries better than the owner's cell, as `read_entry` does. The result
+        is None if the owner has no value in the column, or if the board is archived.
         """
         board, index, _, *rows, start = asked
         coalescers = self._around_in_segments if board.is_spread else self._around_owners
@@ -144,7 +144,7 @@ class PointReads:
         return self._counts.ask(self._store.at(board.partition), kind, (board, column_index, cell, start))
 
     async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount | None]:
-        # All starts are older than this read, so one of them serves all questions.
+        # Each `CountStart` is older than this read, so the first one can serve all requests.
         board, column_index, _, start = asked[0]
         cells = list({cell for _, _, cell, _ in asked})
         found = await self._segments.count_cells(board, column_index, start, cells)
@@ -154,7 +154,7 @@ class PointReads:
         return min(self._gap_rows_max, SHORT_GAP_ROWS) if self._crowd.is_crowded() else self._gap_rows_max
 
     async def _read_entries(self, asked: list[tuple[Store, Leaf, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
-        # All starts are older than this read, so one of them serves all questions.
+        # Each `CountStart` is older than this read, so the first one can serve all requests.
         store, leaf, _, starts = asked[0]
         owners = list(map(itemgetter(2), asked))
         entries = self._boards.open_leaf(leaf)
@@ -162,7 +162,7 @@ class PointReads:
             found, totals = await store.read(lambda: _read_archive(entries, owners))
         elif starts:
             counting = partial(_read_and_count, entries, owners, starts, self._find_gap_rows_max())
-            # On SQLite, a program runs after one change of threads. On a server, steps need no BEGIN and no COMMIT.
+            # On SQLite, a program needs one change of threads. On PostgreSQL, single queries save BEGIN and COMMIT.
             return await (store.read(counting) if store.sole_writer else read_steps(store, counting))
         else:
             found, totals = await read_single(store, lambda: entries.find_entries_with_totals(list({*owners})))
@@ -222,7 +222,7 @@ class SegmentReads:
     async def count_cells(
         self, board: Board, column_index: int, start: CountStart, cells: Sequence[CellOf]
     ) -> dict[CellOf, GapCount | None]:
-        """Count the entries better than each cell, or None if a log cannot confirm it. Ask each segment only once."""
+        """Count the entries better than each cell; None: a log cannot confirm the count. Ask each segment only once."""
 
         async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> dict[CellOf, GapCount | None]:
             gaps, its_start = entries.rankings[column_index].gaps, start.parts[number]
@@ -238,7 +238,7 @@ class SegmentReads:
     async def read_around(
         self, asked: AroundOwner, owners: Sequence[str], *, gap_rows_max: int
     ) -> dict[str, OwnersNeighbours]:
-        """Return the rows around each owner that has a value in the column. If `asked` has a start, also return counts.
+        """Return the rows around each owner that has a value in the column. If `asked.start` is set, also count.
 
         `SegmentedRanking.choose_cells` explains `gap_rows_max`.
         """
@@ -275,7 +275,7 @@ class SegmentReads:
         return found
 
     async def _count_edges(self, board: Board, merged: SegmentedRanking, around: Sequence[Neighbours]) -> None:
-        """Set `edge_ties` of the neighbours, with one statement for each segment."""
+        """Set `edge_ties` where it is needed in `around`, with one statement for each segment."""
         edges = [near for near in around if merged.has_edge(near)]
         places = [edge_of(near, merged.index) for near in edges]
 
@@ -288,7 +288,7 @@ class SegmentReads:
                 near.edge_ties = sum(ties)
 
     async def _find_places(self, board: Board, column_index: int, owners: Sequence[str]) -> list[tuple[str, str]]:
-        """Return the cell and the owner for each of these owners that has a value in the column."""
+        """Return a place (a pair of a cell and its owner) for each of the `owners` with a value in the column."""
 
         async def ask(_number: int, leaf: Leaf, store: Store, entries: Entries) -> list[tuple[str, str]]:
             theirs = [owner for owner in owners if board.leaf_of(owner) is leaf]
@@ -300,7 +300,7 @@ class SegmentReads:
 
 
 def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list[EntryRead]]:
-    """Return the owner's entry on each of these leaves, with the leaf's totals, in the order of `leaves`.
+    """Return the owner's entry and the leaf's totals for each leaf in `leaves`, in this order.
 
     This takes one statement for all totals, one for each table that leaves share, and one for each other leaf.
 

@@ -1,4 +1,4 @@
-"""Declares the tables that every store has, and the names of these tables, which all rooms use.
+"""Declares the tables that every store has, and the names of these tables, which all packages use.
 
 `creation.create_schema` creates all of them when a new store is opened, and returns the store's salt. The tables are
 declared in `tables`, `lease_tables` and `ingest_tables`. The tables that hold the rows of boards are not here:
@@ -7,5 +7,5 @@ declared in `tables`, `lease_tables` and `ingest_tables`. The tables that hold t
 The most important rule: the table `meta` says which version of the schema a store has. The service refuses a store of
 another version and changes nothing in it. Until the first release there are no migrations.
 
-This room imports only `errors` and `store`. Begin with `creation.create_schema`.
+This package imports only `errors` and `store`. Begin with `creation.create_schema`.
 """

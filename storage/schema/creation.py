@@ -38,7 +38,7 @@ _PARTITIONS = "partitions"
 
 async def prepare_store(store: Store) -> str:
     """Create the tables of a new store. Return the store's salt (hex). Raises SchemaUnknownError, StoreDamagedError."""
-    salt = await store.read(find_salt) if is_apart(store.dialect) else None  # only a command creates such a store
+    salt = await store.read(find_salt) if is_apart(store.dialect) else None  # only a command creates a store apart
     return await store.write(create_schema) if salt is None else salt
 
 
@@ -48,7 +48,7 @@ def is_apart(dialect: Dialect) -> bool:
 
 
 def create_schema(*, if_missing: bool = True) -> Program[str]:
-    """Create all tables of a store with one partition, unless there is a store. Return the store's secret salt (hex).
+    """Create all tables of a store with one partition, unless the store exists. Return its secret salt (hex).
 
     Raises:
         StoreExistsError: there is a store, and `if_missing` is not set.
@@ -67,7 +67,7 @@ def create_schema(*, if_missing: bool = True) -> Program[str]:
 
 
 def create_schema_apart(partitions: int, *, schema_of: Callable[[int], str], distributed: bool) -> Program[str]:
-    """Create a store with each partition in its own database schema. `schema_of` returns the name for a schema.
+    """Create a store with each partition in its own database schema. `schema_of` returns the schema's name.
 
     Return the store's secret salt (hex). If `distributed` is set, Citus puts each schema on one of its nodes.
     """
@@ -86,7 +86,7 @@ def create_schema_apart(partitions: int, *, schema_of: Callable[[int], str], dis
 def add_partition(
     *, schema_of: Callable[[int], str], distributed: bool, fill: Callable[[int], Program[None]]
 ) -> Program[int]:
-    """Add a partition and return its number. `fill` writes rows that every partition has, such as marks of owners.
+    """Add a partition and return its number. `fill` writes rows that every partition has: which owners are hidden.
 
     Raises:
         TooManyPartitionsError: the store has `PARTITIONS_MAX` partitions.
@@ -118,7 +118,7 @@ def find_salt() -> Program[str | None]:
 
 
 def hold_partitions(*, lock: Lock = Lock.SHARE) -> Program[int]:
-    """Return how many partitions the store has, and lock this number: none can be added until the transaction ends."""
+    """Return how many partitions the store has. Lock this number until the end of the transaction."""
     [[partitions]] = yield _find_meta.locked(lock).bind(name=_PARTITIONS)
     return int(partitions)
 

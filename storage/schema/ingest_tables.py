@@ -16,12 +16,12 @@ QUEUE_TABLES: tuple[Query, ...] = (
     .column("edition", INTEGER)  # grows when the block is rewritten, so that an earlier reader notices the change
     .column("block", TEXT, sortable=False)
     .primary_key("shard", "number"),
-    # One row per shard. In partition 0, the number of rows never changes, because the shard of an owner's posts depends
-    # on this number. In another partition, a shard gets its row when workers first take posts from the shard.
+    # One row per shard. In the control partition, the number of rows never changes, because it decides in which shard
+    # an owner's posts are. In another partition, a shard gets its row when workers first take posts from the shard.
     create_table(INGEST_SHARDS)
     .column("shard", INTEGER)
     .column("applied", INTEGER)  # how many posts workers have ever taken from the shard
-    .column("busy_us", INTEGER)  # working time of workers; the time for several shards is added to one of them
+    .column("busy_us", INTEGER)  # working time of workers; if they work on several shards, one shard gets all the time
     .primary_key("shard")
     .clustered(),
     create_table(REJECTED_POSTS)

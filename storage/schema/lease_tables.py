@@ -10,8 +10,8 @@ LEASE_LOADS = "lease_loads"
 LEASE_ELSEWHERE = "lease_elsewhere"
 LEASE_PEERS = "lease_peers"
 
-# A transaction that read a pool before the pool was deleted may still lease one of its resources, which makes the
-# resource's version greater by one. This is the largest expected number of such transactions.
+# A transaction that read a pool before the pool was deleted may still lease one of the pool's resources, which makes
+# the resource's version greater by one. The constant is the largest expected number of such transactions.
 VERSIONS_IN_FLIGHT = 1_000
 
 
@@ -23,7 +23,7 @@ RESOURCE_TABLES: tuple[Query, ...] = (
     create_table(LEASE_RESOURCES)
     .with_columns(pool_key=INTEGER, resource=TEXT, region=TEXT)
     .column("holder", TEXT, null=True)  # the key that leases the resource, or leased it last and may get it again
-    .column("version", INTEGER)  # the fencing number: grows with every new lease and with every move
+    .column("version", INTEGER)  # the fencing number: grows with every new lease, and with every move to another region
     .column("expires_at", INTEGER)  # when the lease ends, by the store's clock; 0: the resource is free
     .column("free_since", INTEGER, null=True)  # null: the resource is leased; the lease may have expired
     .column("acquired_at", INTEGER)  # when the holder acquired the resource; 0: the resource is free
@@ -37,7 +37,7 @@ LEASE_TABLES: tuple[Query, ...] = (
     create_table(LEASE_POOLS)
     .column("pool_key", INTEGER)  # from a sequence that only pools use
     .with_columns(client_id=TEXT, pool_id=TEXT, created_at=INTEGER)
-    .column("deleted_at", INTEGER, null=True)  # the row of a deleted pool stays: the lease journal names the pool
+    .column("deleted_at", INTEGER, null=True)  # a deleted pool keeps its row, to which the lease journal refers
     .column("swept", INTEGER)  # 1: the pool is deleted, and all its resources have been deleted too
     .column("floor", INTEGER)  # greater than the version of every removed resource
     .primary_key("pool_key"),
@@ -60,7 +60,7 @@ LEASE_TABLES: tuple[Query, ...] = (
     .clustered(),
     create_table(LEASE_LOADS)
     .with_columns(pool_key=INTEGER, region=TEXT)
-    .column("load", TEXT)  # measurements of the rebalancing job, which its next round reads
+    .column("load", TEXT)  # measurements that the rebalancing job stores for its next round
     .primary_key("pool_key", "region")
     .clustered(),
     create_table(LEASE_JOURNAL)
@@ -72,13 +72,13 @@ LEASE_TABLES: tuple[Query, ...] = (
     create_table(LEASE_ELSEWHERE)  # leases in peers (other stores), as the peers' journals report them
     .with_columns(pool_key=INTEGER, holder=TEXT, peer=TEXT, resource=TEXT, region=TEXT, version=INTEGER)
     .with_columns(expires_at=INTEGER, acquired_at=INTEGER)
-    .column("wanted_until", INTEGER)  # the expiry that the peer was asked for; 0: none
+    .column("wanted_until", INTEGER)  # the expiry that this store requested from the peer; 0: none
     .primary_key("pool_key", "holder", "peer")
     .clustered(),
     create_index("lease_elsewhere_expires_at", LEASE_ELSEWHERE, col("expires_at")),
     create_table(LEASE_PEERS)
     .column("peer", TEXT)
-    .column("position", INTEGER)  # the position up to which the peer's journal was read
+    .column("position", INTEGER)  # the number of the last event that was read from the peer's journal
     .primary_key("peer")
     .clustered(),
 )

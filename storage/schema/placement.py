@@ -34,7 +34,7 @@ def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Call
     """Return a function that finds the schema of a table by name, for programs that run for this partition.
 
     `schema_of` returns the schema of a partition. The function returns None for a name that is no table of the store,
-    such as a name that a statement gives to one of its parts.
+    such as the name of a subquery in a WITH clause.
     """
     control, own = schema_of(CONTROL), schema_of(partition)
 

@@ -14,14 +14,14 @@ def take_keys(numbers: int = 1) -> Program[int]:
 def take_number(name: str, numbers: int = 1) -> Program[int]:
     """Take the next `numbers` numbers of a sequence and return the last of them.
 
-    A sequence never gives a number twice, even if the number's rows are deleted. Every partition has its own sequences.
+    A sequence never repeats a number, even if rows with the number are deleted. Every partition has its own sequences.
     """
     rows = yield _TAKE.bind(name=name, numbers=numbers)
     return int(rows[0][0])
 
 
 def count_fact(now_us: int = 0) -> Program[None]:
-    """Make all processes forget facts about this partition, because a fact changes. See `posting.known_facts`.
+    """Make all processes forget the facts (see `posting.known_facts`) that they remember of this partition.
 
     Call this last in the transaction, because every post to the partition then waits until the transaction ends.
     """
@@ -37,5 +37,5 @@ _TAKE = (
     .prepared()
 )
 _counter = update(LOG_COUNTER).where(col("counter_key").eq(0))
-# After a restore from a backup, a plain count could return to an earlier number with other facts. A time cannot.
+# After a restore from a backup, a plain counter could repeat a number that stood for other facts. A time cannot.
 _COUNT_FACT = _counter.set(facts=larger_of(plus(col("facts"), 1), param("now_us", INTEGER))).prepared()

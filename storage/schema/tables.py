@@ -1,6 +1,6 @@
 """Declares the tables of the catalog, the change log, the entries and the curves, and the names of these tables.
 
-All rooms use the constants with the names. `lease_tables` and `ingest_tables` declare the other tables.
+All packages use the constants with the names. `lease_tables` and `ingest_tables` declare the other tables.
 """
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
@@ -41,7 +41,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("table_key", INTEGER, null=True)  # the shared table; null: the board has a table of its own
     .column("rows_key", INTEGER)
     .column("opens_at", INTEGER, null=True)
-    .column("ends_at", INTEGER, null=True)  # when the season ends, or the period of a family's board
+    .column("ends_at", INTEGER, null=True)  # the end of the season, or of the period of a family's board
     .column("closes_at", INTEGER, null=True)
     .column("closed_at", INTEGER, null=True)
     .column("archived_at", INTEGER, null=True)
@@ -85,7 +85,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("demanded", INTEGER)  # the number of the newest request
     .column("answered", INTEGER)  # the number of the newest answered request; `version` and `took_us` are the answer
     .with_columns(version=INTEGER, took_us=INTEGER)
-    .column("origin", TEXT)  # the HTTP request that made the newest request
+    .column("origin", TEXT)  # the HTTP request in which an operator last asked for a refresh
     .primary_key("board_key", "column_index")
     .clustered(),
     # A search for open requests nearly always finds none. With this partial index, the search costs nearly nothing,
@@ -106,7 +106,7 @@ WORK_TABLES: tuple[Query, ...] = (
 )
 
 
-# Totals, post ids, hidden entries, archives, and notes of unused rows that a job has to delete.
+# Totals, post ids, hidden entries, archives, and the keys of unused rows, which a job deletes.
 ENTRY_TABLES: tuple[Query, ...] = (
     create_table(DROPPED_ROWS)
     .with_columns(table_key=INTEGER, rows_key=INTEGER)
@@ -124,7 +124,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
     create_index("post_ids_remembered_at", POST_IDS, col("remembered_at")),
     # Entries of hidden owners. They are not in the tables of their boards, so no ranking has to filter them out.
     create_table(HIDDEN_ENTRIES)
-    .column("board_key", INTEGER)  # 0: no entry, but a mark that the owner is hidden, or is being shown again
+    .column("board_key", INTEGER)  # 0: no entry; the row says that the owner is hidden, or is being shown again
     .with_columns(owner=TEXT, updated_at=INTEGER)
     .column("cells", TEXT)  # a JSON array
     .primary_key("board_key", "owner")
@@ -132,7 +132,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
     create_index("hidden_entries_owner", HIDDEN_ENTRIES, col("owner")),
     create_table(ARCHIVE_BLOCKS)
     .with_columns(board_key=INTEGER, section=INTEGER)
-    .column("number", INTEGER)  # how many entries of the section come before the block
+    .column("number", INTEGER)  # how many entries are in the earlier blocks of the section
     .with_columns(entries=INTEGER, first=TEXT, last=TEXT, document=BLOB)
     .primary_key("board_key", "section", "number"),
     create_index("archive_blocks_first", ARCHIVE_BLOCKS, *map(col, ("board_key", "section", "first"))),
@@ -142,7 +142,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
 # The change log, its counter, and its index by owner.
 LOG_TABLES: tuple[Query, ...] = (
     create_table(CHANGE_LOG)
-    .column("position", INTEGER)  # from the counter; without gaps, in the order of the commits
+    .column("position", INTEGER)  # a number from the log's counter; without gaps, in the order of the commits
     .with_columns(board_key=INTEGER, updated_at=INTEGER)
     .column("changes", INTEGER)  # how many changes the row holds
     .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
@@ -156,9 +156,9 @@ LOG_TABLES: tuple[Query, ...] = (
     create_table(LOG_COUNTER)  # one row
     .column("counter_key", INTEGER)
     .column("next", INTEGER)  # the position that the next row (a bundle of changes) gets
-    .column("changed_at", INTEGER)  # the latest time at which a transaction began that took a position
+    .column("changed_at", INTEGER)  # the latest start time of all transactions that took positions
     .column("pruned_before", INTEGER)  # all rows with a lower position were pruned, and no other rows
-    .column("facts", INTEGER)  # grows whenever an owner's mark or a board's epoch changes, see `posting.known_facts`
+    .column("facts", INTEGER)  # grows when an owner is hidden or shown or a board is emptied, see `posting.known_facts`
     .primary_key("counter_key")
     .clustered(),
     # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.
@@ -173,13 +173,13 @@ CURVE_TABLES: tuple[Query, ...] = (
     .column("document", BLOB)
     .column("changes", INTEGER, null=True)
     .column("rules", TEXT, null=True)
-    .column("mark", INTEGER, null=True)  # the curve's snapshot saw the changes before this position; null: unknown
+    .column("mark", INTEGER, null=True)  # the curve includes the logged changes before this position; null: unknown
     .primary_key("board_key", "column_index"),
     create_index("curves_version", CURVES, col("version")),
     create_table(LIVE_COUNTS)
     .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER)
     .column("curve_version", INTEGER)  # the version of the curve that the counts belong to
-    .column("version", INTEGER)  # grows with every document
+    .column("version", INTEGER)  # a document that is written later, here or for another column, has a greater version
     .column("document", BLOB)
     .column("changes", INTEGER)  # the board's count of changes (see `totals.CHANGES`) that the live counts include
     .column("counted", INTEGER)  # 0: the curve has no live counts, and the document is empty; otherwise 1
@@ -187,6 +187,6 @@ CURVE_TABLES: tuple[Query, ...] = (
     create_index("live_counts_version", LIVE_COUNTS, col("version")),
     create_table(LIVE_MARK)
     .with_columns(mark_key=INTEGER, position=INTEGER, as_of=INTEGER)
-    .column("version", INTEGER)  # the version of the newest document
+    .column("version", INTEGER)  # the version of the newest document in `live_counts`
     .primary_key("mark_key"),
 )

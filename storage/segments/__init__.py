@@ -8,6 +8,6 @@ the board, and it is closed and archived as a whole. `Board.leaf_of` returns the
 `segmented_entries` reads the segments in one program: it adds up counts, and merges rows that the segments return in
 order. `reads.point_reads` asks all segments at the same time, for many callers together.
 
-The most important rule: a read returns the same as a read of one board with all these rows. Only the snapshots differ:
-each segment is read in one snapshot, and on a store with several servers the snapshots may be of different moments.
+The most important rule: a read returns the same as a read of one leaf with the rows of all segments. Only the
+snapshots differ: each segment is read in one snapshot, and on several servers these may be of different moments.
 """

@@ -1,7 +1,7 @@
 """`SegmentedEntries` and `SegmentedRanking` return what one board with the rows of all segments would return.
 
-To return a page of rows in order, they read as many rows as the page has from each segment, and merge these rows. So a
-page takes one statement for each segment.
+To return a page of N rows in order, they read N rows from each segment and merge all these rows. So a page takes one
+statement for each segment.
 """
 
 import heapq
@@ -21,7 +21,7 @@ from storage.log.change_log import change_log
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
 
-WALK_ROWS = 500  # how many rows `_walk` reads from each segment at once
+WALK_ROWS = 500  # how many rows `_walk` reads from each segment in one step
 BEFORE_ALL_OWNERS = ""  # a text that sorts before every owner
 
 T = TypeVar("T")
@@ -73,7 +73,7 @@ class SegmentedRanking(Ranking):
         return add_up_counts(counts)
 
     def choose_cells(self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int) -> list[CellOf]:
-        """Return the cells near the top, and those in gaps with at most `gap_rows_max` entries of all segments."""
+        """Return the cells to count: those near the top, or in a gap of 1 to `gap_rows_max` entries of all segments."""
         chosen = []
         for cell, owner in cells:
             gap = start.curve.find_gap(self.padding.key_of_cell(cell))
@@ -84,8 +84,8 @@ class SegmentedRanking(Ranking):
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
 
-        With `start`, the curves give a cell above the row, and few rows after this cell have to be read: at most about
-        as many as the gaps of the segments have there.
+        With `start`, the search begins at a cell that the summed curve places above the row. It then reads few rows: at
+        most about as many as the segments have in their gaps around this cell.
         """
         place, skip_rows = (None, rank - 1) if start is None else (yield from self._find_place_before(start, rank))
         return (yield from self._walk(place, skip_rows))
@@ -104,7 +104,7 @@ class SegmentedRanking(Ranking):
                 break
             if counted.better_count < rank:
                 return (edge, BEFORE_ALL_OWNERS), rank - 1 - counted.better_count
-            sought = max(1, sought - (counted.better_count - rank + 1))  # entries were added since the fits
+            sought = max(1, sought - (counted.better_count - rank + 1))  # entries were added after the curve was fitted
         return None, rank - 1
 
     def _walk(self, place: tuple[str, str] | None, skip_rows: int) -> Program[tuple[str, str] | None]:
@@ -156,7 +156,7 @@ class SegmentedRanking(Ranking):
         return near
 
     def merge_neighbours(self, found: Sequence[Neighbours], *, better_rows: int, worse_rows: int) -> Neighbours:
-        """Merge the rows around a place in the segments to those in the board. Leave `edge_ties` at 0."""
+        """Merge the rows around a place (a cell and an owner) from all segments. Leave `edge_ties` at 0."""
         return Neighbours(
             self._last([each.before for each in found], better_rows),
             self._merge([each.after for each in found], worse_rows),
@@ -170,7 +170,7 @@ class SegmentedRanking(Ranking):
 
 
 def count_with_late(part: Ranking, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
-    """Count the entries of a segment better than a cell, and the changes in the snapshot later than `asked_us`."""
+    """Count a segment's entries that are better than a cell, and its logged changes that are later than `asked_us`."""
     found = yield from part.count_from_top(cell, rows_max, asked_us)
     if found.changed_us <= asked_us:
         return found

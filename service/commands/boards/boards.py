@@ -16,7 +16,7 @@ from service.commands.tables import show_json
 from service.commands.target import BoardArgument, service_command
 
 MERGES = ("sum", "max", "min", "last")
-MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}  # word -> column member
+MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}  # word -> column field
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 BOARD_PATH = "/v1/leaderboards/{board}"
@@ -77,7 +77,7 @@ def parse_number(option: str, text: str) -> object:
 
 
 def make_spec(given: dict[str, Any]) -> Record:
-    """Return a specification from the options of `create`: a file (`spec`) or columns (`column`), and other members.
+    """Return a board's specification from the options of `create`: a file (`spec`) or columns (`column`), and others.
 
     The file may be an output of `show`. Raises typer.BadParameter unless exactly one of the two is given and valid.
     """
@@ -93,7 +93,7 @@ def make_spec(given: dict[str, Any]) -> Record:
 
 
 def writable_members(document: Record) -> Record:
-    """Return a board document without members that only the service sets, and without `min` or `max` that are null."""
+    """Return a board's JSON without fields that only the service sets, and without a `min` or `max` that is null."""
     spec = {name: value for name, value in document.items() if name not in READ_ONLY_MEMBERS}
     columns = spec.get("columns")
     if isinstance(columns, list):
@@ -169,7 +169,7 @@ async def close(
         str | None, typer.Option(help="The time to close, like 2026-12-31T23:00:00Z. Default: in a few seconds.")
     ] = None,
 ) -> None:
-    """Set a leaderboard's closing time and set its grace to 0. Prints its spec as JSON.
+    """Set a leaderboard's closing time, and set its grace for late posts to 0. Prints its spec as JSON.
 
     Posts at or after the closing time are rejected, even if the leaderboard was created without a closing time. Once
     the board is closed, it can't be opened again. Boards of a family close by themselves.

@@ -18,9 +18,9 @@ from service.commands.target import fail
 def read_lines(
     path: Path, board: Board, mapping: Sequence[str], *, owner_heading: str, delimiter: str, rounds: bool
 ) -> Iterator[Record]:
-    """Yield a record for each line after the headings. In `mapping`, `xp=score` posts the heading `score` as `xp`.
+    """Yield a record for each line after the headings. End the command if file, mapping and board do not fit together.
 
-    If the file, the mapping and the board do not fit together, end the command.
+    The text `xp=score` in `mapping` means that the cells under the heading `score` are posted to the column `xp`.
     """
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -54,9 +54,9 @@ def read_lines(
 
 
 def read_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
-    """Yield, for each record, the number of its first line, and a list of its cells or the reason why it is not CSV.
+    """Yield, for each record of the file, the number of its first line and a list of its cells. Skip blank lines.
 
-    Skip blank lines. Bytes that are not valid UTF-8 become surrogate characters.
+    If a record is not CSV, a text with the reason replaces the list. Bytes that are not UTF-8 become surrogates.
     """
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
         rows = csv.reader(stream, delimiter=delimiter)
@@ -75,7 +75,7 @@ def read_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str
 def map_fields(
     path: Path, board: Board, mapping: Sequence[str], owner_heading: str, headings: list[str]
 ) -> dict[str, str]:
-    """Return the heading for each column to post. End the command if file, mapping and board do not fit together."""
+    """Return the heading for each column to post. End the command if the file, `mapping` and the board do not match."""
     columns = [each.name for each in board.columns]
     shared = [name for name in columns if name in headings and name != owner_heading]
     fields: dict[str, str] = {}

@@ -86,7 +86,7 @@ async def import_posts(
     file or change the mapping, that is a new import: all lines count again.
 
     A sorted set may change while it is copied. Import it again when Redis no longer changes: each score replaces the
-    owner's value, so both are then equal. Only members that were removed from Redis stay in the leaderboard.
+    owner's value, so both are then equal. But a member that was removed from Redis stays in the leaderboard.
 
     The leaderboard must exist. For example:
 

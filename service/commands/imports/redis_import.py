@@ -32,7 +32,7 @@ def read_members(url: str, key: str, column: Column, *, merge: bool, rounds: boo
         fail("--redis needs the package redis: pip install 'rankcurve[redis]'")
     place = f"{url.rpartition('@')[2]} {key}"  # without user and password
     try:
-        # Members that are not UTF-8 become text with surrogates, which `owner_fault` finds.
+        # Members that are not UTF-8 become text with surrogates, which `owner_fault` rejects.
         with Redis.from_url(
             url,
             socket_timeout=TIMEOUT_S,
@@ -56,7 +56,7 @@ def read_members(url: str, key: str, column: Column, *, merge: bool, rounds: boo
 
 
 def _find_twin(redis: "Redis", key: str, member: str) -> str | None:
-    """Return why to refuse a member, if the set also has the same name in another Unicode form, or None.
+    """Return why a member is rejected, or None. It is rejected if the set has its name in another Unicode form, too.
 
     The service normalises owners. So both members would be one owner, and one score would replace the other.
     """

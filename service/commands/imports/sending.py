@@ -21,7 +21,7 @@ EXACTLY = Context(prec=64, rounding=ROUND_HALF_UP)
 
 
 class Record(NamedTuple):
-    """A line of a file or a member of a set: its name in messages, and its post or the reason why it is rejected."""
+    """A line of a CSV file or a member of a Redis set. `post` is its post, or a text that says why it is rejected."""
 
     name: str
     post: dict[str, object] | str

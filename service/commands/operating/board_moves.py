@@ -26,7 +26,7 @@ SegmentsArgument = Annotated[
     int, typer.Argument(metavar="SEGMENTS", min=2, max=64, help="The number of segments.", show_default=False)
 ]
 PROGRESS_S = 1.0
-# While the move waits for a lock until a long read of the board's table ends, posts to the board wait behind the move.
+# To get its lock, the move waits until long reads of the board's table end. Meanwhile, posts to the board wait, too.
 # After this time in seconds, the move stops waiting, lets the posts pass and tries again later.
 LOCK_TIMEOUT_S_MAX = 1.0
 
@@ -72,7 +72,7 @@ def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) 
 
 
 def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], where: str) -> None:
-    """Move a board's rows and print what was done. `begin` takes the opened store and returns how to begin the copy.
+    """Move a board's rows and print the result. `begin` takes the store and returns the function that begins the copy.
 
     End the command if the move fails. `where` ends the printed sentence, such as "is in partition 3".
     """

@@ -80,7 +80,7 @@ def keys_command(function: Callable[..., Awaitable[None]], *, creates_store: boo
         async def act_on_store(opened: Store) -> None:
             from storage.schema.creation import prepare_store
 
-            from .store_keys import StoreKeys  # imported here: other commands need no driver
+            from .store_keys import StoreKeys  # imported here: other commands need no database driver
 
             await prepare_store(opened)
             await function(StoreKeys(opened, keys_max=settings.keys_max), **arguments)

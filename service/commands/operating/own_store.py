@@ -48,8 +48,8 @@ def run_on_store(
 
 
 def refuse_one_file(settings: Settings, reason: str) -> None:
-    """If the store is a SQLite file, print `reason`, which says why that is not enough, and exit with code 2."""
-    from service.stores import is_shared  # imported here: the other commands need no driver
+    """If the store is a SQLite file, print why the command cannot use it (`reason`), and exit with code 2."""
+    from service.stores import is_shared  # imported here: other commands need no database driver
 
     if not is_shared(settings.store):
         fail(f"{settings.store}: a SQLite file {reason}", code=2)

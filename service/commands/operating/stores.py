@@ -97,8 +97,8 @@ def file_of(settings: Settings) -> Path:
 def rebuild(settings: Settings, board: BoardArgument, since: SinceOption = None) -> None:
     """Rebuild a leaderboard from the journal: every row becomes what it was after its last post.
 
-    On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. If a post that
-    the rebuilt rows include is sent again, it is still a duplicate. The command fails, and changes nothing, if the
+    On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. A post that
+    the rebuilt rows include remains a duplicate if it is sent again. The command fails, and changes nothing, if the
     journal does not reach back to the board's beginning or to --since, or if the journal has no post to the board.
 
     To get a deleted leaderboard back, create it again with the same columns, find the `seq` of its first post with

@@ -1,6 +1,6 @@
 """`rankcurve curve`, `refresh` and `audit`: show a curve, let the service fit a new curve, and check a curve by counts.
 
-A wrong bracket is a fault of the service. If `audit` finds one, it prints the bracket and exits with code 1.
+A bracket without the true rank is a fault of the service. `audit` prints such brackets and exits with code 1.
 """
 
 from typing import Annotated
@@ -56,7 +56,7 @@ async def curve(
 
 
 def show_curve(curve: Curve, state: CurveState, exact_top: int) -> None:
-    """Print a table with one row about a curve. Ranks up to `exact_top` are counted, so the error leaves them out."""
+    """Print a table with one row about a curve. Its error is for ranks past `exact_top`: better ones are counted."""
     error = "not known" if state.bound is None else f"{100 * state.bound:.3g} % past rank {exact_top}"
     if state.bound is not None and state.total <= exact_top:
         error = "nothing, every rank is counted"
@@ -93,9 +93,9 @@ async def audit(
     owners: OwnersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Count random owners exactly and compare the curve with the counts (role `ops`).
+    """Count the true ranks of random owners, and compare the curve with them (role `ops`).
 
-    The exit code is 1 if a bracket was wrong.
+    The exit code is 1 if a true rank was outside its bracket, or if an error exceeded the curve's certificate (bound).
     """
     name = await ranked_column(client, board, column)
     done = await client.audit_curve(board, name, owners=owners)

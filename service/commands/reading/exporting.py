@@ -1,7 +1,7 @@
 """`rankcurve export`: write a whole ranking as CSV, NDJSON or commands of Redis, with only one page in memory.
 
-An archived board has pages in rank order only for its top. So the command reads all its entries in the order of owners
-into a temporary file, and keeps only the rank and the offset of each entry in memory.
+The service returns only the best rows of an archived board in rank order. So the command reads all its entries in the
+order of owners into a temporary file, and keeps in memory only the rank of each entry and where it is in the file.
 """
 
 import csv
@@ -94,12 +94,12 @@ async def export(
 async def _read_parts(
     client: AsyncClient, board: str, column: str, size: int, *, archived: bool
 ) -> AsyncIterator[Sequence[RankedEntry]]:
-    """Yield all entries of a ranking in parts, best to worst. Sort and rank the entries of an archived board here."""
+    """Yield all entries of a ranking in parts, best to worst. If the board is archived, sort and rank them here."""
     if not archived:
         async for page in client.pages(board, column, limit=size):
             yield page.entries
         return
-    places: list[tuple[int, int]] = []  # for each entry: its recorded rank, and its offset in the file
+    places: list[tuple[int, int]] = []  # for each entry: its rank in the answer, and where it begins in the file
     with TemporaryFile() as kept:
         async for page in client.pages(board, column, limit=size, order="owner"):
             for entry in page.entries:

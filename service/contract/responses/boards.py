@@ -29,7 +29,7 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurveFacts(msgspec.Struct, kw_only=True):
-    """Facts about a curve. `certificate` is the largest relative error that its ranks may have; null: not measured."""
+    """Facts about a curve. `certificate` is the largest possible relative error of its ranks; null if not measured."""
 
     method: FitMethod
     total: int
@@ -38,7 +38,7 @@ class CurveFacts(msgspec.Struct, kw_only=True):
 
 
 def curve_facts(curve: AnyCurve) -> dict[str, Any]:
-    """Return the members that `CurveFacts` has for this curve."""
+    """Return the values of the fields of `CurveFacts` for this curve, by field name."""
     return {
         "method": curve.method,
         "total": curve.total,
@@ -53,9 +53,9 @@ class CurveState(CurveFacts, kw_only=True):
     knots: int
     age_seconds: float
     certificate: float | None = None
-    live: bool  # whether the curve includes changes since its fit, which its live counts add
+    live: bool  # whether live counts add the changes since its fit to the curve
     moves: int  # how many times since the fit a value came into a gap between knots, left a gap, or moved within a gap
-    bound: float  # the largest relative error that a rank past the exactly counted top may have now
+    bound: float  # the largest relative error that a rank greater than `exact_top` may have now
 
 
 def curve_state(board: Board, curve: AnyCurve, now_us: int) -> CurveState:
@@ -241,7 +241,7 @@ class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """The result of a post. `stats` has the values of the owner's entry after the post.
 
     A post to a family, or a post that names its leaderboards, has `boards` instead: a result for each leaderboard. A
-    rejected post has an `error`. If it also has `boards`, the error is one of theirs, and the post was applied to none.
+    rejected post was applied to none. Its `error` says why, and is also the error of one of the `boards`, if any.
     """
 
     owner: str
@@ -272,7 +272,7 @@ class Accepted(msgspec.Struct, frozen=True):
 class PostState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a post on a leaderboard.
 
-    In a list, `owner` is null if the journal no longer names the owner, because it was pruned or the owner was erased.
+    In a list, `owner` is null if the owner was erased, or if the journal was pruned and no longer names the owner.
     `status` is `pending` while the post waits in the queue. Later it is the status that a direct post would have.
     `updated_at` and `stats` describe the owner's entry after the post. `error` says why the post was rejected.
     """
@@ -286,7 +286,7 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PostStates(msgspec.Struct, frozen=True):
-    """The posts on a leaderboard with the same post id, by owner. `more` is true if the list leaves out some posts."""
+    """A leaderboard's posts with the same post id, ordered by owner. `more` is true if some posts are left out."""
 
     post_id: str
     posts: list[PostState]
@@ -332,7 +332,7 @@ ProfileObject = Annotated[
 
 
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this member is missing."""
+    """One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing."""
 
     owner: str
     updated_at: Time
@@ -373,10 +373,10 @@ class RankedEntry(msgspec.Struct, gc=False):
 
 
 class Page(msgspec.Struct, gc=False):
-    """Rows of a ranking, from the best to the worst. Owners with equal ranks are in the order of their code points.
+    """Rows of a ranking, from the best to the worst, or in the order of owners if the request asks for `order=owner`.
 
-    `next` is the cursor of the next page; null on the last page. `prev` is the cursor of the page before; null on the
-    first page.
+    Owners with equal ranks are ordered by the code points of their names. `next` is the cursor of the next page; null
+    on the last page. `prev` is the cursor of the page before; null on the first page and with `order=owner`.
     """
 
     column: str
@@ -389,8 +389,8 @@ class Page(msgspec.Struct, gc=False):
 class RankValue(msgspec.Struct):
     """The worst value with this rank or a better rank. The true value lies between `low` and `high`.
 
-    If the value comes from the curve, it holds for the curve's time. Then `exact` is true only if the leaderboard has
-    not changed since that time. On an empty leaderboard, `value`, `low` and `high` are null.
+    If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
+    leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
     """
 
     rank: int
@@ -403,8 +403,8 @@ class RankValue(msgspec.Struct):
 class PercentileValue(msgspec.Struct):
     """The worst value with this percentile or a better percentile. The true value lies between `low` and `high`.
 
-    If the value comes from the curve, it holds for the curve's time. Then `exact` is true only if the leaderboard has
-    not changed since that time. On an empty leaderboard, `value`, `low` and `high` are null.
+    If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
+    leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
     """
 
     percentile: float
@@ -426,8 +426,8 @@ class Values(msgspec.Struct):
 class Bucket(msgspec.Struct, rename={"from_": "from"}):
     """The number of entries with a value from `from` up to, but not including, `to`. The last bucket includes its `to`.
 
-    `low`, `high` and `exact` are present if `entries` was estimated from the curve. At the curve's time, the true
-    number was between `low` and `high`. `exact` is true if both are equal and nothing has changed since that time.
+    `low`, `high` and `exact` are present if `entries` was estimated from the curve. The true number at the curve's
+    time `as_of` was from `low` to `high`. `exact` is true if both are equal and nothing has changed since `as_of`.
     """
 
     from_: Number
@@ -445,7 +445,7 @@ class Buckets(msgspec.Struct):
 
 
 class EndAnswer(msgspec.Struct):
-    """A limit for entries that are better than the best knot or worse than the worst knot. See `OutsideAnswer`."""
+    """A limit for entries that are better than all knots of a curve, or worse than all knots. See `OutsideAnswer`."""
 
     value: Number
     reached_at: Time | UnsetType = UNSET
@@ -477,7 +477,7 @@ class KnotAnswer(msgspec.Struct):
 
 
 class CurveSegment(CurveFacts, kw_only=True):
-    """The curve of one segment. Its ranks hold for the time `as_of`. `CurveAnswer` explains the other members."""
+    """The curve of one segment, which is a part of a leaderboard, at the time `as_of`. See `CurveAnswer`."""
 
     step: int
     snaps: bool
@@ -491,10 +491,10 @@ class CurveAnswer(CurveSegment):
     """A curve with everything that a client needs to calculate ranks offline. docs/curve.md has the formula.
 
     Between two neighbouring knots, the rank follows a straight line, or a cubic Bézier curve if there are `shapes`.
-    `shapes` has two inner control values for each pair of neighbouring knots, in units of 1/65536 of the rise between
-    the knots. `errors` has, for each pair, by how many ranks an estimate between the knots can be wrong. It is null if
-    this was not measured. Lines and cubics are defined on lattice points, which are `step` units of the last digit
-    apart. If `snaps` is true, every stored value is a lattice point.
+    `shapes` has two inner control values for each pair of neighbouring knots, in units of 1/65536 of the difference
+    between their ranks. `errors` has, for each pair, by how many ranks an estimate between the knots can be wrong; null
+    if this was not measured. Lines and cubics are defined on lattice points: the key of the first knot plus multiples
+    of `step`. docs/curve.md says what a key is. If `snaps` is true, every stored value is a lattice point.
 
     Only a leaderboard with several segments has `segments`, and then `knots` is empty. To get a rank, add up the number
     of better entries in each segment, and add up the bounds in the same way. `certificate` is about this sum.
@@ -530,11 +530,11 @@ class AuditedRank(msgspec.Struct):
 class AuditAnswer(CurveFacts, kw_only=True):
     """The relative errors of the ranks that a curve gives to random owners.
 
-    The service compares these ranks with the ranks that the owners had at the curve's time. To count the latter, it
-    counts the current entries and takes back the changes since that time. If it does not know all of these changes, or
-    there are too many, it compares nothing: `outcome` is `changed`. `outcome` is `empty` if the column has no entry.
+    The service compares these ranks with the true ranks at the curve's time `as_of`. To get the true ranks, it counts
+    the current entries and takes back the changes since `as_of`. If it does not know all of these changes, or there
+    are too many, it compares nothing: `outcome` is `changed`. `outcome` is `empty` if the column has no entry.
     `broken` lists the first few values whose true rank is outside the bracket. `bound` is the largest error that is
-    possible now. `mean_error`, `p99_error`, `worst_error` and `bound` are about ranks past the exactly counted top, but
+    possible now. `mean_error`, `p99_error`, `worst_error` and `bound` are about ranks greater than `exact_top`, but
     `certificate` is about all ranks.
     """
 

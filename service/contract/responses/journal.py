@@ -14,17 +14,16 @@ from .boards import ProfileObject, RankedEntry, Stats
 JournalKind = Literal["post", "erase", "hide", "show", "reset", "move", "delete", "erased"]
 
 
-Place = int | str  # where a reader is in the journal: a sequence number; with several partitions of the store, a cursor
+Place = int | str  # names a line of the journal: its sequence number, or a cursor if the store has several partitions
 
 
 class JournalLine(msgspec.Struct):
     """A line of the journal: a post, or a change of an owner or of a leaderboard.
 
     `stored` has the values of the owner's entry after the post was applied. If a queued post was rejected when a worker
-    took it from the queue, `error` says why. If the owner was erased later, `owner` is null and the members after
-    `accepted_at` are missing. If the leaderboard was deleted long ago, `board` is null.
-
-    `seq` is the place of the line in the journal: a number, or an opaque cursor if the store has several partitions.
+    took it from the queue, `error` says why. If the owner was erased later, `owner` is null and the fields after
+    `accepted_at` are missing. If the leaderboard was deleted long ago, `board` is null. `seq` is the sequence
+    number of the line, or an opaque cursor if the store has several partitions.
     """
 
     seq: Place

@@ -17,7 +17,7 @@ class NextPlace(msgspec.Struct, kw_only=True, gc=False):
 
     `points` is the difference between the owner's value and the value of that place. If the earliest of equal values is
     better, an equal value is not enough, so `points` is greater by one unit of the last digit. Then `points` is null if
-    the owner would need a value outside the column's range. `as_of` may differ from the owner's position's `as_of`.
+    the owner would need a value outside the column's range. The owner's own position may have another `as_of`.
     """
 
     rank: int

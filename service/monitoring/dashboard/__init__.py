@@ -7,5 +7,5 @@ the page, which are in `page/`.
 The page at `/docs` shows the API. A script of the documentation writes this page from the OpenAPI document. The page
 shows no data of the store, so it needs no key.
 
-The room imports `service.contract` and `service.http`. Begin with `views`.
+The package imports `service.contract` and `service.http`. Begin with `views`.
 """

@@ -6,7 +6,7 @@ If a Jolokia request fails, the response has HTTP status 200, and its envelope h
 traces, limits of an answer and CORS are not supported. If the service has no API keys, it refuses requests from pages
 of other sites, because a GET may run an operation.
 
-The room imports `managed`, which knows nothing of Jolokia. Begin with `views`, then `requests` and `answering`.
+The package imports `managed`, which knows nothing of Jolokia. Begin with `views`, then `requests` and `answering`.
 
 Source: https://jolokia.org/reference/html/manual/jolokia_protocol.html
 """

@@ -62,7 +62,7 @@ async def _run_operation(managed: ManagedObject, request: JolokiaRequest) -> int
 
 
 def _list(path: Sequence[str], objects: Objects) -> Any:
-    """Return the part at `path` of a tree: domain, key list of an object's name, description of the object."""
+    """Return the part at `path` of a tree of descriptions. Its levels are the domain and the key list of a name."""
     described: dict[str, dict[str, Any]] = {}
     for _, managed in sorted(objects.items()):
         described.setdefault(managed.name.domain, {})[managed.name.key_list] = describe_object(managed)

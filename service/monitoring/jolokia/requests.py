@@ -27,7 +27,7 @@ class Parameters(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JolokiaRequest(msgspec.Struct, frozen=True):
-    """The members of a request that this agent uses. A member is None if the request lacks it or has null."""
+    """The JSON fields of a request that this agent uses. A field is None if the request lacks it or has null."""
 
     type: str | None = None
     mbean: str | None = None
@@ -39,7 +39,7 @@ class JolokiaRequest(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> Sequence[str]:
-        """Return the parts of `path`, which leads to a part of the value that is read."""
+        """Return `path` as a list of steps. They lead to the part of the value that the request asks for."""
         path = self.path or ()
         return split_path(path.removeprefix("/")) if isinstance(path, str) else list(map(str, path))
 

@@ -32,7 +32,7 @@ async def get_jolokia(context: Any, call: Call) -> Reply:
 
 
 async def post_jolokia(context: Any, call: Call) -> Reply:
-    """Answer the request or the list of requests in the body. Ignore the path, which is only for people."""
+    """Answer the request or the list of requests in the body. Ignore the path: it only informs people."""
     agent = _find_agent(context, call)
     if not call.body:
         raise ProblemError("bad_json", "the body holds no request")

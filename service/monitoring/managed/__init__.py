@@ -4,7 +4,7 @@
     metrics ──> MetricHistory (snapshots) ──> percentiles, verdict ┼──> objects by name ──> Jolokia
     jobs ──> operations, in every process by NodeChannel ──────────┘
 
-The room counts nothing itself. Every new metric of the service becomes an attribute without a change here.
+The package counts nothing itself. Every new metric of the service becomes an attribute without a change here.
 
 An object has a name as in JMX, attributes and operations. The objects are made anew for each request, from a
 `MetricsMoment`. An operation runs in every process of the node, because each process has its own jobs.

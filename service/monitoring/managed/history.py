@@ -94,7 +94,7 @@ class MetricsMoment:
         ]
 
     def read_process(self, sample: str) -> float:
-        """Return a number of the system about the node's processes, such as `process_cpu_seconds_total`, or 0."""
+        """Return a number that the system reports for the node, such as `process_cpu_seconds_total`, or 0."""
         return self._present.processes.get(sample, 0.0)
 
     def read_numbers(self, family: str, labels: Labels = ()) -> Sequence[float]:
@@ -123,7 +123,7 @@ class MetricsMoment:
         return self._list(lambda snapshot: sum(self._numbers(snapshot, family, labels)[0] for labels in series))
 
     def list_process_numbers(self, sample: str) -> list[tuple[float, float]]:
-        """Return, oldest snapshot first, pairs of a snapshot's age in seconds and the number of `read_process`."""
+        """Return, oldest first, pairs of a snapshot's age in seconds and the number that `read_process` gave then."""
         return self._list(lambda snapshot: snapshot.processes.get(sample, 0.0))
 
     def _list(self, read: Callable[[_Snapshot], float]) -> list[tuple[float, float]]:

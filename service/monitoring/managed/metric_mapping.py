@@ -65,14 +65,14 @@ class _Shown(NamedTuple):
 
     name: str
     description: str
-    is_number: bool  # the family is a gauge: without labels, its attribute is a plain number
+    is_number: bool  # True for a gauge: if it has no labels, its attribute is a plain number
     labels: Sequence[str]
     series: Iterable[Labels]
     read: Callable[[Labels], Figures]
 
 
 def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
-    """Return the managed objects of all metrics, by the text of their names. `store` names the store's own object."""
+    """Return the managed objects of all metrics, by the text of their names. `store` names the store's object."""
     named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
     by_prefix = sorted(
         ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
@@ -140,9 +140,9 @@ def _attribute(shown: _Shown, series: list[Labels], in_name: str) -> Attribute:
 
 
 def _nested(names: Sequence[tuple[str, int]], series: Mapping[Labels, Figures]) -> Figures:
-    """Return the sums of the series and, under the first label's name, a mapping from label value to nested figures.
+    """Return the sums over all series and, under the name of the first label, the figures for each of its values.
 
-    `names` has the labels that the result is nested by, each with its index in the labels of a series.
+    These figures are nested by the next label in the same way. `names` has each label with its index in `Labels`.
     """
     if not names:
         return next(iter(series.values()))

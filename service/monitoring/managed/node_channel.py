@@ -22,7 +22,7 @@ from .errors import Fault, RefusedError
 
 log = structlog.get_logger(__name__)
 
-Act = Callable[[str, str], bool]  # an action and the job that it concerns; returns whether this process has the job
+Act = Callable[[str, str], bool]  # takes an action and the name of a job; returns whether this process has the job
 _SUFFIX = ".sock"
 _ALONE = "process"
 

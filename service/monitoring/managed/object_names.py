@@ -20,7 +20,7 @@ class ObjectName:
 
     domain: str
     properties: Mapping[str, str]
-    more: bool = False  # the pattern also matches names with further properties
+    more: bool = False  # the pattern also matches names with further keys
 
     @property
     def key_list(self) -> str:

@@ -42,7 +42,7 @@ class Figures:
         return [self.moment.growth(family, labels, window_s)[0] for labels in series]
 
     def growth(self, sample: str, window_s: float, **wanted: str) -> float:
-        """Return how much a counter grew in the window, summed over the series with the wanted labels."""
+        """Return how much a counter grew in the window, summed over the series whose labels begin with `wanted`."""
         return sum(self._growths(sample, window_s, **wanted))
 
     def highest_growth(self, sample: str, window_s: float) -> float:
@@ -64,7 +64,7 @@ class Figures:
         return not self.view("rankcurve_partition_reachable", absent=1)
 
     def longest_rest_s(self) -> float:
-        """Return the longest time in seconds since a job ended a round. Jobs that never ended a round don't count."""
+        """Return the longest time in seconds since a job last finished a round. Ignore jobs that never finished one."""
         times = self._values("rankcurve_job_last_round_timestamp_seconds")
         return max((time.time() - at for at in times if at > 0), default=0.0)
 
@@ -81,7 +81,7 @@ class Rule(NamedTuple):
 
 
 def _share(part: str, label: str, value: str) -> Callable[[Figures], float]:
-    """Return a function for the share (0 to 1) of a counter's growth in series whose label begins with `value`."""
+    """Return a function that computes which share (0 to 1) of a counter's growth has a label beginning with `value`."""
 
     def measure(now: Figures) -> float:
         whole = now.growth(part, _5_MIN)
@@ -141,7 +141,7 @@ RULES: tuple[Rule, ...] = (
     Rule("RankcurveDiskFull", "page", 1e9, lambda now: now.view("rankcurve_store_disk_free_bytes", absent=inf),
          "The disk of the store has less than 1 GB left.", below=True),
 )  # fmt: skip
-# Alerts that have no rule here, because a node that does not answer gives no verdict.
+# Alerts that have no rule here. They say that a node does not answer, and such a node cannot judge itself.
 UNSEEN = frozenset(("RankcurveDown",))
 
 

@@ -21,7 +21,7 @@ from .node_channel import NodeChannel
 from .objects import COMPOSITE, DOUBLE, LIST, TEXT, Attribute, ManagedObject, Objects, Operation, name_object
 from .verdict import Figures, find_alerts
 
-# Name, kind, description with unit, and the function that reads the attribute.
+# For each attribute: its name, its kind, its description with the unit, and the function that reads it.
 _Rows = Sequence[tuple[str, str, str, Callable[[MetricsMoment], Any]]]
 _NODE: _Rows = (
     ("UptimeSeconds", DOUBLE, "Time since the start of the first process [seconds]",

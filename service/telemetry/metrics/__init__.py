@@ -7,7 +7,7 @@ name. `process.Metrics` shows the numbers of a process or its node. `views` comp
 `store_figures` measures the store and its partitions. `totals` adds up the numbers of the processes that one supervisor
 runs, and `node` knows these processes.
 
-The room implements the meter of storage. Its most important rule: every label has a bounded set of values from the code
-or the settings, and never a board, an owner, a key or anything else that a caller sends. A node has at most 500 series,
-which a test counts. Begin with `families`.
+This package implements the meter of storage. Its most important rule: every label has a bounded set of values from the
+code or the settings, and never a board, an owner, a key or anything else that a caller sends. A node has at most 500
+series, which a test counts. Begin with `families`.
 """

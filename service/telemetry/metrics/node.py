@@ -19,7 +19,7 @@ from prometheus_client.core import Metric
 # it changes a page that the system is writing to the disk at that moment.
 _MEMORY = Path("/dev/shm")
 _PID_SUFFIX = ".pid"
-# The supervisor's name in the folder. The system adds the processor time of ended processes to the supervisor.
+# The supervisor's name in the folder. The system adds the processor time of ended processes to that of the supervisor.
 SUPERVISOR = "supervisor"
 
 
@@ -46,7 +46,7 @@ def write_pid(folder: Path, name: str) -> None:
 
 
 def leave_node(folder: Path, name: str) -> None:
-    """Note that a process has ended. Its counts stay, and its gauges no longer count."""
+    """Record that a process has ended: from now on, the node shows its counts, but not its gauges."""
     (folder / f"{name}{_PID_SUFFIX}").unlink(missing_ok=True)
 
 
@@ -76,7 +76,7 @@ def collect_processes(folder: Path | None) -> Iterable[Metric]:
 
 
 def _ended_cpu_s(pid: str) -> float:
-    """Return the processor time, in seconds, of a process's ended children, without which the node's sum would fall."""
+    """Return the processor time in seconds of a process's ended children. Without it, the node's sum would fall."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

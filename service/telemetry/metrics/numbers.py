@@ -1,6 +1,6 @@
 """Stores the metric numbers of one process, in memory or in a file that every process of the node can read.
 
-prometheus_client takes a lock and asks for the process id at each change of a value, which takes several times as long.
+prometheus_client would take several times as long: at each change, it takes a lock and asks for the process id.
 
 A series is a family with values of its labels. It has a few numbers, side by side:
 
@@ -27,13 +27,13 @@ from .families import Family
 # All routes with their statuses and buckets need far less. The file is sparse, so unused parts take no memory.
 FILE_BYTES = 4 * 1024 * 1024
 HEAD_BYTES = 8  # the file begins with the number of used bytes
-_ENTRY = struct.Struct("ii")  # the lengths of a series' name, in bytes, and of its numbers
+_ENTRY = struct.Struct("ii")  # for a series: how many bytes its name has, and how many numbers it has
 
 
 def read_series(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[list[str], int, int]]:
-    """Yield each series from `start` on: its family and label values, the index of its first number, and its end.
+    """Yield, for each series from `start` on, a list of family and label values, its first number's index, and its end.
 
-    `start` and the end are offsets in bytes. The index counts numbers of 8 bytes.
+    `start` and the end are positions in `content` in bytes. The index is a position in units of 8 bytes.
     """
     [used] = struct.unpack_from("q", content)
     while start < used:
@@ -44,7 +44,7 @@ def read_series(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[l
 
 
 class Numbers(Meter):
-    """The meter of one process, which keeps numbers by family and label values, in the order of the family's labels.
+    """The meter of one process. A series is named by its family and its label values, in the order of `Family.labels`.
 
     The numbers are in the file `path` or, if `path` is None, in memory that no other process reads. A process that
     replaces another process opens the same file and continues the counts.

@@ -8,7 +8,7 @@ from storage.curves.stored_curves import ServedCurve
 
 
 def curve_metrics(curves: Iterable[ServedCurve], now_s: float) -> Iterator[Metric]:
-    """Yield the ages and knots of all curves that this process reads ranks off, without a label for the board."""
+    """Yield ages and numbers of knots of all curves off which this process reads ranks, without a label for boards."""
     served = list(curves)
     ages_s = [max(0.0, now_s - each.curve.as_of_us / 1e6) for each in served]
     knots = [float(len(each.fit.knots)) for each in served]

@@ -140,7 +140,7 @@ async def get_board(context: Context, call: Call) -> BoardAnswer:
 async def get_boards(context: Context, call: Call) -> BoardList:
     query: BoardsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    # The cursor holds `of`, so that it is refused in a list with other filters.
+    # The cursor holds `of`. A list with other filters has another `of`, so it refuses the cursor.
     filters = f"{query.prefix}?{query.contains}?{query.families}" if query.contains or not query.families else ""
     of = filters or query.prefix
     listing = partial(list_boards, prefix=query.prefix, contains=query.contains, families=query.families)
@@ -169,9 +169,9 @@ async def get_boards(context: Context, call: Call) -> BoardList:
 
 
 def _place(active: dict[int, int], board: Board) -> Any:
-    """Return the values that a list orders a board by: time of the last change and id, or only the id.
+    """Return the values by which a list orders this board: the time of its last change and its id, or only its id.
 
-    `active`: in a list by activity, the time of each board's last change, by board key. Empty in a list by id.
+    `active` has the time of the last change of each board, by board key. It is empty if the list is ordered by id.
     """
     return (-active[board.key], board.id) if active else board.id
 

@@ -141,7 +141,7 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
 
 async def get_family_board(context: Context, call: Call) -> FamilyBoardAnswer:
     query: FamilyBoardsQuery = call.query
-    # Read the family again: another process may have changed its grace, which decides whether a period is closed.
+    # Read the family again: another process may have changed `grace_seconds`, by which periods close.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     period = _period(context, family, query)
@@ -235,7 +235,7 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     does not know, of the owner's entries, and of the ranks that must be counted.
     """
     query: HistoryQuery = call.query
-    # Read the family again: another process may have deleted it, shortened its grace or added the column.
+    # Read the family again: another process may have deleted it, shortened `grace_seconds` or added the column.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     kind = query.period

@@ -40,7 +40,7 @@ from .leases import TAG
 
 _POOL = "/v1/pools/{client_id}/{pool_id}"
 _RESOURCES = _POOL + "/resources"
-_RNG = random.Random()  # chooses which share of a region's stored counts a request changes
+_RNG = random.Random()  # a stored count is the sum of several rows; this chooses the row that a request changes
 
 
 async def put_pool(context: Context, call: Call) -> Reply:

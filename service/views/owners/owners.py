@@ -35,7 +35,7 @@ from .profiles import add_profiles
 
 EXAMINED_BOARDS_MAX = 100  # most boards on which one request looks for an owner's entry
 TOKEN_BYTES = 8  # length of the random token that replaces the name of an erased owner in the journal
-LISTINGS_MAX = 3  # most times that a request lists boards, if a listed board is deleted before it is read
+LISTINGS_MAX = 3  # how often a request lists boards at most, if a listed board is deleted before it is read
 
 
 async def find_column(context: Context, board_id: str, name: str) -> tuple[Board, int]:
@@ -176,7 +176,7 @@ async def rank_entries(
 
 
 def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
-    """Return the cells of an entry in these columns, as ranks to find. Leave out columns without a value."""
+    """Return requests for the ranks of an entry, one for each of these columns. Leave out columns without a value."""
     return [
         WantedRank(index, cell, entry.owner)
         for index in dict.fromkeys(indexes)

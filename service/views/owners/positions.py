@@ -215,7 +215,7 @@ async def _ranked(
     locator = context.ranks.find_locator(board if before is None else before)
     rankings = locator.entries.rankings
     wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
-    if before is None:  # no post has reached the earlier board, so every value would have ranked first
+    if before is None:  # no post has reached that board, so every value would have ranked first
         first = LocatedRank(1, 1, 1, "count", context.now_us())
         found = [locator.make_position(each, first, {}) for each in wanted]
     else:
@@ -226,7 +226,7 @@ async def _ranked(
 def _find_next_place(
     locator: Locator, own: WantedRank, own_rank: int, mode: RankMode, begin: CountBegin
 ) -> Program[NextPlace | None]:
-    """Return the next better place for an owner, who has the cell `own`. Return None if the owner is first.
+    """Return the place in the ranking that is next better than the owner's cell `own`. Return None if `own` is first.
 
     If the earliest of equal values is better, the owner needs more than the value of that place, which another owner
     reached earlier. `points` is None if the owner would need a value outside the column's range.

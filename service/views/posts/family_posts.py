@@ -1,10 +1,10 @@
 """Posting to families: find the boards that a post reaches by its time and its facets, and apply the post to each.
 
-    post ──> periods of its time x facet lists that it has values for ──> closed boards: rejected, one by one
-                                                                     └──> boards, made where they are missing ──> writer
+In each period that contains the post's time, the post reaches one board for each list of facets that it has values for.
+If one of these boards is closed, the post is rejected on this board and applied to the others.
 
-A separate transaction creates the missing boards before the posts are applied. If applying the posts fails, the new
-boards stay. This does no harm, because readers see an empty board whether or not the store has it.
+A separate transaction creates missing boards before the posts are applied. If applying the posts fails, the new boards
+stay. This does no harm, because readers see an empty board whether or not the store has it.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ async def _resolve_posts(context: Context, family_id: str, posts: Sequence[Recei
     family, now_us, settings = await families.find_family(family_id), context.now_us(), context.settings
     found = [_resolve(context, family, post, now_us) for post in posts]
     if any(changes is None and isinstance(outcome.find_cause(), UnknownColumnError) for outcome, changes in found):
-        family = await families.reread_family(family_id)  # another process may have added the column
+        family = await families.reread_family(family_id)  # another process may have added the missing column
         found = [_resolve(context, family, post, now_us) for post in posts]
     boards = await context.catalog.make_boards(
         family,
@@ -61,7 +61,7 @@ async def _resolve_posts(context: Context, family_id: str, posts: Sequence[Recei
 def _resolve(
     context: Context, family: Family, post: ReceivedPost, now_us: int
 ) -> tuple[PostOutcome, list[ColumnChange] | None]:
-    """Return the outcome of a post with the boards that it reaches, and its changes; None: the post is rejected."""
+    """Return the outcome of a post, with the boards that it reaches, and its changes: None if the post is rejected."""
     try:
         if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
             raise early

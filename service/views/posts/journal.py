@@ -3,8 +3,8 @@
 A line shows what was posted and what was stored afterwards, in the form in which callers post values. A line of an
 erased owner keeps its sequence number, but has no owner, no post and no value.
 
-Each partition numbers its changes. If the store has several partitions, a place in the journal is a number for each of
-the partitions, and callers get the place as a cursor.
+Each partition numbers its changes. If the store has several partitions, a position in the journal has a number for each
+partition, and callers get it as a cursor.
 """
 
 from __future__ import annotations

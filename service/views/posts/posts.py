@@ -54,7 +54,7 @@ from storage.records import (
 
 from .queue import QUEUED, queue_posts
 
-_TRIES = 3  # most times that a post is tried whose boards are deleted meanwhile
+_TRIES = 3  # how often a post is tried at most, if its boards are deleted meanwhile
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
@@ -116,7 +116,7 @@ async def take_posts(
 ) -> Answer:
     """Apply the posts of a request and return their results, or queue the posts if the request asks for that.
 
-    If the writer rejects posts because this process has outdated copies of boards, read the boards and try these again.
+    If a post is rejected because this process has an outdated copy of a board, renew the copy and try the post again.
 
     Raises:
         ProblemError: the body was a single post, which is rejected, or a post can't be queued.
@@ -168,7 +168,7 @@ async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutc
 async def _find_repeated(
     context: Context, posts: Sequence[Post], applied: Sequence[Sequence[PartOutcome]]
 ) -> dict[int, Leaf]:
-    """Return, by key, the leaves that duplicates reached when they were first applied. Leave out deleted leaves."""
+    """Return, by key, leaves that the posts name, and those that duplicates first reached, except deleted leaves."""
     again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
     if not again:
         return {}
@@ -180,7 +180,7 @@ async def _find_repeated(
 
 
 def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> None:
-    """Store the outcomes `parts` of the writer in the outcome of a post whose result lists its boards."""
+    """Write `parts`, which the writer returned, into the `outcome` of a post whose result lists its boards."""
     outcome.status = min({part.status for part in parts}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
     if post.family is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
         outcome.boards = [(repeated[key], part) for part in parts if (key := part.board_key or 0) in repeated]
@@ -359,8 +359,8 @@ def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
 class PostOutcome(msgspec.Struct):
     """A post of a request and its outcome on each of its boards, before and after the writer has applied it.
 
-    `boards` has pairs: a leaf, or only the id of a board, and the outcome there. The outcome is an error if the writer
-    does not get this part of the post, and None until the writer has applied the post.
+    `boards` has pairs of a leaf (or only the id of a board) and the post's outcome on it. The outcome is an error if
+    the writer does not get this part of the post, and None until the writer has applied the post.
     """
 
     boards: Sequence[tuple[Leaf | str, PartOutcome | Exception | None]]
@@ -369,7 +369,7 @@ class PostOutcome(msgspec.Struct):
     status: PostStatus = PostStatus.REJECTED  # the best of the statuses that the post has on its boards
 
     def find_cause(self) -> Exception:
-        """Return the error that made all boards refuse the post: the first but `PostRejectedError`, else the first."""
+        """Return the error that explains the rejection: the first other than `PostRejectedError`, if there is one."""
         errors = [error for _, part in self.boards if (error := _error_of(part)) is not None] or [PostRejectedError()]
         return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 

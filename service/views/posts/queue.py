@@ -20,7 +20,7 @@ from storage.records import Post, PostStatus
 from storage.store import CONTROL, Program
 
 QUEUED = "queued"  # the value of the parameter `mode`
-_RENEWALS_MAX = 3  # most times that a request is tried whose boards change meanwhile
+_RENEWALS_MAX = 3  # how often a request is tried at most, if its boards change meanwhile
 
 
 async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Post]]], *, single: bool) -> Answer:

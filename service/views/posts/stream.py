@@ -1,4 +1,4 @@
-"""The handler of event streams. The ids of events are places in the journal, so a client can resume where it stopped.
+"""The handler of event streams. The id of an event is a journal position, so a client can resume where it stopped.
 
 Each event is written to the connection immediately. If more than `stream_unread_bytes_max` bytes wait for a client, the
 service closes the connection. The client can connect again with the id of the last event that it received.
@@ -26,7 +26,7 @@ _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Acce
 
 
 class StreamClient:
-    """The connection of one client of a stream. A topic writes its events to it, as to a `subscriptions.Subscriber`."""
+    """The connection of one client of a stream. It is the `Subscriber` of a topic, which writes events to it."""
 
     def __init__(self, *, unread_bytes_max: int) -> None:
         self._unread_bytes_max = unread_bytes_max
@@ -69,8 +69,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     if call.request.method == hdrs.METH_HEAD:
         return Reply(b"", media_type=SSE_TYPE)
     settings = context.settings
-    # The key of a topic contains the board's id, because all boards of a family that no post has reached share a board
-    # key. It contains the time of archiving, because an archived board is read in another way.
+    # Clients whose topics have equal keys share a topic. All boards of a family that no post has reached share a board
+    # key, so the topic's key has the board's id, too. It has `archived_us`, because an archive is read in another way.
     ranking: tuple[Hashable, ...] = (board.id, board.key, board.gate.epoch, board.gate.archived_us, index)
     key: Hashable
     make: Callable[[], Topic]
@@ -83,7 +83,7 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     feed = context.feeds.find_feed(board)
     client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
     try:
-        # If the id has an alias, it may have meant another board last time. So send the client the whole state.
+        # If the board's id has an alias, it may have meant another board last time. So send the client the whole state.
         seen_id = "" if call.has_alias else call.request.headers.get(LAST_EVENT_ID, "").strip()
         last_seen = decode_event_id(seen_id, feed.partitions) if seen_id else None
         await feed.join_topic(key, make, client, last_seen=last_seen)

@@ -2,7 +2,7 @@
 
 Only the rank of the owner or value is looked up. The ranks of the other rows are calculated from this rank, row by row,
 so all ranks agree. Many requests for rows around owners share one read, which also counts the owners' ranks if that is
-cheap. If a rank is neither counted there nor read off the curve, another read returns rank and rows of one snapshot.
+cheap. If this read does not count the rank and no curve gives it, another read gets rank and rows from one snapshot.
 """
 
 from typing import NamedTuple
@@ -86,7 +86,7 @@ async def get_rows_around_value(context: Context, call: Call) -> Page | Tagged:
 
 
 class _RowsAround(NamedTuple):
-    """Reads the rows around a cell: at most `better` rows that are better, and at most `worse` rows from there on."""
+    """Reads the rows around a cell: up to `better` rows before the cell, and up to `worse` rows from the cell on."""
 
     locator: Locator
     pager: Pager
@@ -104,7 +104,7 @@ class _RowsAround(NamedTuple):
         return wanted, located, window
 
     def make_window(self, wanted: WantedRank, located: LocatedRank, near: Neighbours, totals: dict[int, int]) -> Window:
-        """Return the rows that were asked for as a window, without the `MORE` further rows at each end."""
+        """Return a window with the requested rows, without the `MORE` further rows that were read at each end."""
         ranking = self.pager.ranking
         before = near.before[max(0, len(near.before) - self.better) :]
         rows = before + near.after[: self.worse]

@@ -70,7 +70,7 @@ async def _find_curves(context: Context, board: Board, index: int) -> Sequence[R
 
 
 async def _build_final_curve(context: Context, leaf: Leaf, index: int) -> Curve | None:
-    """Return a curve with a knot for each value, or None if the leaf is not closed or has many entries."""
+    """Return a curve with a knot for each value, or None if the leaf is not closed or has over `exact_top` entries."""
     if leaf.closed_us is None:
         return None
     found = await context.store.at(leaf.partition).read(lambda: build_exact_curve(leaf, index))

@@ -1,4 +1,4 @@
-"""Handlers of a ranking: its pages, positions of values on one or several boards, values of ranks, distribution."""
+"""Handlers of a ranking: its pages, positions of values on one or several boards, values at ranks, distributions."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -75,7 +75,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
 
 
 async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:
-    """Return a page of a ranking in the order of owners. In an archive, only pages in this order show all owners."""
+    """Return a page in the order of owners. An archive may keep only the top by rank, but keeps all owners by name."""
     of = f"{board.key}/{index}"
     after = context.cursors.find_start(cursor, of, "")
     locator = context.ranks.find_locator(board)
@@ -100,8 +100,8 @@ async def get_value_positions(context: Context, call: Call) -> Positions:
     if not query.with_:
         return Positions(await _value_positions(context, board, index, query))
     boards = [(board, index), *(await _find_added_boards(context, call, board, index))]
-    # `as_of` is between the two reads of totals. So at `as_of`, and in each snapshot that is counted, a board has
-    # at least the changes `before` and at most the changes `after`. A curve may include fewer changes.
+    # A board's count of changes is read before and after the ranks. At `as_of`, and when ranks are counted, the count
+    # is between `before` and `after`. Only a curve may include fewer changes than `before`.
     off_curves = [context.curves.book.count_changes(*each) for each in boards]
     before = [(await context.reads.read_totals(each)).get(CHANGES, 0) for each, _ in boards]
     as_of = format_us(context.now_us())
@@ -125,7 +125,7 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
 
     Raises:
         UnknownBoardError, UnknownColumnError: a board does not exist, or does not rank the column.
-        ProblemError: a board is named twice, or its column has another best or scale, or there are too many values.
+        ProblemError: a board is named twice, its column has another `best` or `scale`, or there are too many values.
     """
     query: ValuePositionsQuery = call.query
     column = first.spec.columns[index]
@@ -155,12 +155,11 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
 
 
 def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int, int]], as_of: str) -> Position:
-    """Return the position of a value among the entries of all boards, from `parts`, its position on each board.
+    """Return the position of a value among the entries of all boards. `parts` has its position on each board.
 
-    Add up the numbers of better entries, and the ends of the brackets. A board's position may be of another time than
-    `as_of`. So widen the bracket by one for each change that the board may have had between these times.
-
-    `spans`: the counts of changes of each board, read before `as_of`, included in its curve, and read after `as_of`.
+    Add up the numbers of better entries, and the ends of the brackets. A board's position may hold for another time
+    than `as_of`. So widen the bracket by one for each change that the board may have had between the two times.
+    `spans` has three counts of changes for each board: before `as_of`, included in its curve, and after `as_of`.
     """
     rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
     for part, (before, off_curve, after) in zip(parts, spans, strict=True):
@@ -182,7 +181,7 @@ def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int,
 
 
 def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) -> WantedRank:
-    """Return the cell that a new entry with this value would have, as a rank to find.
+    """Return a request for the rank that a new entry with this value would get.
 
     Raises:
         ProblemError: the text is not a number, or the column cannot hold that number.
@@ -213,7 +212,8 @@ def _find_values(
 ) -> Program[list[RankValue | PercentileValue]]:
     """Return the values at ranks and percentiles: exact values from rows, or values with bounds from the curve.
 
-    Rows are read near the top or without a curve. With `start`, also at deeper ranks, but at most `rows_left` rows.
+    Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. With `start`, rows are also read
+    for greater ranks, beginning at the nearest knot, but only as long as they need at most `rows_left` rows in all.
     """
     board, ranking = locator.board, locator.entries.rankings[index]
     totals = yield from read_board_totals(board)

@@ -27,13 +27,13 @@ class RemoteLease(NamedTuple):
     version: int
     expires_at_us: int  # the expiry by the other store's clock
     acquired_at_us: int
-    wanted_until_us: int = 0  # the expiry that this store asked the other store for; 0: none
+    wanted_until_us: int = 0  # the expiry that this store requested from the other store; 0: none
 
     def grant(self, now_us: int) -> Grant:
         return Grant(self.resource, self.region, self.key, self.version, self.expires_at_us, now_us, acquired=False)
 
     def make_event(self, kind: LeaseEventKind, now_us: int) -> LeaseEvent:
-        """Return a journal event that tells the other store what the key of the lease asked for in this store."""
+        """Return an event for the other store to read: the lease's key wants more time, or gives the resource back."""
         row = Resource(self.pool_key, self.resource, self.region, self.key, self.version, self.expires_at_us, None)
         return LeaseEvent(kind, row, self.key, now_us)
 
@@ -60,7 +60,7 @@ class RemoteLeases:
         self._set_cursor = cursor.on_conflict("peer").overwrite().prepared()
 
     def find_by_keys(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, list[RemoteLease]]]:
-        """Return the leases of keys in other stores, even expired ones."""
+        """Return the leases that these keys have in other stores, even expired ones."""
         found = yield self._by_keys.bind(keys=keys)
         leases: dict[ResourceKey, list[RemoteLease]] = {}
         for row in found:
@@ -70,7 +70,7 @@ class RemoteLeases:
     def find_running(
         self, keys: Iterable[ResourceKey], here: Mapping[ResourceKey, Resource], now_us: int
     ) -> Program[dict[ResourceKey, RemoteLease]]:
-        """Return the running leases in other stores of keys that have no running lease in this store.
+        """For keys without a running lease in this store, return the running leases that they have in other stores.
 
         `here` has the keys' resources in this store. Of several leases of a key, return the first that was acquired.
         """
@@ -86,7 +86,7 @@ class RemoteLeases:
         return first
 
     def write_leases(self, stored: Sequence[RemoteLease], deleted: Iterable[tuple[int, str, str]]) -> Program[None]:
-        """Store leases, and delete others by pool key, lease key and peer. A key has at most one lease at each peer."""
+        """Store leases. `deleted` names leases to delete by pool key, lease key and peer, which identify a lease."""
         if stored:
             yield self._put.bind(rows=sorted(stored))
         for pool_key, key, peer in deleted:

@@ -24,7 +24,7 @@ from .elsewhere import KeyEvent, RemoteLease, remote_leases
 
 class AppliedPage(NamedTuple):
     events: int  # number of events on the page
-    duplicates: int = 0  # ended leases of this store, whose keys had leased in the other store before
+    duplicates: int = 0  # leases ended here, because their keys had leased in the other store before
 
 
 class _Attempt(NamedTuple):
