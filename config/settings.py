@@ -108,12 +108,12 @@ class PostingSettings(_Group):
     this time."""
     post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s")
     """Time for which a post id is remembered. Within it, a repeated post is not applied again."""
+    writes_in_flight: int = _number(0, 0, 64, "transactions")
+    """Transactions of posts that one process runs at the same time on PostgreSQL, at most `writer_connections`. 0: one on
+    a machine with up to two cores, otherwise two."""
 
     # The following values are constants, because no operator needs to change them.
     group_posts_max: ClassVar[int] = 2_000  # maximum number of posts in one transaction, counted once for every board
-    # Maximum number of simultaneous transactions of posts, and never more than `writer_connections`. SQLite runs one.
-    # With two, the service prepares one group of posts while the store commits the other.
-    writes_in_flight_max: ClassVar[int] = 2
     # A group of posts loses a race if another transaction changes its rows first. After this many attempts it gets 503.
     write_attempts_max: ClassVar[int] = 8
     # First pause of a group of posts after a lost race. The pause doubles with each attempt, and a part is random.

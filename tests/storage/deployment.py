@@ -83,7 +83,7 @@ PREDICTOR = PredictorSpec(samples=100, exact_top=10, refresh_seconds=60, method=
 LIMITS = PostingSettings(queue_posts_max=1_000, post_wait_s_max=10).model_copy(
     update={
         "group_posts_max": 100, "write_attempts_max": 4, "write_backoff_base_s": 0.0001, "write_backoff_s_max": 0.001,
-        "writes_in_flight_max": 1,
+        "writes_in_flight": 1,
     }
 )  # fmt: skip
 

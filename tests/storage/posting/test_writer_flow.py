@@ -72,7 +72,7 @@ async def open_flow(
     assert flow.meter.gauges.get("rankcurve_writes_in_flight", 0) == 0
 
 
-SINGLES = LIMITS.model_copy(update={"group_posts_max": 1, "writes_in_flight_max": 2})
+SINGLES = LIMITS.model_copy(update={"group_posts_max": 1, "writes_in_flight": 2})
 
 
 async def test_groups_are_in_flight_together_unless_they_share_an_owner(deployment: Deployment) -> None:
@@ -105,8 +105,23 @@ async def test_the_store_has_the_next_batch_before_a_batch_is_answered(
         await other
 
 
+@pytest.mark.parametrize(("cores", "groups"), [(None, 1), (1, 1), (2, 1), (3, 2), (64, 2)])
+async def test_by_default_a_machine_with_more_than_two_cores_has_two_groups_in_flight(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, cores: int | None, groups: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    default = SINGLES.model_copy(update={"writes_in_flight": 0})
+    async with open_flow(deployment, limits=default, writes_at_once=8) as flow:
+        requests = [flow.post(f"p{number}") for number in range(10)]
+        for _ in requests:
+            turn = await flow.store.waiting.get()
+            turn.set_result(None)
+        await asyncio.gather(*requests)
+        assert max(flow.meter.values["rankcurve_writes_in_flight"]) == groups
+
+
 async def test_a_store_for_one_write_gets_one_write_at_a_time(deployment: Deployment) -> None:
-    async with open_flow(deployment, limits=SINGLES.model_copy(update={"writes_in_flight_max": 8})) as flow:
+    async with open_flow(deployment, limits=SINGLES.model_copy(update={"writes_in_flight": 8})) as flow:
         requests = [flow.post(f"p{number}") for number in range(50)]
         for _ in requests:
             turn = await flow.store.waiting.get()
