@@ -109,8 +109,8 @@ class PostingSettings(_Group):
     post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s")
     """Time for which a post id is remembered. Within it, a repeated post is not applied again."""
     writes_in_flight: int = _number(0, 0, 64, "transactions")
-    """Transactions of posts that one process runs at the same time on PostgreSQL, at most `writer_connections`. 0: one on
-    a machine with up to two cores, otherwise two."""
+    """Transactions of posts that one process runs at the same time on PostgreSQL, at most `writer_connections`. 0: one
+    on a machine with up to two cores, otherwise two."""
 
     # The following values are constants, because no operator needs to change them.
     group_posts_max: ClassVar[int] = 2_000  # maximum number of posts in one transaction, counted once for every board
