@@ -63,6 +63,7 @@ _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id",
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
 _SAFE_METHODS = ("GET", "HEAD")
+_IN_ONE_PIECE = (FastJsonResponse, PlainResponse)
 _STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
 PATH_PARSERS: dict[str, Callable[[str], str]] = {  # by parameter name; any other parameter may be any text
     "board": lru_cache(maxsize=1024)(parse_board_id),
@@ -165,7 +166,7 @@ class Endpoint:
                     self._keyring.check_valid(call.identity)  # the key may have been revoked while the body arrived
             self._parse(call, parameters)
             response = _response(await self._handler(self._context, call), call)
-            if self._is_read and isinstance(response, FastJsonResponse | PlainResponse):
+            if self._is_read and isinstance(response, _IN_ONE_PIECE):
                 body = response.body
                 if isinstance(body, bytes) and len(body) >= BYTES_MIN and accepts_gzip(headers.get(_ACCEPTED, "")):
                     await compress_answer(response, body)
@@ -184,7 +185,7 @@ class Endpoint:
                 self._bodies.release_body(request)
             if address is not None:
                 self._context.anonymous.end_request(address)
-        if call.answer_headers is not None and isinstance(response, FastJsonResponse | PlainResponse):
+        if call.answer_headers is not None and isinstance(response, _IN_ONE_PIECE):
             response.add_headers(call.answer_headers)
         self._end(call, parameters, span, response.status, code, ended_s - started_s)
         return response

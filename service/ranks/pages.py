@@ -62,13 +62,6 @@ def cell_of(ranking: Ranking, entry: Entry) -> str:
     return cell
 
 
-async def read_first_pages(asked: list[tuple[Pager, int]]) -> list[FirstPage]:
-    """Read the first page of a ranking once, for several callers that all asked for the same ranking and limit."""
-    pager, limit = asked[0]
-    window = await pager.read_first(limit)
-    return [(pager.tag_page(window), len(window.rows))] * len(asked)
-
-
 def make_entity_tag(board: Board | Leaf, totals: dict[int, int], curve: AnyCurve | None = None) -> str:
     """Return an `ETag` that changes whenever the board's rows or columns change, or the curve, if one is given."""
     off_curve = "" if curve is None else f"-{curve.tag}"

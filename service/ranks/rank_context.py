@@ -17,7 +17,7 @@ from storage.records import Board
 from storage.store import Program, Store
 
 from .locator import LocatedRank, Locator, WantedRank
-from .pages import FirstPage, Pager, read_first_pages
+from .pages import FirstPage, Pager
 
 _Totals = Mapping[int, dict[int, int]]  # totals of boards by board key
 
@@ -47,8 +47,8 @@ class RankContext:
         self._store, self._boards, self._reads, self._book, self._limits = store, boards, reads, book, limits
         self._cursors, self._crowd, self._now_us = cursors, crowd, now_us
         self._locators: OrderedDict[int, Locator] = OrderedDict()
-        self.first_pages: StoreCoalescers[tuple[Pager, int], FirstPage] = StoreCoalescers(
-            read_first_pages,
+        self.first_pages: StoreCoalescers[tuple[Board, int, int], FirstPage] = StoreCoalescers(
+            self._read_first_pages,
             batch_max=limits.point_reads_per_batch_max,
             waiting_max=limits.reads_waiting_max,
             tasks_max=limits.point_read_tasks_max,
@@ -70,6 +70,13 @@ class RankContext:
 
     def make_pager(self, board: Board, index: int) -> Pager:
         return Pager(self.find_locator(board), self._cursors, index)
+
+    async def _read_first_pages(self, asked: Sequence[tuple[Board, int, int]]) -> list[FirstPage]:
+        """Read a ranking's first page once, for several callers who asked for the same board, column and limit."""
+        board, index, limit = asked[0]
+        pager = self.make_pager(board, index)
+        window = await pager.read_first(limit)
+        return [(pager.tag_page(window), len(window.rows))] * len(asked)
 
     async def find_positions(self, asked: Sequence[AskedRank], mode: RankMode, totals: _Totals) -> list[Position]:
         """Return the positions in the order of `asked`. All ranks that are counted in one store share a snapshot.

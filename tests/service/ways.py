@@ -18,7 +18,7 @@ from tests.service.real_service import Service
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 NEVER_S = 3_600  # longer than the test
-ROUNDS = 20  # background work may run during some rounds, but not during all
+ROUNDS = 10  # background work may run during some rounds, but not during all
 
 
 class Call(NamedTuple):
@@ -41,6 +41,7 @@ class Trace:
 
     def __init__(self) -> None:
         self._calls: Calls | None = None
+        self._awaited, self._called = "", asyncio.Event()  # the function that `until` waits for
 
     @contextmanager
     def installed(self) -> Iterator[None]:
@@ -72,16 +73,18 @@ class Trace:
         return reduce(and_, rounds[1:])
 
     async def until(self, name: str) -> None:
-        """Wait until the recording has a call of a function with this qualified name."""
-        while self._calls is not None:
-            if any(call.code.co_qualname == name for call in [*self._calls]):
-                return
-            await asyncio.sleep(0)
+        """Wait until the recording has a call of a function with this qualified name, which runs on the event loop."""
+        assert self._calls is not None
+        self._awaited, self._called = name, asyncio.Event()
+        if not any(call.code.co_qualname == name for call in [*self._calls]):
+            await self._called.wait()
 
     def _note(self, on_loop: bool, frame: FrameType, event: str, _: object) -> None:
         calls = self._calls
         if calls is None or event != "call":
             return
+        if frame.f_code.co_qualname == self._awaited:
+            self._called.set()
         caller = frame.f_back if module_of(frame.f_code.co_filename) else None
         while caller is not None and not module_of(caller.f_code.co_filename):
             caller = caller.f_back

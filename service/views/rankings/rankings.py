@@ -44,10 +44,16 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     limit = query.limit or context.settings.page_entries_default
     if query.order == "owner":
         return await _list_by_owner(context, board, index, query.cursor, limit)
-    pager = context.ranks.make_pager(board, index)
-    store = context.store.at(board.partition)
     if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
         return unchanged
+    store = context.store.at(board.partition)
+    if query.cursor is None and query.from_rank is None and not query.profiles:
+        # Most requests ask for the first page. Those that arrive together share one read and one encoded answer.
+        kind = (board.key, board.gate.epoch, len(board.spec.columns), index, limit)
+        tagged, rows = await context.ranks.first_pages.ask(store, kind, (board, index, limit))
+        context.metrics.meter.add("rankcurve_reads", rows, "page", "count")
+        return tagged
+    pager = context.ranks.make_pager(board, index)
     if query.cursor is not None or query.from_rank is not None:
         start = pager.find_count_start()
         if query.cursor is not None:
@@ -58,14 +64,8 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
             program, row_number = partial(pager.find_rows_from_rank, query.from_rank, limit, start), query.from_rank
         far = start is None and row_number > context.settings.light_read_rows_max
         window = await store.read(program, heavy=far)
-    elif query.profiles:
-        window = await pager.read_first(limit)
     else:
-        # Most requests ask for the first page. Those that arrive together share one read and one encoded answer.
-        kind = (board.key, board.gate.epoch, len(board.spec.columns), index, limit)
-        tagged, rows = await context.ranks.first_pages.ask(store, kind, (pager, limit))
-        context.metrics.meter.add("rankcurve_reads", rows, "page", "count")
-        return tagged
+        window = await pager.read_first(limit)
     context.metrics.meter.add("rankcurve_reads", len(window.rows), "page", "count")
     if not query.profiles:
         return pager.tag_page(window)
