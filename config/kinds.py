@@ -63,12 +63,12 @@ def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def number(default: float, low: float, high: float, unit: str) -> Any:
-    """Declare a numeric setting from `low` to `high`, both included."""
+    """Declare a numeric setting with its default, its smallest and largest allowed value, and the name of its unit."""
     return Field(default=default, ge=low, le=high, json_schema_extra={"unit": unit})
 
 
 def text(default: str) -> Any:
-    """Declare a text setting, which must not be empty."""
+    """Declare a text setting with its default. An empty value is not allowed."""
     return Field(default=default, min_length=1)
 
 

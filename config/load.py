@@ -60,7 +60,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
 def _given(
     overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None, problems: list[str]
 ) -> Iterator[tuple[str, object, str, bool]]:
-    """Yield (setting, raw value, source, whether the value is text to parse). Add unknown names to `problems`."""
+    """Yield (setting, value, source, whether to parse the value) for each value given. List bad names in `problems`."""
     path = toml_path or environ.get(FILE_VARIABLE)
     for name, raw in _file_values(path, problems).items():
         if _known(name, str(path), name, problems):

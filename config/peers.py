@@ -1,4 +1,4 @@
-"""Parses the setting `lease_peers`. A peer is another store that leases resources to the same keys.
+"""Parses the setting `lease_peers`. A peer is another store, in which the same keys (lease holders) lease resources.
 
 All stores must use the same name for the same peer.
 """

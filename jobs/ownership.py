@@ -81,14 +81,14 @@ class Ownership:
         still_wanted: Callable[[], Program[None]] | None = None,
         rests_s: float = 0,
     ) -> T:
-        """Do the work under a lease, so that nobody else does it, and return its result. The lease is in `partition`.
+        """Do the work under a lease, so that no other process does it. Return its result. `partition` has the lease.
 
         `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. No
         process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner.
 
         Raises:
             LeaseTakenError: another process does the work, or the `rests_s` seconds of the last claim have not passed.
-            LeaseLostError: another process took over meanwhile.
+            LeaseLostError: another process took the lease while the work ran.
             Any error that `still_wanted` or the work raises.
         """
         store = self._store.at(partition)

@@ -32,7 +32,7 @@ def describe_origin() -> str:
 
 @contextmanager
 def working_for(origin: str) -> Iterator[None]:
-    """Set the request id and the trace from `describe_origin` for a `with` block. If one is not valid, set it to ""."""
+    """Set request id and trace for a `with` block. `origin`: from `describe_origin`; an invalid part becomes ""."""
     request_id, _, traceparent = origin.partition(" ")
     before = (
         REQUEST_ID.set(request_id if _REQUEST_ID.fullmatch(request_id) else ""),

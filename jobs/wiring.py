@@ -141,7 +141,7 @@ def _make_drain_worker(parts: QueueParts, context: JobContext, *, holder: str) -
 
 
 def start_watch(context: JobContext) -> Runner:
-    """Start the watch, which loads the curves that other processes store. Every process needs it, even without jobs."""
+    """Start to load the curves that other processes store. Every process needs this, even if it runs no other job."""
     runner = Runner(
         context.limits, monotonic=context.monotonic, sleep=context.sleep, rng=context.rng, controls=context.controls
     )
@@ -155,7 +155,7 @@ def _start_polls(runner: Runner, context: JobContext, partition: int) -> None:
 
 
 def start_by_partition(runner: Runner, context: JobContext, start: Callable[[int], None]) -> None:
-    """Call `start` for every partition of the store, and later for each partition that is added."""
+    """Start a job that calls `start` with the number of every partition, and of each partition that is added later."""
     started = 0
 
     async def follow() -> None:
@@ -170,7 +170,7 @@ def start_by_partition(runner: Runner, context: JobContext, start: Callable[[int
 
 
 async def watch_curves(poll: Callable[[], Awaitable[int]], interval_s: float, sleep: Sleep) -> None:
-    """Poll for new curves at each interval, for ever. After an error, keep the present curves until the next poll."""
+    """Call `poll`, which loads new curves, every `interval_s` seconds, for ever. After an error, log it and go on."""
     while True:
         await sleep(interval_s)
         try:

@@ -9,10 +9,10 @@ helpers (`greedy`, `cubic`) load numpy and scipy, so a process that never fits a
 SMALLER KEYS ARE BETTER everywhere in this package. If high values are better on a board, the caller negates the values
 that it passes in and the keys that it gets back. Keys are Python integers of any size, for example of 40 digits.
 
-A rank always comes with a bracket that contains the true rank. A rank is called exact only if the knots prove it.
+A rank always comes with a bracket: two ranks between which the true rank lies. If they are equal, the rank is exact.
 
-Begin with `curve` (what a curve is) and `locate` (how a rank is read off it). `sample` and `fit` make curves, `live`
-keeps a curve up to date while its board changes, and `codec` encodes a curve.
+Begin with `curve` (what a curve is) and `locate` (how a rank is read off it). `sample` reads some rows, `fit` makes a
+curve from a `Tally` (all distinct keys), `live` corrects a curve while its board changes, and `codec` encodes a curve.
 """
 
 from .codec import decode_curve, encode_curve

@@ -1,7 +1,7 @@
 """Encodes a curve as bytes for a table or a cache, as MessagePack with a CRC32 checksum.
 
 Decoding gives exactly the curve that was encoded, or raises `CurveCorruptError`. Keys may have any size, so they are
-stored as bytes: the first key, then the differences of neighbours, all in one width. 1,000 knots take 6 to 19 KB.
+stored as bytes: the first key, then the differences of neighbours, all equally long. 1,000 knots take 6 to 19 KB.
 """
 
 from itertools import accumulate

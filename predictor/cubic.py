@@ -1,4 +1,4 @@
-"""Fits a cubic to each gap of a curve. The cubics are monotone and pass through the same knots as lines do.
+"""Fits cubics, in place of lines, between neighbouring knots of a curve. They are monotone and pass through the knots.
 
 Cubics replace the lines only if the measured errors of the cubics are smaller. Often the errors are not
 smaller, because the values of a board rise in irregular steps, which a smooth curve misses.

@@ -18,7 +18,7 @@ FitMethod = Literal["skip", "scan"]
 
 
 def limit_gap_rows(total: int, gap_rows_max: int) -> int:
-    """Return the limit on the entries of a gap: `gap_rows_max`, or more, so that GAP_KNOTS_MAX knots are enough."""
+    """Return how many entries a gap may hold: `gap_rows_max`, or more if it would take over GAP_KNOTS_MAX knots."""
     return max(gap_rows_max, -(-total // GAP_KNOTS_MAX))
 
 
@@ -35,7 +35,7 @@ class Curve(KnotRanks):
     """The ranks of one ranked column at one snapshot. An empty column has no knots.
 
     The knots are in ascending order of their keys, from the best value of the column to the worst value. So the rank of
-    a key outside the knots is exact too.
+    a key that is better or worse than all knots is exact too.
 
     Raises:
         KnotsInvalidError: the numbers contradict each other.
@@ -58,7 +58,7 @@ class Curve(KnotRanks):
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. Another curve of the column has another tag if ranks may differ."""
+        """Return a text that identifies the curve. If a column's curves may give different ranks, their tags differ."""
         return str(self.as_of_us)
 
     def __post_init__(self) -> None:
@@ -89,7 +89,7 @@ class Curve(KnotRanks):
 
 
 def _check(curve: Curve, keys: Sequence[int], better_counts: Sequence[int], counted: Sequence[int]) -> None:
-    """Raise `KnotsInvalidError` if the numbers of a curve's knots contradict each other or its total.
+    """Raise `KnotsInvalidError` if the numbers of a curve's knots contradict each other or the curve's total.
 
     `counted` holds, for each knot, the number of entries with its key or a better one. Every decoding runs this
     check, so it checks each list as a whole, which is faster than checking knot by knot.

@@ -2,9 +2,9 @@
 
 Import this module only where a curve is fitted, so that other processes do not load numpy and scipy.
 
-The error at a key is the difference between the curve's rank and the true rank. A key is the first key plus a multiple
-of the lattice step. Errors are measured at every value and at the next worse key of the lattice. From that key to the
-next value, the true rank stays the same and the estimate does not fall. So these errors bound the error at every key.
+The error at a key is the difference between the curve's rank and the true rank. The keys are on a lattice: each is the
+first key plus a multiple of a step. Errors are measured at every value and at the next worse lattice point. From there
+to the next value, the true rank stays the same and the estimate does not fall. So no key has a larger error.
 
 Most ranks are computed with floats, which is fast. If a float is so close to a rounding boundary that its own error
 could change the rounded rank, `locate` computes the rank instead. So the errors are exactly the errors of `locate`.
@@ -135,7 +135,7 @@ class _Measuring:
         return _FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
-        """Return estimated ranks of keys. To get the keys, add `past` to each value from the index `first` onwards.
+        """Return the estimated ranks of some keys: of each value from the index `first` onwards, plus `past`.
 
         For each key, `gaps` has the index of its gap, and `at` has its distance from the start of the gap's line.
         """

@@ -1,11 +1,11 @@
 """Chooses which distinct values become knots.
 
-For a given tolerance, a pass chooses as few knots as possible such that the errors of all lines stay within the
-tolerance. A search finds the least tolerance for which the allowed number of knots is enough.
+Lines between the knots estimate ranks. For a given tolerance (the largest allowed error), a pass chooses as few
+knots as possible. A search finds the least tolerance for which the allowed number of knots is enough.
 
-The choice is greedy and uses cones of slopes. After each knot, the next knot is the last value that a line can reach
-while the estimate of every rank in between stays within the tolerance. Differences of keys are computed as integers and
-only then converted to floats, because neighbouring keys that contain a time may share thirty digits.
+The choice is greedy: after each knot, the next knot is the last value that a line can reach while the estimate of every
+rank in between stays within the tolerance. Differences of keys are computed as integers and only then converted to
+floats, because neighbouring keys that contain a time may share thirty digits. The slopes still allowed form a cone.
 """
 
 from bisect import bisect_right
@@ -85,7 +85,7 @@ class Tolerance(NamedTuple):
 
 
 def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
-    """Return the indexes of the knots. They belong to the least tolerance for which `knots_max` knots are enough.
+    """Return the indexes of the values that become knots, with the least tolerance that `knots_max` knots can meet.
 
     The limit on the rows of a gap may require up to total / gap_rows_max further knots.
     """
@@ -186,7 +186,7 @@ def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
 
 
 def _guard(distinct: DistinctKeys, knots_max: int) -> float:
-    """Return the smallest gap guard, but at least GUARD, for which `knots_max` knots are enough."""
+    """Return the gap guard: the least relative limit on bracket widths, at least GUARD, that `knots_max` knots meet."""
     low = high = GUARD
     while not _brackets_fit(distinct, high, knots_max) and high < distinct.total:
         low, high = high, high * 2

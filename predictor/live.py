@@ -33,7 +33,7 @@ Move = tuple[int | None, int | None]  # (key before, key after); None: the owner
 
 
 class _StoredCounts(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """The fields of `LiveCounts`. Keys may have any size, so they are stored as bytes."""
+    """The fields of `LiveCounts` as they are encoded. Keys may have any size, so they are stored as bytes."""
 
     off_lattice: bool
     best: bytes | None
@@ -62,7 +62,7 @@ class LiveCounts:
         self.worst: int | None = None  # the worst new key ever in the open gap at the worse end
 
     def _note(self, j: int, key: int) -> None:
-        """Record whether a new key of gap j is off the lattice, or is the outermost key of an open gap so far."""
+        """Update `off_lattice`, `best` and `worst` after an owner got a key within gap j."""
         keys = self._keys
         if self._step != 1 and keys and (key - keys[0]) % self._step:
             self.off_lattice = True
@@ -72,7 +72,7 @@ class LiveCounts:
             self.worst = key
 
     def count_moves(self, moves: Iterable[Move]) -> int:
-        """Count moves; return how many were counted. A move from a key to the same key is not counted."""
+        """Count changes of owners' keys; return how many were counted. A change to the same key is not counted."""
         keys, knot_count, runs, gaps, moved = self._keys, len(self._keys), self.runs, self.gaps, self.moves
         ends, plain, count = (0, knot_count), self._step == 1, 0
         for before, after in moves:
@@ -102,7 +102,7 @@ class LiveCounts:
 
     @property
     def moved(self) -> int:
-        """Return the number of moves into, out of and within gaps."""
+        """Return how often an owner's key came into, left or changed within a gap, added up over all gaps."""
         return sum(self.moves)
 
     def encode(self) -> bytes:
@@ -126,7 +126,7 @@ class LiveCounts:
 
 
 class AsOf:
-    """The time of the last move counted. Many curves share one object, so that one assignment updates all of them."""
+    """The time of the last change counted. Many curves share one object, so that one assignment updates all of them."""
 
     __slots__ = ("us",)
 
@@ -135,7 +135,7 @@ class AsOf:
 
 
 class LiveCurve(KnotRanks):
-    """A fitted curve, corrected by all moves that were counted since the fit. It is used like a `Curve`.
+    """A fitted curve, corrected by all changes of the board that were counted since the fit. It is used like a `Curve`.
 
     Raises:
         KnotsInvalidError: the counts cannot belong to this curve.
@@ -145,7 +145,7 @@ class LiveCurve(KnotRanks):
     is_live: ClassVar[bool] = True
 
     def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf, version: int = 0) -> None:
-        """Make a curve from a fit and its counts. If the counts of this fit change, `version` has to change, too."""
+        """Make a curve from a fit and its counts. Pass another `version` if the counts differ: the tag contains it."""
         self.fit, self._version = fit, version
         self._as_of = as_of
         runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
@@ -176,7 +176,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def as_of_us(self) -> int:
-        """Return the time of the last move counted, microseconds since 1970."""
+        """Return the time of the last change counted, in microseconds since 1970."""
         return self._as_of.us
 
     def freeze_time(self) -> None:
@@ -185,7 +185,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. Another curve of the column has another tag if ranks may differ."""
+        """Return a text that identifies the curve. If a column's curves may give different ranks, their tags differ."""
         return self.fit.tag if self.is_as_fitted else f"{self.fit.tag}-{self._version}"
 
     @property

@@ -86,7 +86,7 @@ class Drift(NamedTuple):
 
 
 class KnotRanks:
-    """Reads ranks off knots. The subclasses `Curve` and `LiveCurve` call `_set_knots` once to set the fields."""
+    """The base class of `Curve` and `LiveCurve`, which reads ranks off knots. They set the fields with `_set_knots`."""
 
     __slots__ = (
         "_highs",
@@ -140,7 +140,7 @@ class KnotRanks:
 
     @property
     def rounds_to_lattice(self) -> bool:
-        """Return whether a key is rounded to the lattice before it is looked up."""
+        """Return whether a key is rounded up to the lattice of the fit before it is looked up."""
         return self._snap == self.grid
 
     def locate(self, key: int) -> Bracket:
@@ -270,7 +270,7 @@ class KnotRanks:
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
 
     def _worst_given(self, j: int, rank: int) -> int:
-        """Return the worst lattice point of gap j whose estimate is this rank or better. Gap j has to hold the rank."""
+        """Return the worst lattice point of gap j with this estimated rank or a better one. The gap has to hold it."""
         start, end = self._span(j)
         if self.cubics is not None and 0 < j < len(self._keys):
             return self._worst_within(j, rank, start, end)
@@ -281,7 +281,7 @@ class KnotRanks:
         return start + parts // self.grid * self.grid
 
     def _worst_within(self, j: int, rank: int, start: int, end: int) -> int:
-        """Return, by bisection, the worst lattice point of gap j whose estimate on a cubic is this rank or better."""
+        """Do the work of `_worst_given` for a gap with a cubic, from the key `start` to the key `end`, by bisection."""
         found, past = 0, (end - start) // self.grid
         while past - found > 1:
             middle = (found + past) // 2

@@ -1,4 +1,4 @@
-"""Chooses which rows to read, so that a small number of knots leaves no wide bracket. The caller reads the rows.
+"""Chooses which rows of a column become knots, so that few knots leave no wide bracket. The caller reads the rows.
 
 A walk is a generator that yields requests for rows and is sent the rows, so the same walk works for every store. The
 number of knots is bounded, even if the rows are wrong.
@@ -38,7 +38,7 @@ class Skip(NamedTuple):
 
 
 class WorstEntry(NamedTuple):
-    """A walk's request: read the worst entry. The caller sends None, or a `Landing` whose `ties_before` is ignored."""
+    """A walk's request: read the worst entry. The caller sends a `Landing` (`ties_before` is ignored), or None."""
 
 
 class Stride(NamedTuple):
@@ -59,7 +59,7 @@ class Stride(NamedTuple):
 
 
 class Landing(NamedTuple):
-    """The entry that the caller of a walk read after a skip, with its ties. The caller sends it to the walk."""
+    """The answer to a request of a walk: the entry that the caller read, and how many entries have the same key."""
 
     key: int
     ties_before: int  # number of entries with this key before this entry; ties may be in any order
@@ -160,7 +160,7 @@ def _worst(total: int, before: Knot) -> Reads:
 
 
 def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
-    """Use the knots that ties saved to split the relatively widest brackets. This is the second pass of a walk."""
+    """Split the gaps that are widest relative to their rank, until `knots_max` knots are used: the second pass."""
     gaps = [gap for i in range(1, len(knots)) if (gap := _gap(knots[i - 1], knots[i]))]
     heapify(gaps)
     while gaps and len(knots) < knots_max:
@@ -181,14 +181,14 @@ def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
 
 
 def _gap(before: Knot, after: Knot) -> tuple[float, Knot, Knot] | None:
-    """Return (minus the relative width of a bracket, its better knot, its worse knot), or None if the gap is empty."""
+    """Return (minus the number of entries / first rank, better knot, worse knot) of a gap, or None if it is empty."""
     low = before.better_count + before.ties
     rows = after.better_count - low
     return (-rows / (low + 1), before, after) if rows else None
 
 
 def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) -> Knot:
-    """Return the knot for a landing after a skip of `rows` rows. The first skipped row has rank `next_rank`."""
+    """Return the knot of an entry that was read after skipping `rows` rows. The first of them has rank `next_rank`."""
     key, ties_before, ties = landing
     if (after_key is not None and key <= after_key) or not 0 <= ties_before <= rows or ties <= ties_before:
         raise WalkInconsistentError("the row landed on is not where it was said to be")

@@ -20,7 +20,7 @@ from .locate import Bracket, Drift, Gap, KeyBracket
 
 
 class SummedCurve:
-    """The sum of the curves of all parts of a board. Unlike a `Curve`, it has no knots of its own."""
+    """The curve of a board in several parts, made from the parts' curves. It has no knots of its own."""
 
     def __init__(self, parts: Sequence[RankCurve], later: int = 0) -> None:
         self.parts, self._later = tuple(parts), later
@@ -35,7 +35,7 @@ class SummedCurve:
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. Another curve of the column has another tag if ranks may differ."""
+        """Return a text that identifies the curve. If a column's curves may give different ranks, their tags differ."""
         return blake2b(" ".join([part.tag for part in self.parts]).encode(), digest_size=16).hexdigest()
 
     @property
@@ -45,7 +45,7 @@ class SummedCurve:
 
     @property
     def moved(self) -> int:
-        """Return the number of moves that all parts counted since their fits."""
+        """Return how often owners' keys came into, left or changed within gaps, added up over all parts."""
         return sum([part.moved for part in self.parts])
 
     @property
@@ -73,7 +73,7 @@ class SummedCurve:
         return 0
 
     def find_gap(self, key: int) -> Gap:
-        """Return the sums over all parts: the entries in the gap of the key, and the entries better than the gap."""
+        """Return a `Gap` without knots. Its numbers are sums over the gaps that hold the key in the parts' curves."""
         gaps = [part.find_gap(key) for part in self.parts]
         return Gap(None, None, sum([gap.better_count for gap in gaps]), sum([gap.rows for gap in gaps]))
 
@@ -105,7 +105,7 @@ class SummedCurve:
     def estimate_drift(self, from_rank: int) -> Drift:
         """Return the largest errors that estimated ranks may currently have, from `from_rank` (1 or more) onwards.
 
-        Between two neighbouring knots of the parts, the gap of each part stays the same. So the relative error is
+        Keys between two neighbouring knots, of any parts, are in the same gap of each part. So the relative error is
         largest just past a knot, where the rank is smallest. Only these keys are checked.
         """
         bound, bracket, gap_rows = 0.0, 0.0, 0

@@ -1,4 +1,4 @@
-"""The result of a scan of a column, in plain buffers, because the code that reads a store should not load numpy."""
+"""Defines the result of a scan of a column. Its buffers are plain, so that code that reads stores needs no numpy."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ Buffer = memoryview  # 64-bit integers in the machine's byte order
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Every distinct key of a column in one snapshot, best first, with the number of better entries for each key."""
+    """The result of a scan: the distinct keys in one snapshot, best first, each with the number of better entries."""
 
     first_key: int
     low: Buffer  # for each key, (key - first_key) modulo 2**LIMB_BITS

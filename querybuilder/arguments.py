@@ -35,7 +35,7 @@ _TEXT_ENCODER = msgspec.json.Encoder()
 
 
 def constant_kind(value: object) -> SqlType | None:
-    """Return the kind of a constant, or None for null. Raises BadValueError if the type or size is not allowed."""
+    """Return the `SqlType` of a constant, or None for null. Raises BadValueError if the type or size is not allowed."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -73,7 +73,7 @@ class Encoder:
 
 
 def array_type(dialect: Dialect, kind: SqlType) -> str:
-    """Return the SQL type to which the argument for one column of rows is cast.
+    """Return the SQL type to which PostgreSQL casts an argument that holds one column of a batch of rows.
 
     A column of bytes is sent as an array, because turning bytes into text is expensive. Other columns are sent as text.
     """
@@ -83,7 +83,7 @@ def array_type(dialect: Dialect, kind: SqlType) -> str:
 
 @cache
 def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
-    """Return a struct type whose only field is a list. The conversion of a list to this type checks the list's cells.
+    """Return a struct type whose only field is a list. msgspec checks each item of a list when it converts the list.
 
     msgspec analyses a struct type only once. It would analyse a bare list type again on every call.
     """
@@ -113,7 +113,7 @@ def _columns_shape(kinds: tuple[SqlType, ...]) -> Any:
 
 
 def _analysed(shape: Any, example: object) -> Any:
-    """Use a struct type once, and return it. `example` is a value of the type's only field.
+    """Make msgspec analyse a struct type now, and return the type. `example` is a value of the type's only field.
 
     msgspec analyses a struct type at its first use. If another thread uses the type at that time, the process crashes.
     """
@@ -122,7 +122,7 @@ def _analysed(shape: Any, example: object) -> Any:
 
 
 def _array_text(cells: list[Any]) -> str:
-    """Return an array in PostgreSQL's notation: like JSON, except for the brackets and for escapes with a backslash."""
+    """Return a list as the text of a PostgreSQL array, which differs from JSON in brackets and backslash escapes."""
     text = _encoded(cells)
     if "\\" in text:
         if "\\\\" not in text:

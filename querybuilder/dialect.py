@@ -30,7 +30,7 @@ BLOB = SqlType.BLOB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """The SQL of one database: SQLITE or POSTGRES. Dialects are compared by identity."""
+    """Describes the SQL of one database, such as SQLITE or POSTGRES. A copy with equal fields is another dialect."""
 
     name: str
     quote_mark: str

@@ -1,4 +1,4 @@
-"""Turns a builder into a statement: SQL text, and the recipe for its arguments.
+"""Turns a builder (a `Query`) into SQL text and arguments. The text is compiled once, the arguments come with each run.
 
     Query ── prepared() ──> Prepared ── bind(**params) ──> Bound ── build(dialect) ──> Built, ready to execute
                                └── one Statement for each dialect, compiled when it is first needed
@@ -115,7 +115,7 @@ class Rendering:
         self._names: set[str] = set()  # the names in lower case, because SQLite ignores case
 
     def name(self, identifier: str) -> str:
-        """Return the quoted identifier, and remember it for `fresh_name`."""
+        """Return the quoted identifier. From now on, `fresh_name` does not return this name."""
         quoted = quote(self.dialect, identifier)
         self._names.add(identifier.lower())
         return quoted
@@ -132,7 +132,7 @@ class Rendering:
         return self.name(stem)
 
     def constant(self, value: object) -> str:
-        """Return a placeholder for a constant. It has a cast on PostgreSQL, which would infer text without a cast."""
+        """Return a placeholder for a constant, on PostgreSQL with a cast. Without one, PostgreSQL would infer text."""
         kind = constant_kind(value)
         return self._placeholder(("constant", kind, value), len(self.constants), cast=kind, constant=value)
 
@@ -199,7 +199,7 @@ class Node(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Written(Node):
-    """A piece whose SQL the function `write` returns. `write` must do what `Node.render` describes."""
+    """A piece of SQL that calls the function `write` to render itself. `write` must do what `Node.render` describes."""
 
     write: Callable[[Rendering], str]
 
@@ -222,7 +222,7 @@ class Query(Node):
         return Prepared(self)
 
     def bind(self, /, **params: object) -> Bound:
-        """Bind a query that runs rarely. Its compiled text is not kept for another run. See `Prepared.bind`."""
+        """Return this query with arguments, like `Prepared.bind`. The SQL is not kept, so use this for rare queries."""
         return Bound(Prepared(self), params)
 
 
@@ -257,7 +257,7 @@ class Prepared:
 
 
 class Bound(msgspec.Struct, frozen=True, gc=False):
-    """A query with its arguments, still in no dialect. A program yields it, and the store builds it in its own dialect.
+    """A query with its arguments, for any dialect. A program (a generator) yields it to a store, which builds the SQL.
 
     A store of several partitions has one dialect for each partition. It builds the query in the dialect of `partition`.
     If `partition` is None, the store uses the partition for which the program runs.
@@ -268,13 +268,13 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     partition: int | None = None
 
     def at(self, partition: int) -> Bound:
-        """Return the query with this partition. A query that already has a partition keeps it."""
+        """Return the query for the partition with this number, or this query if it already has a partition."""
         return Bound(self.query, self.params, partition) if self.partition is None else self
 
     def build(self, dialect: Dialect) -> Built:
         """Return the SQL text and the arguments of the query in a dialect.
 
-        Raises the errors of `Query.compile` and `Statement.build`.
+        Raises a QueryError if the dialect cannot express the query, or if a name or value of the arguments is wrong.
         """
         query = self.query
         statement = query.statements.get(dialect) or query.compile(dialect)  # the dict lookup mostly saves a call

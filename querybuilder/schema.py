@@ -48,7 +48,7 @@ class CreateTable(Query):
 
     @property
     def kinds(self) -> dict[str, SqlType]:
-        """Return the kinds of the columns by name, in the order of the columns."""
+        """Return the `SqlType` of each column, by the name of the column and in the order of the columns."""
         return {column.name: column.kind for column in self.columns}
 
     def column(self, name: str, kind: SqlType, *, null: bool = False, sortable: bool = True) -> CreateTable:
@@ -91,7 +91,7 @@ def create_table(name: str) -> CreateTable:
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> Query:
-    """Return a statement that creates an index. Plain columns ascend; desc(col) descends. `where` binds no value."""
+    """Return a statement that creates an index. desc(col) makes a column descend. `where` cannot bind values."""
     ordered = [one if isinstance(one, Ordering) else asc(one) for one in orders]
 
     def write(out: Rendering) -> str:
@@ -147,5 +147,5 @@ def measure_schemas(schemas: Condition, *, distributed: bool) -> Query:
 
 
 def distribute_new_schemas() -> Query:
-    """Return a statement for Citus: until the transaction ends, it puts each new schema on one of its nodes."""
+    """Return a statement after which Citus puts each new schema on one of its servers, until the transaction ends."""
     return Command(lambda out: "SET LOCAL citus.enable_schema_based_sharding = on")

@@ -78,7 +78,7 @@ class Rows(Node):
 
 
 def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
-    """Return a source whose rows come from `bind`, as tuples or lists with one cell for each column in `kinds`."""
+    """Return a source for `from_`. `bind` gets its rows, as tuples or lists with one cell for each of `kinds`."""
     return Rows(alias, parameter, tuple(kinds.items()))
 
 
@@ -108,7 +108,7 @@ class RowQuery(RowSource, Query):
     @property
     @abstractmethod
     def width(self) -> int:
-        """Return the number of outputs."""
+        """Return the number of columns in the result."""
 
     def order_by(self, *orders: Term | Ordering) -> Self:
         """Add terms to the sort order. The databases sort nulls differently, so exclude nulls with `not_null`.
@@ -120,7 +120,7 @@ class RowQuery(RowSource, Query):
     def limit(self, limit_rows: RowBound) -> Self:
         """Limit the number of rows. A union with a limit needs an order. Its limit counts the rows of all its selects.
 
-        If an index has the order of a union, the database reads at most this many rows of each select.
+        If an index has the order of a union, the database reads at most this many rows for each of its selects.
         """
         return replace(self, limit_rows=_bound(limit_rows))
 
@@ -162,9 +162,9 @@ class RowQuery(RowSource, Query):
         return out.statement(f"{head} SELECT json_group_array(json_array({cells})) FROM {rows}", packed=True)
 
     def _named(self, out: Rendering) -> tuple[str, str, str]:
-        """Return the SQL of this query, a list of names for its outputs, and a name for the query.
+        """Return the SQL of this query, a text of new names for its columns, and a new name for the query.
 
-        The outputs get their names outside the query. Inside, an alias could hide a column that the ORDER BY names.
+        The caller adds the names around the SQL. Inside, they could hide a column that the ORDER BY names.
         """
         inner = self.render(out)
         rows = out.fresh_name("p")
@@ -294,7 +294,7 @@ class Union(RowQuery):
 
     @staticmethod
     def _render_wrapped(out: Rendering, arms: Sequence[Select]) -> str:
-        """Put each select of the union into a subquery, because SQL allows only a subquery its own order or limit."""
+        """Return the SQL of a union of subqueries, because a select that is not in one may have no order or limit."""
         return " UNION ALL ".join(
             f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(arms)
         )

@@ -29,7 +29,7 @@ DESC = Direction.DESC
 
 
 class Condition(Written):
-    """An expression that is true, false or unknown in every row."""
+    """An SQL expression that is true, false or unknown (null) for each row."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class RowSource(Node):
 
 
 class Term(Node):
-    """An expression, which has a value in every row."""
+    """An SQL expression with a value for each row, such as a column, a parameter or the call of a function."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class Term(Node):
         return Condition(lambda out: f"{self.render(out)} IS NOT NULL")
 
     def in_(self, values: Param | RowSource) -> Condition:
-        """Return whether the value is in `values`: a select of one column, or a parameter whose value is a list."""
+        """Return the condition that this value is in `values`: a select of one column, or a parameter for a list."""
         if isinstance(values, RowSource):
             return Condition(lambda out: f"{self.render(out)} IN ({values.render(out)})")
 
@@ -164,7 +164,7 @@ def lit(value: Value) -> Term:
 
 
 def null(kind: SqlType) -> Term:
-    """Return a null of a kind. A select of a union needs it where another select has a column of this kind."""
+    """Return a null with a type. A select of a union needs it where another select has a column of this type."""
     # Without the cast, PostgreSQL would infer the type text for a null in a select of a union.
     return Expression(lambda out: f"CAST(NULL AS {out.dialect.type_names[kind]})")
 
@@ -230,8 +230,8 @@ def advisory_lock(number: Operand, *, shared: bool) -> Term:
     """Return a term that takes an advisory lock: a lock with a number, which lasts until the transaction ends.
 
     Use it in a select of one table; an equal number in another table is another lock. If the select also locks rows, it
-    takes the advisory lock of each row first. Advisory locks queue, but a shared row lock can overtake a transaction
-    that waits for the row. For a null, or in a dialect without row locks, it locks nothing. Its value is null or empty.
+    takes a row's advisory lock first. Advisory locks are granted in order; a shared row lock may overtake a waiting
+    transaction. For a null, or in a dialect without row locks, the term locks nothing. Its value is null or empty.
     """
     given, mode = term(number), "_shared" if shared else ""
 
@@ -274,7 +274,7 @@ def part(text: Operand, start: int | Term, width: int) -> Term:
 
 
 def contains_text(text: Operand, piece: Operand) -> Condition:
-    """Return whether a text contains a piece. Case matters, and no character is a wildcard."""
+    """Return the condition that a text contains a piece. Case matters, and no character is a wildcard."""
     whole, sought = term(text), term(piece)
 
     def write(out: Rendering) -> str:
@@ -293,12 +293,12 @@ def clock_us() -> Term:
 
 
 def all_of(*conditions: Condition) -> Condition:
-    """Return whether all conditions are true. Without conditions the result is true."""
+    """Return the condition that all `conditions` are true. Without `conditions`, it is always true."""
     return _join(" AND ", conditions, "TRUE")
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """Return whether at least one condition is true. Without conditions the result is false."""
+    """Return the condition that at least one of `conditions` is true. Without `conditions`, it is never true."""
     return _join(" OR ", conditions, "FALSE")
 
 
@@ -326,7 +326,7 @@ def desc(operand: Term) -> Ordering:
 
 
 def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
-    """Return a condition for rows strictly after the values in `keys`. The keys must be in the query's sort order.
+    """Return a condition for the rows after a given row. `keys` has the row's value for each column of the sort order.
 
     The condition has the form `c1 <= v AND (c1 < v OR owner > o)`. With the first test, the database reads only a range
     of an index. With the OR alone, or with a row value as in `(c1, owner) < (v, o)`, SQLite would test every row.

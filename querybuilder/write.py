@@ -31,7 +31,7 @@ class Change(Query):
     def where(self, *conditions: Condition) -> Self:
         """Change only the rows that meet all conditions.
 
-        An insert needs a batch to accept conditions. In a condition, col(name, BULK_ALIAS) is a cell of the batch.
+        An insert may have conditions only with `rows`. In a condition, col(name, BULK_ALIAS) is a cell of these rows.
         """
         return replace(self, conditions=self.conditions + conditions)
 
@@ -58,7 +58,7 @@ class Conflict:
         return replace(self.insert, conflict=skip, skips=True)
 
     def do_update(self, /, *, where: Condition | None = None, **assignments: Operand) -> Insert:
-        """Change the existing row if the condition is true. Write col("n", table) for a column of the existing row."""
+        """Change an existing row with the same key, if `where` is true. col("n", table) is a column of this row."""
         return self._update(_terms(assignments), where)
 
     def overwrite(self) -> Insert:
@@ -157,7 +157,7 @@ class Update(Change):
         return replace(self, assignments=self.assignments + _terms(assignments))
 
     def from_rows(self, alias: str, parameter: Param, /, **kinds: SqlType) -> Update:
-        """Join the table with rows that `bind` gets. In `set` and `where`, col(name, alias) is a cell of these rows."""
+        """Update the table from rows that `bind` gets. In `set` and `where`, col(name, alias) is a cell of a row."""
         return replace(self, bulk=Rows(alias, parameter, tuple(kinds.items())))
 
     def render(self, out: Rendering) -> str:

@@ -1,4 +1,4 @@
-"""The route table: all routes under `/v1`, each with its handler, the lowest role that may use it, and its types."""
+"""All routes under `/v1`: each has a handler, the lowest role that may use it, and the types of its query and body."""
 
 from service.contract import queries, requests
 from service.contract.keys import Role

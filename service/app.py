@@ -1,7 +1,7 @@
 """Builds the server of a process from a list of routes and a context.
 
-It is aiohttp's server with our `RouteTable` in place of aiohttp's application, whose look-up of routes and calls of
-hooks would make a small request 10 % slower. A request that matches no route gets a problem document.
+It is aiohttp's server, but our `RouteTable` replaces aiohttp's application, which would make a small request 10 %
+slower because it looks up routes and calls hooks. A request that matches no route gets a problem document.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

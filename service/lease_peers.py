@@ -1,6 +1,6 @@
-"""Reads the lease journals of other stores (peers) over HTTP, for the job `jobs.leases.peers`.
+"""Reads lease journals (logs of all changes of leases) of other stores, the peers, for the job `jobs.leases.peers`.
 
-If a peer does not answer with a page of its journal, `PeerUnavailableError` is raised. Its text never has the API key.
+If a peer does not answer with a page of its journal, `PeerUnavailableError` is raised. Its text has no API key.
 """
 
 from collections.abc import AsyncIterator, Mapping

@@ -59,7 +59,7 @@ def run_process(
     *,
     name: str | None = None,
 ) -> None:
-    """Run `work` with the log and the interpreter settings of a service. If given, `name` is in every log line."""
+    """Set up the log and the interpreter, then run `work` in an event loop. Every log line has `name`, if given."""
     lines = configure_logging(
         level=settings.log_level,
         on_drop=lambda lines: metrics.meter.add_from_any_thread("rankcurve_log_lines_dropped", lines),

@@ -280,7 +280,7 @@ async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitS
 
 
 async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:
-    """Stop all jobs when the store is damaged, because they would fail, and their writes could do more damage."""
+    """Wait until the store is damaged, then stop all jobs: they would fail, or their writes could do more damage."""
     await store.damaged.wait()
     await stop()
 

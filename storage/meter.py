@@ -38,7 +38,7 @@ Counted = tuple[str, int]  # the kind of a statement, and how many rows it retur
 
 
 def report_statements(meter: Meter, counted: Iterable[Counted]) -> None:
-    """Report the statements of a program to a meter, added up by kind. Any thread may call this function."""
+    """Report how many statements of each kind a program ran, and with how many rows. Any thread may call this."""
     statements, rows = Counter[str](), Counter[str]()
     for kind, count in counted:
         statements[kind] += 1

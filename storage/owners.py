@@ -7,9 +7,9 @@ An erasure has these steps:
 Each transaction works on a bounded number of boards of one partition. If the work is interrupted, the caller finishes
 it by calling the same method again.
 
-A board may move to another partition meanwhile. A transaction leaves such a board out, and the next round finds it. The
-earlier changes of the board stay in the log of its old partition. So an erasure removes the owner's name from the logs
-of all partitions.
+A board may move to another partition during these steps. A transaction leaves such a board out, and the next pass over
+the boards finds it. Its earlier changes stay in the log of the old partition. So an erasure removes the owner's name
+from the logs of all partitions.
 
 An owner is erased first from the boards that have rows, then from archives. A board that is archived in between is
 therefore still found. Archives are looked up in the store, because the catalog of a process does not hold them.
@@ -137,10 +137,10 @@ class OwnerChanges:
         return set[int]().union(*await self.store.read(lambda: in_each_partition(listing)))
 
     async def _rename(self, until: _Positions, otherwise: Mapping[int, int]) -> None:
-        """Remove the owner's name and posts from the journal, in transactions that change a bounded number of rows.
+        """Remove the owner's name and posts from the journal up to given positions, in bounded transactions.
 
-        `until` gives the last position to change, by partition and board key. `otherwise` gives the last position for
-        all other boards, by partition; it is 0 for a partition that is left out.
+        `until[partition][board key]` is the last position at which changes of that board are rewritten. For boards that
+        are not in it, `otherwise[partition]` is the last position, or 0 if the partition is missing.
         """
         for number in sorted(until.keys() | otherwise.keys()):
             rename = partial(
@@ -175,7 +175,7 @@ class OwnerChanges:
         raise BoardChangedError
 
     def _on_live(self, boards: list[Entries], work: _Work) -> Program[set[int]]:
-        """Run `work` on boards of one partition. Return the keys of the boards that have moved to another partition."""
+        """Run `work` on boards that still have rows in this partition. Return the keys of boards that moved away."""
         gates = yield from read_gates([entries.leaf.key for entries in boards], held=True)
         # Leave out boards that were deleted or archived since the catalog was read: they have no rows.
         places = {key: place.partition for key, (place, gate) in gates.items() if gate.archived_us is None}
@@ -223,7 +223,7 @@ class OwnerChanges:
 
 
 def list_steps(leaves: list[Leaf]) -> Iterator[list[Leaf]]:
-    """Yield the leaves of each transaction: leaves of one partition, in the order in which posts lock rows."""
+    """Split leaves into lists, one per transaction: each of one partition, in the order in which posts lock rows."""
     # Posts lock rows by table and then by board. The same order here prevents deadlocks.
     leaves.sort(key=lambda leaf: (leaf.key if leaf.table_key is None else leaf.table_key, leaf.key))
     for _, theirs in by_partition(leaves):

@@ -134,7 +134,7 @@ def find_zone(name: str) -> ZoneInfo | None:
 
 
 class Calendar:
-    """The days and periods of one time zone."""
+    """Finds the days and periods of one time zone, and when they start and end."""
 
     def __init__(self, zone: ZoneInfo) -> None:
         self._zone = zone
@@ -178,7 +178,7 @@ class Calendar:
         return (_EPOCH + at_us * _US).astimezone(self._zone).date()
 
     def _first_instant_us(self, day: date) -> int:
-        """Return the first instant at which the clocks show this date, or a later date if the clocks skip this date."""
+        """Return when the clocks first show this date or, if they skip it, when they first show a later date."""
         # If midnight occurs twice, the result is the first midnight. If the clocks skip midnight, the result is the
         # instant of the jump, because since 1970 every jump over midnight has begun exactly at midnight.
         midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)

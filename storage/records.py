@@ -283,7 +283,7 @@ class FamilySpec:
 
     @property
     def longest_grace_us(self) -> int:
-        """Return the longest grace that any period of the family can have had."""
+        """Return the longest time for late posts that a period of the family can ever have had, in microseconds."""
         longest_s = self.grace_seconds if self.first_grace_seconds is None else self.first_grace_seconds
         return longest_s * 1_000_000
 
@@ -304,9 +304,9 @@ class Family:
         return max(now_us, self.closed_through_us) - self.spec.grace_us
 
     def list_closed_periods(self, newest: Period | None, limit: int) -> list[Period]:
-        """Return at most `limit` closed periods, newest first.
+        """Return at most `limit` periods, from the closed period `newest` back in time.
 
-        Leave out periods that took no more posts when the family was created.
+        Leave out periods that already took no more posts when the family was created.
         """
         found: list[Period] = []
         while newest is not None and len(found) < limit:
@@ -346,7 +346,7 @@ Placed = TypeVar("Placed", bound=Leaf | Board)
 
 
 def by_partition(placed: Iterable[Placed]) -> list[tuple[int, list[Placed]]]:
-    """Group leaves or boards by partition, in the order in which every transaction writes to partitions."""
+    """Group leaves or boards by partition, lowest number first: the order in which transactions write to partitions."""
     found: dict[int, list[Placed]] = {}
     for each in placed:
         found.setdefault(each.partition, []).append(each)
@@ -375,7 +375,7 @@ StatValue = int | str  # a scaled integer, or text for `type: text` columns
 
 
 class ColumnChange(msgspec.Struct, array_like=True, gc=False):
-    """A change of one column by a post. If `value` is a number, it is scaled like the column's values."""
+    """A change of one column by a post. A number in `value` is multiplied by 10**scale of the column."""
 
     index: int
     value: StatValue

@@ -43,7 +43,7 @@ class StoreSize(NamedTuple):
 class Store(Protocol):
     """Runs programs. Code outside the engines has no other way to read or write stored data.
 
-    Every method that reads or writes raises `StoreBusyError` if the store did not answer within its bounds.
+    Every method that reads or writes raises `StoreBusyError` if the store did not answer in the allowed time.
     """
 
     dialect: Dialect
@@ -57,7 +57,7 @@ class Store(Protocol):
         ...
 
     def at(self, partition: int) -> Store:
-        """Return a view that runs programs for one partition. The store itself serves `CONTROL` (catalog, keys, …)."""
+        """Return a store that runs programs for one partition. This store runs them for the control partition."""
         ...
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
@@ -116,7 +116,7 @@ async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
 
 
 async def read_steps(store: Store, program: Callable[[], Program[T]]) -> T:
-    """Run a program whose queries need no common snapshot. On PostgreSQL this saves round trips of a transaction."""
+    """Run the queries of a program one by one, without a common snapshot. On PostgreSQL this saves a transaction."""
     running = program()
     try:
         query = next(running)

@@ -86,7 +86,7 @@ class CloseJob:
             await self._sleep(rest_s if busy else max(rest_s, self._limits.close_interval_s - took_s))
 
     async def close_due(self, held: HeldLease) -> bool:
-        """Do a bounded part of the due work; return whether anything was due.
+        """Shut, fit or archive a bounded number of boards whose time has come. Return whether there were any.
 
         Raises:
             LeaseLostError: another process closes boards now.
@@ -107,7 +107,7 @@ class CloseJob:
         return bool(due[ClosingStage.FROZEN])
 
     async def _archive(self, held: HeldLease, board: Board) -> None:
-        """Archive the next rows of a frozen board. No transaction stays open while blocks are encoded."""
+        """Archive the next rows of a board that has its final curves. No transaction is open while rows are encoded."""
         store, entries = self._store.at(board.home), self._open_boards.open_board(board)
         assert isinstance(entries, Entries | SegmentedEntries), "it has rows"
         writer = ArchiveWriter(board, entries, self._limits)
@@ -172,7 +172,7 @@ class CloseJob:
                 await self._fit(leaf, index)
 
     async def _is_final(self, leaf: Leaf, index: int, changes: int) -> bool:
-        """Return whether the stored curve was made by a scan and counts all `changes` of the leaf."""
+        """Return whether the stored curve was made by a scan that saw all changes of the leaf (`changes` in number)."""
         store = self._store.at(leaf.partition)
         listed = (await store.read(lambda: find_listed_curves([leaf.key]))).get((leaf.key, index))
         if listed is None or listed.changes != changes or listed.epoch != leaf.epoch:

@@ -4,7 +4,7 @@
                                                                      ^                                         │
                                                                      └──── the switch lost a race ─────────────┘
 
-`storage.boards.board_copy` has the programs of these steps. A command of an operator runs the move.
+The switch makes the board use the copy. `storage.boards.board_copy` has the programs of these steps.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -149,7 +149,7 @@ class BoardMove:
         raise RacesLostError(f"{self._board_id!r} could not be held in {SWITCHES_MAX} attempts; nothing was moved")
 
     async def _catch_up(self, number: int, leaf: LeafCopy) -> None:
-        """Copy the rows that posts changed meanwhile, in rounds, until a round finds at most `FEW_OWNERS` owners."""
+        """Copy rows again that posts changed after the copy, in rounds, until one finds at most `FEW_OWNERS` owners."""
         source = self._store.at(leaf.source.partition)
         for _ in range(ROUNDS_MAX):
             found = await source.read(lambda: leaf.read_changes(self._marks[number]), heavy=True)

@@ -81,7 +81,7 @@ class PruneJob:
         return await self._in_steps("erased_cells_removed", blanking, self._rows_max)
 
     async def make_blocks(self) -> int:
-        """Delete outdated blocks of the index of changes by owner, and add full ones; return how many were added."""
+        """Make filters that help to find an owner's logged changes, and delete old ones. Return how many were made."""
         made = 0
         await self._store.write(owner_blocks.prune)
         while (block := await self._store.read(owner_blocks.build_next_block, heavy=True)) is not None:
@@ -96,11 +96,11 @@ class PruneJob:
         return await self._in_steps("leftover_rows_deleted", partial(sweep_rows, rows_max=self._rows_max), 1)
 
     def _find_start(self, retention_s: float) -> int:
-        """Return the time before which everything is past this retention, in microseconds."""
+        """Return the time `retention_s` seconds ago, in microseconds. Older rows are past this retention."""
         return self._now_us() - round(retention_s * 1e6)
 
     async def _in_steps(self, event: str, step: Callable[[], Program[int]], rows_full: int) -> int:
-        """Run up to `prune_steps_max` steps, until one changes fewer than `rows_full` rows. Return the rows changed."""
+        """Run `step` at most `prune_steps_max` times, until it changes fewer than `rows_full` rows. Return the sum."""
         changed = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()

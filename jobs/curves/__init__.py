@@ -9,7 +9,7 @@
 - `refresh`, `schedule` and `fitting` decide which column gets a new curve and when, and make the curve.
 - `refresh_requests` passes an operator's request to a job process, and waits until the new curve is in use.
 - `fold` adds the logged changes of a partition to the live counts of the curves in use.
-- `audit` compares curves with counts for random entries.
+- `audit` checks the ranks that curves give for random entries against counted ranks.
 
 The most important rule: two refreshes of one column never overlap, even in two processes, because a refresh runs under
 a lease on the column. The room may import `storage`, `predictor` and the modules at the root of `jobs`, but not its

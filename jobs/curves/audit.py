@@ -45,11 +45,11 @@ class Auditor:
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
-        """Compare the curve in use with the counted ranks of `audit_owners_max` random entries, or `owners` if fewer.
+        """Compare the curve in use with counted ranks of at most `audit_owners_max` (and `owners`) random entries.
 
         Raises:
             NoCurveError: the column has no curve yet.
-            UnknownBoardError, BoardChangedError: the board was deleted, or this process has an outdated copy of it.
+            UnknownBoardError, BoardChangedError: the board was deleted, or this process's memory of it is outdated.
             StoreBusyError: the store did not answer within its bounds.
         """
         parts = []

@@ -45,7 +45,7 @@ class FitSnapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnState:
-    """What the store says about a ranked column before the column is fitted."""
+    """What the store holds for a column before a fit: the numbers of entries and changes, and the present curve."""
 
     entries: int
     changes: int
@@ -58,7 +58,7 @@ class Fitting:
         self._limits, self._now_us, self._monotonic = context.limits, context.now_us, context.monotonic
 
     async def fit_curve(self, leaf: Leaf, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
-        """Return a new curve of a column, made by the method of the board. `present` is the curve in use, if any."""
+        """Return a new curve, made by the board's method, and the state it describes. `present`: the curve in use."""
         method = leaf.spec.predictor.method
         if method is not RefreshMethod.SKIP:
             state = await self._store.at(leaf.partition).read(partial(_read_state, leaf, column_index))
@@ -83,9 +83,9 @@ class Fitting:
         return self._scan_pays(leaf, present, state)
 
     def _scan_pays(self, leaf: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
-        """Return whether a scan should replace the curve `present`, and few entries would change during the scan.
+        """Return whether `present` is inaccurate or was made by a scan, and few entries would change during a scan.
 
-        It is assumed that entries keep changing as fast as since the last fit. For a very large column, return False.
+        The estimate takes the rate of changes since the last fit. For a very large column, return False.
         """
         listed = state.listed
         if listed is None or listed.changes is None or not 0 < state.entries <= self._limits.scan_entries_max:

@@ -1,13 +1,13 @@
 """Folds the change log: adds logged changes to the live counts of curves, so that clients see a change within 2 s.
 
-    claim ──> read new changes in one snapshot ──> count ──> store counts and mark in one transaction ──> pause ──> …
+    claim ──> read new changes in one snapshot ──> count ──> store counts and log position together ──> pause ──> …
 
 Live counts say how many entries came and left in each gap between knots since a curve was fitted. A partition has its
 own log, counts and mark: the first log position that is not counted yet. One process at a time folds a partition, and
 stores counts only if it holds the lease. Counts and mark are stored together, so the next process continues from both.
 
-The counts in the memory of the folding process (`Counting`) are only a copy of a table. After any error the whole copy
-is dropped, and the table is read again.
+The counts in the memory of the folding process (`Counting`) are only a copy of the stored counts. After any error the
+whole copy is dropped, and the stored counts are read again.
 """
 
 import asyncio
@@ -35,10 +35,10 @@ IDLE_US = 10_000_000  # if nothing changes, the mark is stored again only when i
 
 
 def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Move]:
-    """Yield each change of a ranked column's value, as (key before, key after), from logged (row before, row after).
+    """Yield (key before, key after) for each logged (row before, row after) whose values in one column differ.
 
     A key is a value of the column, negated if high values are better. So a smaller key is better, as in the curve. The
-    key is None if the entry had no value before, or has none afterwards. Pairs with an unchanged value are skipped.
+    key is None if the entry had no value before, or has none afterwards.
     """
     start, end, absent = place.start, place.start + place.width, ("", place.absent)
     sign = -1 if place.high else 1
@@ -56,7 +56,7 @@ class TrackedCurve:
 
 
 class Counting:
-    """Keeps the live counts of a partition's curves in memory. `count_backlog` adds changes not counted before."""
+    """Keeps the live counts of a partition's curves in memory. `count_backlog` adds newly logged changes."""
 
     def __init__(self, partition: int, *, curves_max: int) -> None:
         self._partition, self._curves_max = partition, curves_max
@@ -66,7 +66,7 @@ class Counting:
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
-        """Add a backlog's changes and new curves. Return the counts to store; lost counts have an empty document."""
+        """Count the changes in `found`, read from the log. Return the counts to store; lost counts are stored empty."""
         version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
         gone: list[ListedCurve] = []
@@ -155,7 +155,7 @@ class Counting:
 
 
 class FoldJob:
-    """Folds the changes of a partition while this process has the lease. Every job process runs `run_forever`."""
+    """Counts a partition's logged changes while this process has the lease. Every job process runs `run_forever`."""
 
     def __init__(self, context: JobContext, partition: int) -> None:
         self._partition, self._store = partition, context.store.at(partition)
@@ -189,7 +189,7 @@ class FoldJob:
             await self._sleep(max(rest_s, self._limits.fold_interval_s - took_s))
 
     def counting(self) -> Counting:
-        """Return empty counts, which the first fold fills from the store."""
+        """Return a `Counting` that knows no curves yet; the first fold fills it from the store."""
         return Counting(self._partition, curves_max=self._limits.fold_curves_max)
 
     async def fold_changes(self, held: HeldLease, counting: Counting) -> int:

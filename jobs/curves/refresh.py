@@ -1,4 +1,4 @@
-"""Replaces curves of ranked columns: when the schedule finds a changed column due, or when an operator requests it.
+"""Replaces the curve of a ranked column when `Schedule` says that it is due, or when an operator requests it.
 
     schedule ──> due columns, the neediest first ───┐
     stored requests of operators, before due columns ┴─> refresh_concurrency workers: claim, fit in a snapshot,
@@ -46,7 +46,7 @@ REQUESTS = "demands"  # the name by which operators know the job that looks for 
 
 
 class _SupersededError(Exception):
-    """Another process refreshed the column after this one found it due."""
+    """Another process refreshed the column after this process had found the column due."""
 
 
 class RefreshJob:
@@ -119,7 +119,7 @@ class RefreshJob:
                 await self._wake.wait()
 
     async def _answer(self, slot: Slot) -> None:
-        """Refresh a requested column and store the answer. If another process refreshes it, leave the request open."""
+        """Refresh a requested column and store the answer. If another process refreshes it, the request stays open."""
         try:
             found = await self._store.write(partial(find_requested_leaf, slot))
             if found is None:
@@ -153,9 +153,9 @@ class RefreshJob:
             return  # `_refresh` has reported the error, unless the column needs no refresh any more
 
     async def _refresh(self, leaf: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
-        """Fit a curve of one column, store it, and use it from then on. Report an error before raising it.
+        """Fit a new curve of a column, store it, and use it in this process. Log an error before raising it.
 
-        If nobody requested the refresh, and the column is empty and has no curve, store nothing and return None.
+        If no operator asked (`due` is given), and the column is empty and has no curve, store nothing and return None.
         """
         slot = (leaf.key, column_index)
         self._busy.add(slot)
@@ -204,10 +204,10 @@ def _check_superseded(slot: Slot, seen_version: int) -> Program[None]:
 async def store_and_serve(
     store: Store, book: CurveBook, held: HeldLease, column: tuple[Leaf, int], curve: Curve, seen: FitSnapshot
 ) -> ServedCurve:
-    """Store a fitted curve and release the lease on its column in one transaction; then use the curve.
+    """Store a fitted curve and release the lease on its column in one transaction. Then use the curve, and return it.
 
     Raises:
-        LeaseLostError: nothing was stored.
+        LeaseLostError: another process has taken over the lease; nothing was stored.
         UnknownBoardError: the board was deleted, emptied or moved since the fit; nothing was stored.
     """
     leaf, column_index = column

@@ -60,14 +60,14 @@ class Refresher:
         self.answered.set()
 
     async def refresh_now(self, leaf: Leaf, column_index: int) -> Refreshed:
-        """Return a new curve once it is in use. It counts every write that was acknowledged before this call.
+        """Refresh a column. Return its new curve, which is in use and counts every write acknowledged before this call.
 
         Raises:
             NoJobProcessError: no job process is alive, or this process stops.
             TooManyRefreshRequestsError: the largest allowed number of requests is waiting.
             TimeoutError: the refresh takes longer than callers may wait; the refresh itself goes on.
-            UnknownBoardError: the board was deleted or emptied meanwhile.
-            StoreBusyError: the store failed; nothing was refreshed.
+            UnknownBoardError: the board was deleted or emptied during the refresh.
+            StoreBusyError: the store or the refresh failed, or this process could not read the new curve.
         """
         if self._stopped or (self._store.sole_writer and not self._runs_job):
             raise NoJobProcessError
@@ -100,7 +100,7 @@ class Refresher:
         return Refreshed(served.fit, answer.took_us / 1e6, served.version)
 
     async def _await_answer(self, slot: Slot, number: int) -> RefreshRequest | None:
-        """Return the answer to a request, or None if the board was deleted."""
+        """Wait for the answer to the request with this number, and return it, or None if the board was deleted."""
         pause_s = min(LOOK_BASE_S, self._limits.curve_poll_s)
         while True:
             if self._stopped:

@@ -1,13 +1,14 @@
-"""Finds the columns that need a new curve, the neediest first. Every job process reads the same state of the store.
+"""Finds the columns that need a new curve, the neediest first. Every job process does this by itself, from the store.
 
     board's turn ──> read of its partition ──┬── nothing changed since its curves were fitted: idle until next turn
     (each interval,  (bounded, for all       ├── its curve is younger than the interval: next turn when it is old enough
      with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
                                              └── otherwise due: waits for a worker, the neediest first
 
-A turn is a time at which this process checks a board. Clients rely on the error bound of a live curve, on the width of
-its brackets, and on how many rows the service counts to find an exact rank. So these figures, and not the curve's age,
-decide whether the curve has drifted too far from its fit. They leave out ranks that are always counted (`exact_top`).
+A turn is a time at which this process checks a board. A curve is live if the changes since its fit are counted for it.
+Clients rely on its error bound, on the width of its brackets, and on how many rows the service counts to find an exact
+rank. So these figures, and not the curve's age, decide whether it has drifted too far from its fit. They leave out
+ranks that are always counted (`exact_top`).
 
 This module does not remember facts that it can read from the store. So even a process that has just started knows which
 boards are idle. The same reads find boards that other processes created, changed or deleted.
@@ -84,7 +85,7 @@ class Schedule:
         return len(self._due)
 
     async def find_due(self) -> bool:
-        """Find due columns; return whether any were found.
+        """Check some boards, and keep their due columns for `take_next`. Return whether any columns were due.
 
         If a partition does not answer, the next pass over the catalog reads the boards that this pass could not read.
         """
@@ -106,7 +107,7 @@ class Schedule:
         return bool(found)
 
     async def _find_due_in(self, partition: int, asked: dict[int, _Turn], now_s: float) -> list[DueColumn]:
-        """Return the due columns of the leaves in `asked`, all of one partition. Also find boards created meanwhile.
+        """Return the due columns of the leaves in `asked`. Add boards created since the last read to the catalog.
 
         Raises:
             StoreBusyError: the partition did not answer.
@@ -132,7 +133,7 @@ class Schedule:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
 
     def _pass_boards(self) -> list[_Turn]:
-        """Go through the next leaves of the catalog. Return the turns whose time has come."""
+        """Check the next leaves in the catalog's list, some in each call. Return the turns whose time has come."""
         leaves = self._catalog.list_leaves()
         start = self._position if self._position < len(leaves) else 0
         passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(leaves) // PASS_TICKS))
@@ -150,7 +151,7 @@ class Schedule:
         return turns
 
     def _plan(self, leaf: Leaf, turn: _Turn | None, now_s: float) -> _Turn:
-        """Give a new or emptied leaf its first turn, or update the turn of a leaf that changed."""
+        """Return the next turn of a leaf: a first turn if the leaf is new or was emptied, otherwise `turn`, updated."""
         refresh_s = leaf.spec.predictor.refresh_seconds
         if turn is None or turn.leaf.epoch != leaf.epoch:
             # The first turn is at a random time, so that boards that were loaded together don't become due together.
@@ -161,7 +162,7 @@ class Schedule:
         return turn
 
     def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
-        """Return the due columns of a leaf, and set the time of its next turn. `leaf`: as now stored; None: deleted."""
+        """Return the due columns of a leaf, and set its next turn. `leaf`: as now stored, or None if it was deleted."""
         if leaf is None or leaf != turn.leaf:
             self._follow(turn.leaf, leaf)
             if leaf is None or leaf.archived_us is not None or leaf.epoch != turn.leaf.epoch:
@@ -200,9 +201,9 @@ class Schedule:
         return due
 
     def _has_drifted(self, leaf: Leaf, column_index: int, version: int) -> bool | None:
-        """Return whether the curve of this version has drifted too far. None: the age of the curve decides.
+        """Return whether the curve in use has drifted too far from its fit, or None if its age must decide.
 
-        The age decides if the curve is not live, or if its live counts are older than its refresh interval.
+        The age decides if the curve is not live or not this version, or if its counts are older than its interval.
         """
         served = self._book.find_served(leaf, column_index)
         if served is None or served.version != version or not isinstance(served.curve, LiveCurve):
@@ -221,7 +222,7 @@ class Schedule:
         return now.gap_rows > GROWTH_MAX * max(fit.gap_rows, GAP_ROWS_MIN)
 
     def _follow(self, known: Leaf, found: Leaf | None) -> None:
-        """Replace the leaf `known` in the catalog by `found` (None: deleted), unless `known` is outdated."""
+        """Replace the leaf `known` in the catalog by `found` (None: delete it), unless it has already been replaced."""
         if self._catalog.is_known(known):
             if found is None:
                 self._catalog.forget_board(known.id)
@@ -237,17 +238,16 @@ class Schedule:
         return max((self._now_us() - listed.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, listed: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:
-        """Return the need of a column: changes divided by entries (at most 1), plus the waiting time.
+        """Return how urgent a new curve is: changes since the fit per entry (at most 1), plus the waiting time.
 
-        The waiting time begins when the curve is one refresh interval old. Its unit is `refresh_patience_intervals`
-        intervals.
+        The waiting time is how many intervals the curve is overdue, divided by `refresh_patience_intervals`.
         """
         changed = totals.get(CHANGES, 0) - (listed.changes or 0)
         share = min(1.0, changed / max(1, totals.get(index, 0)))
         return share + max(0.0, age_intervals - 1) / self._limits.refresh_patience_intervals
 
     def _enqueue(self, found: list[DueColumn]) -> None:
-        """Add due columns to the waiting columns. Of all these, keep only the `refresh_queue_max` neediest."""
+        """Add due columns to the columns that wait for a worker. Keep only the `refresh_queue_max` neediest."""
         self._due.update({(due.leaf.key, due.column_index): due for due in found})
         if len(self._due) > self._limits.refresh_queue_max:
             by_need = sorted(self._due.values(), key=lambda due: due.need, reverse=True)
@@ -257,7 +257,7 @@ class Schedule:
 
 
 def _is_counted(leaf: Leaf, index: int, stored: _StoredState) -> bool:
-    """Return whether a column of a family's board needs no curve, because all its ranks are counted."""
+    """Return whether a column of a family's board has no curve, and so few entries that all ranks are counted."""
     if leaf.family_key is None or (leaf.key, index) in stored.listed:
         return False
     return stored.totals[leaf.key].get(index, 0) <= leaf.spec.predictor.exact_top

@@ -1,6 +1,6 @@
 """Moves available resources between the regions of a pool, before the regions run out of resources.
 
-    measure all regions ──> update the load of each ──> store the loads ──> plan ──> moves, in bounded steps
+    measure all regions ──> update their loads (request rates) ──> store the loads ──> plan ──> move in bounded steps
 
 Loads are stored before any resource moves, so a process that takes over continues from the last measurement. A resource
 moves only if its state has not changed since it was read. So an outdated plan moves fewer resources, never leased ones.
@@ -38,7 +38,7 @@ class BalanceJob:
         await self._ownership.run_rounds(RESOURCE, self.balance_pools, interval_s=interval_s, sleep=self._sleep)
 
     async def balance_pools(self, held: HeldLease | None = None) -> int:
-        """Measure every pool now, and balance those that need it; return how many resources were moved."""
+        """Measure every pool, and move resources to regions that will be short of them. Return how many were moved."""
         moved = 0
         async for page in read_pool_pages(self._store):
             pools = [pool for pool, _ in page]

@@ -41,7 +41,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_averages(self) -> bool:
-        """Return whether a request, expiry or release was seen. Until then, `level` and `freed` are not averages."""
+        """Return whether the averages count a request or a lease that ended. Until then they are 0 and mean nothing."""
         return self.level > 0 or self.freed > 0
 
 
@@ -61,7 +61,7 @@ class Transfer(NamedTuple):
 
 
 def update_load(load: Load, found: Load, half_life_s: float) -> Load:
-    """Return the load with the measurement `found` added, or the same load if no time has passed."""
+    """Return `load` updated by the newer measurement `found`, or unchanged if `found` is not newer."""
     passed_s = (found.at_us - load.at_us) / 1e6
     if passed_s <= 0:
         return load

@@ -1,9 +1,9 @@
-"""Applies the posts that wait in the ingest queue. A worker leases shards, which are parts of the queue.
+"""Applies the posts that wait in the ingest queue. A worker leases a permit to work, and shards (parts of the queue).
 
     posts wait ──> claim a permit and shards ──> rounds on these shards ──> renew leases before they end ──> rounds …
 
-A worker may have shards of several partitions. Each turn runs one round in each of these partitions. A partition whose
-round fails does not stop the rounds of the others.
+A round applies some waiting posts of one partition. A worker may have shards of several partitions, and each turn runs
+one round in each of them. A partition whose round fails does not stop the rounds of the others.
 
 A transaction costs nearly the same for few posts as for many. So if a round emptied the queue, the worker waits a
 moment before the next round, so that more posts gather.
@@ -83,7 +83,7 @@ class DrainWorker:
             await self._give_back()
 
     async def turn(self) -> bool:
-        """Renew or claim leases if that is due, and run a round. Return False if the worker should idle now."""
+        """Renew or claim leases if it is time, then apply posts. Return False if there are no shards or no posts."""
         try:
             ready = await self._renew()
         except Exception as error:
@@ -94,7 +94,7 @@ class DrainWorker:
         return ready and await self._run_rounds()
 
     async def _renew(self) -> bool:
-        """Renew or claim leases if that is due. Return whether the worker has shards."""
+        """Renew or claim leases if it is time. Return whether the worker has shards."""
         if self._renewed_s is None or self._monotonic() - self._renewed_s >= self._renewal_s:
             if await self._is_empty():
                 self._report_backlog({})

@@ -1,7 +1,7 @@
 """Decides how many workers of the ingest queue may work at the same time, by measuring the work of all of them.
 
 Every job process may change this number without a lease, because a process that has read an older number changes
-nothing. If no posts were applied, nothing is written.
+nothing. If no posts were applied since the last measurement, nothing is written.
 
 The number is the capacity of the store divided by the speed of one worker:
 
@@ -43,7 +43,7 @@ log = structlog.get_logger(__name__)
 
 
 def workers_for(capacity: float, speed: float, *, most: int) -> int:
-    """Return how many workers reach the capacity (posts a second), from 1 to `most`. `speed` is that of one worker."""
+    """Return how many workers of this `speed` reach the `capacity` (both in posts a second), from 1 to `most`."""
     return max(1, min(most, math.ceil(capacity / speed - CEILING_SLACK)))
 
 
@@ -64,7 +64,7 @@ class WorkerCount:
         self._slow_windows, self._rest_windows = 0, 0
 
     def record_window(self, window: Window, *, size: int) -> int:
-        """Return how many workers to allow from now on. `size` workers were allowed in this window."""
+        """Return how many workers to allow after a measured time (window), in which `size` workers were allowed."""
         if window.posts and window.busy_s > 0:
             speed = window.posts / window.busy_s
             share = SPEED_UP_SHARE if speed > self.speed else SPEED_DOWN_SHARE

@@ -1,7 +1,7 @@
 """Declares commands that only send a request and show the answer, so that no command needs a function of its own.
 
-`argument` and `option` make the parameters of such a command. A parameter that the path names fills its field in the
-path. Every other parameter that is given becomes a field of the JSON body or, for a GET, of the query.
+`argument` and `option` make the parameters of such a command. If the path has a field `{board}`, the parameter `board`
+fills it. Every other parameter that the user gives becomes a field of the JSON body or, for a GET, of the query.
 """
 
 from collections.abc import Callable, Mapping
@@ -121,7 +121,7 @@ def fill_path(template: str, values: Query) -> str:
 
 
 def unfilled(template: str, values: Query) -> dict[str, Any]:
-    """Return the given values that do not fill a field of the path."""
+    """Return the values that the user gave, without those that fill a field of the path."""
     given = {name: value for name, value in values.items() if value is not None and value != []}
     return {name: value for name, value in given.items() if f"{{{name}}}" not in template}
 

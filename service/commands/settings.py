@@ -1,6 +1,6 @@
 """Reads the settings for some commands: from the command line, the environment, a TOML file and defaults.
 
-If two sources set the same setting, the source named first above decides.
+If two sources set the same setting, the source that comes first in this list decides.
 """
 
 import os
@@ -57,8 +57,8 @@ def settings_command(
 def read_settings(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
     """Return the effective settings. If any setting is invalid, list all invalid settings and exit with code 2.
 
-    `named` has the values of options such as --port by the name of their setting; None means that the option was not
-    given. `assignments` has the NAME=VALUE texts of --set.
+    `named` maps a setting, such as `port`, to the value of its own option --port, or to None if the user did not give
+    the option. `assignments` has the NAME=VALUE texts of --set.
     """
     overrides: dict[str, object] = {}
     for text in assignments or []:

@@ -25,7 +25,7 @@ CURSOR_CHARS_MAX = 2048
 
 
 class RowCursor(msgspec.Struct, array_like=True, frozen=True):
-    """A row of a ranking, and the direction in which the next page continues from it."""
+    """What the cursor of a ranking stands for: a row, and whether the page has the rows after or before this row."""
 
     board_key: int
     epoch: int
@@ -38,10 +38,10 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListCursor(msgspec.Struct, array_like=True, frozen=True):
-    """The last item of a page. The next page begins after this item. `of` says to which list and filter it belongs.
+    """What the cursor of a list stands for: the last item of a page. `of` names the list and its filters.
 
-    `after` holds the item's values by which the list is ordered: a text, or several values. For the journal and the
-    posts of an owner, `after` has a number for each partition: the number of the last change read in the partition.
+    The next page begins after this item. `after` has the item's values by which the list is ordered: a text, or
+    several values. For the journal or an owner's posts, it has the number of the last change read in each partition.
     """
 
     of: str | int | None
@@ -75,7 +75,7 @@ class CursorCodec:
             raise BadCursorError from None
 
     def find_start(self, cursor: str | None, of: str | int | None, first: A) -> A:
-        """Return the value after which a page of the list `of` begins: that of the cursor, or `first` without a cursor.
+        """Return the value after which the page of list `of` begins: the cursor's `after`, or `first` without a cursor.
 
         Raises:
             BadCursorError: the store did not sign the cursor, or `after` does not have the type of `first`.
@@ -99,14 +99,14 @@ class CursorCodec:
         return shown, self.encode_cursor(ListCursor(of, find_place(shown[-1]))) if len(found) > limit else None
 
     def encode_numbers(self, numbers: tuple[int, ...], of: Literal["journal", "posts"] = "journal") -> int | str:
-        """Return a journal position for callers: its number if the store has one partition, otherwise a cursor."""
+        """Return a journal position for callers: its number, or a cursor if the store has several partitions."""
         return numbers[0] if len(numbers) == 1 else self.encode_cursor(ListCursor(of, numbers))
 
     def decode_numbers(self, place: int | str, of: Literal["journal", "posts"] = "journal") -> tuple[int, ...]:
-        """Return the journal position that `place` encodes: a number for each partition. An integer is the first one.
+        """Return a journal position: a number for each partition. `place` is its cursor, or the number of partition 0.
 
         Raises:
-            BadCursorError, ProblemError: as `find_start`.
+            BadCursorError, ProblemError: the store did not sign the cursor, or the cursor belongs to another list.
         """
         if isinstance(place, int):
             return (place,)

@@ -116,9 +116,9 @@ class AddedResources(msgspec.Struct, frozen=True):
 
 
 class RemovedResources(msgspec.Struct, frozen=True):
-    """The answer to removing resources: how many were removed, stay because they are leased, or are not in the pool.
+    """How many of the resources were removed, how many stay because they are leased, and how many the pool lacks.
 
-    A leased resource can be removed after its lease was given back, or has ended and was taken back by the service.
+    A leased resource can be removed after its key gave it back, or after its lease ended and the service took it back.
     """
 
     removed: int

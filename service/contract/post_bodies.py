@@ -27,7 +27,7 @@ _LIST_HEAD = re.compile(rb'[ \t\r\n]*(?:\[|\{[ \t\r\n]*"posts")')
 
 
 class PostTarget(Enum):
-    """The kinds of posting requests. A value has two types: of a body with one post, and of a body with many posts."""
+    """What a request posts to. Each member has two types: of a body with one post, and of a body with many posts."""
 
     ONE_BOARD = (PostBody, PostList)  # the path names the board
     BOARDS = (FanPostBody, FanPostList)  # each post names its boards
@@ -130,7 +130,7 @@ def _check_parts(posts: list[ReceivedPost], settings: RequestSettings) -> None:
 def _checked(
     decoded: list[PostBody], settings: RequestSettings, *, single: bool, may_set: bool
 ) -> tuple[list[ReceivedPost], int]:
-    """Return the checked posts, and how many JSON keys they have in the body if no key is given twice."""
+    """Return the checked posts, and the number of their JSON keys. A key that an object has twice is counted once."""
     posts: list[ReceivedPost] = []
     keys = 0
     for index, post in enumerate(decoded):

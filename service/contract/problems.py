@@ -210,7 +210,7 @@ def post_problem_of(error: BaseException) -> ProblemError:
 
 
 def name_post(problem: ProblemError, index: int | None) -> ProblemError:
-    """Return a problem whose pointers and detail name the post. `index` is 0-based; None: the body is a single post."""
+    """Return a problem that names post `index` (0-based) in pointers and detail; unchanged if None: a single post."""
     if index is None:
         return problem
     errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]

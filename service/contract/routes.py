@@ -1,4 +1,4 @@
-"""The records of routes, from which the application and the OpenAPI document are built; the types that handlers use."""
+"""The type of a route (the application and the OpenAPI document are made from routes), and the types of handlers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -88,7 +88,7 @@ class Route:
 
     @property
     def shared_metrics_name(self) -> str:
-        """Return the metrics name that several routes share. It also counts batches of routes with their own names."""
+        """Return the metrics name that routes share. Batches count under it, even if the route has another name."""
         if not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()

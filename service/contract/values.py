@@ -2,9 +2,9 @@
 
 A text that can't be converted exactly is refused. Only ASCII digits are accepted.
 
-`one_of` describes a field of an answer that has one of several types. The service only encodes such unions of structs,
-but msgspec refuses to describe them, because it could not decode them. So `one_of` writes the schema of the field, and
-`UNION_MEMBERS` collects the types for the OpenAPI document.
+Some fields of answers have one of several types of structs. msgspec encodes such a field, but it makes no schema for
+the OpenAPI document, because it could not decode the field. So `one_of` makes the schema, and `UNION_MEMBERS` collects
+the types.
 """
 
 import re
@@ -228,7 +228,7 @@ def parse_board_id(text: str, *, pointer: str = "board") -> str:
 
 
 def matching(pattern: str) -> Meta:
-    """Return metadata for a text that must match `pattern`. Replace the final `$`: in Python, it allows a line end."""
+    """Return metadata for a text that must match `pattern` and not end in a line break, which Python's `$` allows."""
     return Meta(pattern=pattern[:-1] + PYTHON_END)
 
 

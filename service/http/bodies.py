@@ -63,7 +63,7 @@ class BodyReader:
             self._held_bytes -= self._held.pop(id(request), 0)
 
     def _hold(self, request: web.BaseRequest, size: int) -> None:
-        """Set a body's counted bytes to `size` if this is more than before. Raises ProblemError `too_many_bodies`."""
+        """Count at least `size` bytes for a body. Raises `too_many_bodies` if all bodies together have too many."""
         held = self._held.get(id(request), 0)
         if size > held:
             if self._held_bytes + size - held > self._limits.arriving_bytes_max:

@@ -16,7 +16,7 @@ _GZIP_BITS = 16 + zlib.MAX_WBITS
 
 @lru_cache(maxsize=64)
 def accepts_gzip(header: str) -> bool:
-    """Return whether `gzip`, or else `*`, has a weight above 0 in an `Accept-Encoding` header (RFC 9110, 12.5.3)."""
+    """Return whether an `Accept-Encoding` header gives gzip, by name or by `*`, a weight above 0 (RFC 9110, 12.5.3)."""
     weights = {}
     for item in header.lower().split(","):
         name, _, parameters = item.partition(";")

@@ -106,7 +106,7 @@ class RequestIds:
         self._numbers = itertools.count(1)
 
     def begin_request(self, headers: Mapping[str, str]) -> str:
-        """Return the id of a request. The log lines of the request get this id and its header `traceparent`."""
+        """Return the id of a request. Log lines of the request get this id and the request's header `traceparent`."""
         given = headers.get(X_REQUEST_ID)
         request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
         REQUEST_ID.set(request_id)
@@ -115,7 +115,7 @@ class RequestIds:
 
 
 class Endpoint:
-    """Serves one route."""
+    """Answers all requests of one route, from the raw request to the written and logged answer."""
 
     def __init__(self, route: Route, context: EndpointContext, ids: RequestIds, bodies: BodyReader) -> None:
         self.route = route

@@ -17,7 +17,7 @@ Refuse = Callable[[HttpProcessingError | None], web.Response]
 
 
 class ProblemServer(web.Server):
-    """Answers unreadable requests of aiohttp's server with `refuse`, and calls `stop` when its shutdown begins."""
+    """aiohttp's server, but `refuse` answers unreadable requests, and `stop` is called when the shutdown begins."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class _ProblemHandler(web.RequestHandler):
         self._was_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Limit the wait for the first request. `keepalive_s_max` limits the wait for every later request."""
+        """Close the connection if its first request is late. `keepalive_s_max` limits the wait for later requests."""
         super().connection_made(transport)
         self._first_wait = self._loop.call_later(self._head_wait_s_max, self._close_unused)
 

@@ -31,7 +31,7 @@ def read_document(routes: Sequence[Route], settings: Any) -> dict[str, Any]:
 
 
 def _with_bounds(part: Any, settings: Any) -> Any:
-    """Return a part of the document with the values of settings in place of the names of settings."""
+    """Return a copy of a part of the document in which each name of a setting is replaced by the setting's value."""
     if isinstance(part, list):
         return [_with_bounds(each, settings) for each in part]
     if not isinstance(part, dict):

@@ -1,11 +1,10 @@
 """Limits the rates of callers by token buckets. Each API key has a bucket for reads and another one for posts.
 
-`anonymous_callers` has the buckets of callers without an API key.
-
 A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket's number of tokens
 then becomes negative. So a batch of any size passes eventually, but a caller can't exceed the rate with large batches.
 
-Without API keys, all callers are on this machine and share the same buckets.
+If no API keys exist, all callers are on this machine and share the same buckets. If keys exist, `anonymous_callers`
+has the buckets of the callers without a key.
 """
 
 from collections.abc import Callable

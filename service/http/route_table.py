@@ -27,7 +27,7 @@ class RouteTable(Generic[H]):
         self._open_ended: dict[tuple[str, str], H] = {}
 
     def add_route(self, methods: Iterable[str], path: str, handler: H, *, open_ended: bool = False) -> None:
-        """Add a route. A `{name}` in `path` matches one word. If `open_ended`, the last matches all further words."""
+        """Add a route. A `{name}` in `path` matches one word. If `open_ended`, a final `{name}` matches the rest."""
         for method in methods:
             if open_ended and path.endswith("}"):
                 self._open_ended[method, path[: path.rindex("{")]] = handler

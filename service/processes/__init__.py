@@ -1,12 +1,12 @@
 """The processes of one node: the supervisor of `rankcurve serve --workers N`, its workers, and a process for jobs.
 
-    supervisor ──orders (a pipe to standard input)──> worker1 … workerN   serve: front ends on one shared port
-               <──report (standard output)──────────  jobs1               jobs: refreshes, folds, audits, …
+    supervisor ──orders (a pipe to standard input)──> worker1 … workerN   serve requests on one shared port
+               <──report (standard output)──────────  jobs1               runs jobs, such as refreshes of curves
 
-    place ──> starting ──ready──> running ──crash──> pause ──> starting …
-                 │ refused or crashed at its first start: the whole node stops, exit code 1
+`worker1` and `jobs1` are places (`ProcessSlot`). If the process in a place crashes, another one starts there:
 
-A place (`ProcessSlot`) has one process at a time. If the process crashes, the supervisor starts another one there.
+    starting ──ready──> running ──crash──> pause ──> starting …
+       │ refused or crashed at the first start in this place: the whole node stops, exit code 1
 
 The most important rule: no part of the service runs in the supervisor, so no fault of the service can end it. A worker
 never outlives its supervisor: when the supervisor ends, the pipe with the orders closes, and the worker stops.

@@ -1,15 +1,15 @@
-"""Finds ranks on one board, each with its bracket and with the method that found it.
+"""Finds ranks on one board, by a count or from the curve. Each rank has its bracket and the method that found it.
 
-A rank comes from the curve or from a count. The mode of the request decides which:
+The mode of the request decides. A gap is the range between two neighbouring knots of the curve:
 
     auto      counts near the top, in short gaps, without a curve, and in longer gaps while this process is not busy
     exact     always counts
     estimate  never counts where a curve exists
 
-A gap is the range between two neighbouring knots of the curve. A count may start at the nearer knot of the gap around
-the value (the anchor knot), so a count is not longer for a bad rank than for a good rank. This is possible only while
-the change log still holds every change since the curve's mark. If a curve exists, a count in the mode `auto` reads a
-bounded number of rows. The more ranks a request wants, the shorter a gap must be for `auto` to count in it.
+A count may start at the nearer knot of the gap around the value (the anchor knot), so a count is not longer for a bad
+rank than for a good rank. The change log must still hold every change since the curve's mark, the log position up to
+which the curve includes the changes. If a curve exists, a count in the mode `auto` reads a bounded number of rows. The
+more ranks a request wants, the shorter a gap must be for `auto` to count in it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -70,7 +70,7 @@ class LocatedRank(msgspec.Struct, frozen=True, gc=False):
 
 
 class _CellForm(NamedTuple):
-    """The facts about a column that are needed to turn a stored cell into a value."""
+    """How a column stores values. The locator needs this to turn a stored cell into a value."""
 
     name: str
     offset: int | None  # the number in the cell is the value plus this; None: the cell is the value itself
@@ -133,9 +133,10 @@ class Locator:
     def find_position(
         self, wanted: WantedRank, mode: RankMode, starts: Mapping[int, CountStart], read: EntryRead
     ) -> Position | None:
-        """Return the position of an owner's cell, from the count in `read` if there is one, or else from the curve.
+        """Return the position of an owner's cell, or None if the caller must use `RankContext.find_positions`.
 
-        Return None if the caller must use `RankContext.find_positions`. `starts`: where the counts in `read` started.
+        `read` is the owner's entry. If it has a count for this column, the rank comes from the count, else from the
+        curve. `starts`: by column index, where the read was allowed to start its counts.
         """
         index = wanted.column_index
         count = read.counts.get(index)
@@ -156,7 +157,7 @@ class Locator:
         return None if self._archived else self._book.find_curve(self.board, index)
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
-        """Return whether a rank is exact in the snapshot with `totals`. A counted rank must be from this snapshot."""
+        """Return whether a rank is exact in the snapshot of `totals`. If it was counted, it must be from there, too."""
         return located.exact and (located.curve is None or self.is_current(index, located.curve, totals))
 
     def is_current(self, index: int, curve: AnyCurve, totals: dict[int, int]) -> bool:
@@ -198,7 +199,7 @@ class Locator:
         return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Return where a count in a column can start: a curve with its mark. Return None if there is no such curve.
+        """Return a column's curve and its mark, so that a count can start at a knot. Return None if it can't.
 
         Call this before the read begins, because the mark must not be newer than the snapshot of the read.
         """
@@ -284,7 +285,7 @@ class Locator:
         return not self._segmented and self.board.key not in known
 
     async def count_alone(self, wanted: WantedRank, start: CountStart) -> GapCount | None:
-        """Count a rank and read the totals in one statement. Return None if the log can't confirm `start`."""
+        """Count a rank and read the totals in one statement. Return None if the count can't start at a knot."""
         index, owner = wanted.column_index, self._owner_among_ties(wanted)
         if self._segmented:
             return await self._reads.count_in_segments(self.board, index, (wanted.cell, owner), start)

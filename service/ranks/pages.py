@@ -89,7 +89,7 @@ class Pager:
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows from row number `rank` on, or no rows if there are fewer. The row before may be a tie."""
+        """Return the rows from row number `rank` on, if there are any. The first may be in a tie with earlier rows."""
         totals = yield from read_board_totals(self.board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
@@ -100,7 +100,7 @@ class Pager:
         return (yield from self._window(near.after, limit, rank, totals))
 
     def find_rows_at_cursor(self, place: RowCursor, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows before or after the row that a cursor names, even if this row was changed meanwhile.
+        """Return the rows before or after the row of a cursor, even if the row has changed since the cursor was made.
 
         Raises:
             UnknownBoardError, BoardChangedError: the board was deleted or emptied; see `read_board_totals`.
@@ -150,7 +150,7 @@ class Pager:
         )
 
     def tag_page(self, window: Window) -> Tagged:
-        """Return the rows of a window as a page, encoded as JSON."""
+        """Return the rows of a window as a page, encoded as JSON, with its `ETag`."""
         return Tagged(msgspec.json.encode(self.make_page(window)), make_entity_tag(self.board, window.totals))
 
     def _ranked_entries(self, window: Window) -> list[RankedEntry]:

@@ -2,13 +2,13 @@
 
     journal ──new rows of the watched boards──> Feed ──one event for each topic──> Topic's clients
                                                  │ FeedSnapshot: the data that all topics share in one poll
-    client ──join──> waits for the next poll ──first events──> watched ──leave, or too slow──> dropped
+    client ──joins──> waits for the next poll ──first events──> follows its topic ──leaves, or is too slow──> dropped
 
 All streams of a process whose boards are in the same partitions share one reader of the journal, the feed. It pauses
 for `stream_poll_s` seconds between two polls. Each poll reads one snapshot, whatever the number of topics.
 
-A topic is the top of a ranking or an owner's position. It has one state, which all its clients share. The state is an
-immutable value, so if a poll fails, the topic keeps the state from before the poll. The id of an event has sequence
+A topic is the top of a ranking or an owner's position. Its clients share one state: what they were last told. The state
+is an immutable value, so if a poll fails, the topic keeps the state from before the poll. The id of an event has
 numbers of the journal, so a client can resume its stream at any process.
 
 The package imports `ranks`, `service.contract` and storage. It does not import HTTP: `views/posts/stream` has the

@@ -119,11 +119,11 @@ class Feed:
     ) -> None:
         """Send a topic's events to a client from now on. Return when the client's first events have been sent.
 
-        The feed calls `make` only if no client follows the topic of `key` yet. `last_seen` has the journal numbers of
-        the client's last event. It is None for a new client, and has `NEVER_SEEN` if that event's id is invalid.
+        `key` names the topic. If no client follows it yet, the feed calls `make` to make it. `last_seen` has the
+        journal numbers of the client's last event: None for a new client, `NEVER_SEEN` if that event's id is invalid.
 
         Raises:
-            StoreBusyError: `stream_clients_max` streams are open.
+            StoreBusyError: `stream_clients_max` streams are open, the service stops, or the journal can't be read.
             StorageError: the topic's state can't be read; for example, the owner is hidden.
         """
         if self._feeds.closed or self._feeds.clients >= self._limits.stream_clients_max:
@@ -216,7 +216,7 @@ class Feed:
         return poll
 
     def _read_changes(self, after: Numbers, boards: Iterable[Board]) -> Program[list[tuple[Numbers, JournalRow]]]:
-        """Return up to `stream_rows_max` changes of these boards, each with the numbers after which to continue."""
+        """Return up to `stream_rows_max` changes of these boards, each with the journal numbers to continue after."""
         limit, keys = self._limits.stream_rows_max, sorted({leaf.key for board in boards for leaf in board.leaves})
         page = yield from journal.read_page(after, limit=limit, partitions=self.partitions, boards=keys)
         return list(page.list_changes())
@@ -224,8 +224,8 @@ class Feed:
     def _reached(self, poll: _PollResult, watched: list[Topic]) -> Program[None]:
         """End the streams of family boards that have received their first post since the last poll.
 
-        Such a board has its own board key only since that post, and the journal's rows name the board by this key. The
-        clients connect again and follow the board by its own key.
+        Rows of the journal name a board by its key, and such a board gets its own key at its first post. The clients
+        connect again and follow the board by this key.
         """
         waiting = [each for each in watched if each.board.is_unreached]
         if waiting:
@@ -297,7 +297,7 @@ class Feed:
                 client.end_stream()
 
     def _send(self, events: Sequence[Event], clients: Iterable[Subscriber]) -> int:
-        """Send the events to each client. Return how many were sent. If a client accepts no more, end its stream."""
+        """Send the events to each client, and return how many were sent. If a client takes no more, end its stream."""
         texts, sent = [event.encode_event(self.partitions) for event in events], 0
         for client in clients:
             if all(client.write(text) for text in texts):
@@ -308,7 +308,7 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
-    """Return, for each column in which clients follow owners, the curve at whose knots counts start, or None."""
+    """Return for each column with followed owners the curve from whose knots ranks are counted. None: from the top."""
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         slot = topic.board.key, topic.index

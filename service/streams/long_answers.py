@@ -46,7 +46,7 @@ class LongAnswers:
 
 
 async def encode_in_turns(lines: Iterable[msgspec.Struct]) -> bytes:
-    """Return the lines as NDJSON. Other tasks run between two turns. `lines` may be a lazy iterator."""
+    """Return the lines as NDJSON. After every TURN_LINES lines, let other tasks run. `lines` may be a lazy iterator."""
     remaining, encoded = iter(lines), list[bytes]()
     while some := list(islice(remaining, TURN_LINES)):
         if encoded:

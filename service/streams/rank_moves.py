@@ -29,7 +29,7 @@ class RankMove:
     after: str | None
 
     def may_concern_cell(self, cell: str | None) -> bool:
-        """Return whether the move's row names no owner, and erases an entry with this cell or empties the board."""
+        """Return whether the row names no owner, and may erase an owner with this cell or empties the board."""
         return self.row.owner is None and (self.before == cell or not self.row.next)
 
 
@@ -68,7 +68,7 @@ class Moves:
         self._from, self._to = sorted(map(min, spans)), sorted(map(max, spans))
 
     def concern_owner(self, owner: str, cell: str | None) -> bool:
-        """Return whether a move is or may be the owner's, or brings another entry past the owner's cell."""
+        """Return whether a move changes or may change the owner's entry, or brings another past the owner's cell."""
         if owner in self._owners or cell in self._nameless or self._of_all:
             return True
         return cell is not None and self._search(self._from, cell) != self._search(self._to, cell)

@@ -71,7 +71,7 @@ class FeedSnapshot:
         return self._totals[board.key]
 
     def read_entry(self, board: Board, entries: OpenBoard, owner: str) -> Program[Entry | None]:
-        """Return an owner's entry. The first call for a board reads the entries of all followed owners in new rows."""
+        """Return an owner's entry. Read it together with the entries of all followed owners whom the new rows name."""
         kept = self._entries[board.key]
         if owner not in kept:
             moved = {row.owner for row in self.find_rows(board)} & self._followed[board.key]
@@ -87,7 +87,7 @@ class Event(NamedTuple):
     data: bytes  # JSON on one line
 
     def encode_event(self, partitions: Sequence[int]) -> bytes:
-        """Return the event of a board in these partitions in the format of server-sent events."""
+        """Return the event in the format of server-sent events. Its id has a journal number for each partition."""
         event_id = encode_event_id(partitions, self.numbers).encode()
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id, self.name.encode(), self.data)
 
@@ -197,7 +197,7 @@ class TopTopic(_Topic):
 class OwnerTopic(_Topic):
     """The position of one owner in a ranking.
 
-    The rank is counted when the owner's own entry moves. Between two counts, every other entry that passes the owner
+    The rank is counted when the owner's own value changes. Between two counts, every other entry that passes the owner
     changes the rank by one.
     """
 
@@ -207,7 +207,7 @@ class OwnerTopic(_Topic):
         self.owner, self._entries = owner, locator.entries
 
     def find_count_start(self) -> CountStart | None:
-        """Return the curve at whose knots a count of the rank starts, or None. Called before a poll begins."""
+        """Return the curve from whose knots the rank is counted. None: from the top. Called before a poll begins."""
         return self._locator.find_count_start(self.index)
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[_Standing]:
@@ -267,7 +267,7 @@ class OwnerTopic(_Topic):
         return self._told(now, until, before, overtakers).last
 
     def _passed(self, moves: Iterable[RankMove], cell: str | None) -> tuple[list[str], bool, int]:
-        """Return who overtook the owner, whether the owner's entry may have moved, and what others add to the rank."""
+        """Return who overtook the owner, whether its value may have changed, and what others add to its rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.is_better
         for move in moves:
@@ -304,7 +304,7 @@ class OwnerTopic(_Topic):
         return _Standing(_UNTOLD, cell, rank, total, counted)
 
     def _told(self, now: _Standing, until: Numbers, before: int | None, overtakers: list[str]) -> _Standing:
-        """Return the state `now` with a new last event, which tells clients this state."""
+        """Return the state `now` with a new last event that shows it to clients. `before` is the previous rank."""
         column = self.board.spec.columns[self.index]
         value = None if now.cell is None else to_wire_number(self._ranking.padding.decode_value(now.cell), column.scale)
         event = OwnerEvent(

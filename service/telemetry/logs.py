@@ -183,7 +183,7 @@ class RequestLog:
     ) -> None:
         """Log one answered request.
 
-        `code` is the code of a problem, or "". `path` must not name a person; `Endpoint` replaces such parts. If the
+        `code` is the code of the error in the answer, or "". The caller has replaced names of persons in `path`. If the
         request is logged only as a sample, the line has `sampled`, the fraction of such requests that is logged.
         """
         write = self._logger.error if status >= 500 else self._logger.info

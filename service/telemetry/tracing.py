@@ -1,6 +1,6 @@
 """Sends tracing spans to a collector of OpenTelemetry (OTLP over HTTP), for requests and the refreshes they cause.
 
-    traceparent of the caller ──> span of the request ──request_origin──> span of the refresh, in any process
+    caller's header `traceparent` ──> span of the request ──> span of the refresh that it causes, in any process
 
 The setting `tracing_url` turns tracing on; it needs the extra `tracing` of the package. While tracing is off, the
 OpenTelemetry library is not loaded.

@@ -25,7 +25,7 @@ _RENEWALS_MAX = 3  # the boards are read again at most this often; if a board ch
 
 
 def retry_on_change(route: Route) -> Route:
-    """Return the route with a handler that replaces aliases, and tries again if a board has changed or is unknown."""
+    """Return a route whose handler replaces aliases, and runs again if a board is unknown or changed after its read."""
     names_boards = "{board}" in route.path or route.body is ManyBoards or route.query is HistoryQuery
     if not names_boards or route.method == "PUT":
         return route
@@ -62,7 +62,7 @@ def retry_on_change(route: Route) -> Route:
 
 
 async def _resolve_aliases(context: Context, call: Call, named: Sequence[str], now_us: int) -> None:
-    """Replace the aliases in a request. `named` are the ids of its boards as the caller sent them."""
+    """Replace aliases of periods in the ids of a request's boards. `named` are these ids as the caller sent them."""
     if len(named) > context.settings.query_values_max + 1:
         return  # the handler refuses a request with that many boards
     found = await context.catalog.resolve_aliases(named, now_us)

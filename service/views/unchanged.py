@@ -13,7 +13,7 @@ from storage.records import Board, Leaf
 async def find_unchanged(context: Context, call: Call, board: Board | Leaf, index: int | None = None) -> Tagged | None:
     """Return the answer 304 if the caller sent an entity tag of the board's current state, else None. Read only totals.
 
-    `index`: a column whose curve the answer may depend on. The tag of such an answer also names the current curve.
+    `index` is the column if the answer may be read off the column's curve. Its tag may then also name this curve.
     """
     known = call.request.headers.get(hdrs.IF_NONE_MATCH)
     if known is None or (known == "*" and "owner" in call.path):  # for `*`, the handler must look for the owner
@@ -29,9 +29,9 @@ async def find_unchanged(context: Context, call: Call, board: Board | Leaf, inde
 def tag_answer(
     call: Call, board: Board | Leaf, totals: dict[int, int], answer: msgspec.Struct, curve: AnyCurve | None = None
 ) -> Tagged:
-    """Return the answer with the entity tag of the board's state in `totals`. Return 304 if the caller sent `*`.
+    """Return the answer with an entity tag of `curve` and of the board's `totals`. Return 304 if the caller sent `*`.
 
-    `curve`: the curve that a part of the answer was read off; None if no part was, or if this part is exact.
+    `curve` is the curve that a part of the answer was read off. It is None if no part depends on a curve.
     """
     unwanted = call.request.headers.get(hdrs.IF_NONE_MATCH) == "*"
     return Tagged(None if unwanted else msgspec.json.encode(answer), make_entity_tag(board, totals, curve))

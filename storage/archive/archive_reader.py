@@ -45,10 +45,7 @@ _CHANGE = update(ARCHIVE_BLOCKS).set(document=param("document")).where(*_SECTION
 
 
 def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
-    """Return three values of the last block of a section, or None if the section has no block.
-
-    The values are the fields `number`, `entries` and `last` of the block, see `ArchiveBlock`.
-    """
+    """Return (`number`, `entries`, `last`) of a section's last `ArchiveBlock`, or None if the section has no block."""
     rows = yield _LAST.bind(board_key=board_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
@@ -85,7 +82,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._count(SectionKind.TOP)) == (yield from self._total())
 
     def _top(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
-        """Return archived best rows without erased and hidden owners: at least `rows_max` if there are so many."""
+        """Return archived best rows (all, or at least the first `rows_max`), but no rows of erased or hidden owners."""
         blocks = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
         kept = [entry for _, document in blocks for entry in _widened(document, self._columns)]
         unseen = {NOBODY, *(yield from find_hidden_owners([entry.owner for entry in kept]))}
@@ -111,7 +108,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._less_than(past)) - (yield from self._less_than(least))
 
     def _less_than(self, text: str) -> Program[int]:
-        """Return how many entries have a cell that sorts before `text`, which may be shorter than a cell."""
+        """Return how many entries have a cell that sorts before `text`. The text may be the first digits of a cell."""
         # `count_better` needs a cell of full width, so missing digits become zeros. The text ":" sorts after all cells.
         width = len(self.padding.pad(self.padding.min_scaled))
         if text > "9" * width:
@@ -235,7 +232,7 @@ class ArchivedEntries(OpenLeaf):
         return {index: ArchivedRanking(self.leaf, index) for index in self.leaf.sorted_indexes}
 
     def read_curves(self, column_index: int) -> Program[list[Curve]]:
-        """Return the board's final curve, or one for each segment that the board had. The list may be empty."""
+        """Return the board's final curve, or one for each segment that it had. The list is empty if none was stored."""
         section = section_of(SectionKind.CURVE, column_index)
         rows = yield _BEFORE_PLACE.bind(board_key=self.leaf.key, section=section, place=INT64_MAX)
         return [decode_curve(document) for _, document in rows]
@@ -312,7 +309,7 @@ class ArchivedEntries(OpenLeaf):
 
 
 def note_change(leaves: Iterable[Leaf]) -> Program[None]:
-    """Count an erased, hidden or shown owner as a change, so that HTTP answers get new ETags. Call this last."""
+    """Count an erased, hidden or shown owner as a change of each leaf, so that the ETags change. Call this last."""
     yield from add_totals({leaf.key: {CHANGES: 1} for leaf in leaves})
 
 

@@ -10,7 +10,7 @@ The rows of all segments are merged into one archive, which is stored in the par
 
 An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased. So a
 step is stored only if the board has not changed since the step was read. The archive's first block, its head, holds
-the board's count of changes. If this count has changed since then, the next step begins the archive anew.
+the board's count of changes. If the board now has another count, the next step begins the archive anew.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ from .board_closing import ClosingStage
 
 
 class _Progress(NamedTuple):
-    """How much of an archive is written: the place where the next step begins."""
+    """How much of an archive is written. The next step begins after the last written entry."""
 
     part_index: int = 0  # the 0-based number of the part that is being written
     number: int = 0  # how many entries of this part are written
@@ -97,7 +97,7 @@ class ArchiveWriter:
         return [*parts, _Part(OWNERS, self._read_owners, True)]
 
     def is_begun(self) -> Program[bool]:
-        """Return whether the store has the beginning of an archive that shows the board as it is now."""
+        """Return whether an archive of the board was begun, and the board has not changed since that time."""
         head = yield from find_last_block(self.board.key, HEAD)
         return head is not None and head[1] == (yield from self._count_changes())
 
@@ -163,7 +163,7 @@ class ArchiveWriter:
         return blocks
 
     def _read_curve(self, index: int, _place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
-        """Read the last curve of each leaf. If a leaf has at most `exact_top` entries, make an exact curve."""
+        """Read the curve of each leaf. If a leaf has at most `exact_top` entries, make an exact curve instead."""
         totals, exact_top = (yield from find_totals_of([self.board])), self.board.spec.predictor.exact_top
         blocks: list[DraftBlock] = []
         for number, part in enumerate(self.board.leaves):
@@ -187,7 +187,7 @@ class ArchiveWriter:
         return self._cut_rows(OWNERS, place.number, entries, ties_before), len(entries)
 
     def _count_ties_before(self, index: int, entries: list[Entry], after: str) -> Program[list[int]]:
-        """Return, for each entry, how many rows with the same cell rank before it. The owners sort after `after`."""
+        """Return, for each entry, how many tied rows rank before it. `entries` are those after the owner `after`."""
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
         passed: dict[str | int, int] = dict.fromkeys(cells, 0)
         for part in self.board.leaves:

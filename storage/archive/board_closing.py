@@ -29,7 +29,7 @@ class ClosingStage(IntEnum):
 
 
 def list_due_boards(stage: ClosingStage, *, now_us: int, limit: int) -> Program[list[tuple[int, Board]]]:
-    """Return up to `limit` boards of a stage that are due, as pairs (`due_at`, board), the earliest `due_at` first."""
+    """Return up to `limit` boards of a stage whose `due_at` has come, as pairs (`due_at`, board), earliest first."""
     rows = yield _DUE.bind(stage=int(stage), now_us=now_us, limit=limit)
     boards = yield from make_boards([decode_row(row[1:]) for row in rows])
     return [(row[0], board) for row, board in zip(rows, boards, strict=True)]
@@ -91,7 +91,7 @@ def _shut_segments(board: Board, now_us: int) -> Program[Board]:
 
 
 def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list[tuple[Leaf, int]]:
-    """Return a pair of a leaf and a column index for each ranked column with so many entries that it needs a curve."""
+    """Return pairs (leaf, column index) of ranked columns with more than `exact_top` entries: these need a curve."""
     exact_top = board.spec.predictor.exact_top
     columns = [(leaf, index) for leaf in board.leaves for index in leaf.sorted_indexes]
     return [(leaf, index) for leaf, index in columns if totals[leaf.key].get(index, 0) > exact_top]

@@ -86,13 +86,13 @@ class BoardCopy:
         self._counted: dict[int, _Counts] = {}  # how many entries each new segment has, by its key
 
     def list_left_behind(self) -> list[tuple[int, int, int]]:
-        """Return which leftover rows `sweep_rows` must delete before the copy: (partition, `table_key`, `rows_key`)."""
+        """Return (partition, `table_key`, `rows_key`) of rows that an unfinished copy may have left in the targets."""
         notes = [(target.partition, POST_IDS_KEY, target.key) for target in self.targets]
         in_shared = (target for target in self.targets if target.table_key is not None and target.archived_us is None)
         return notes + [(target.partition, target.table_key or 0, target.rows_key) for target in in_shared]
 
     def note_left_behind(self) -> Program[None]:
-        """Let `sweep_rows` delete the rows that an unfinished copy may have left in the targets."""
+        """Note the rows of `list_left_behind` as unused. `sweep_rows` must delete them before the next copy."""
         for partition, table_key, rows_key in self.list_left_behind():
             yield from in_partition(partition, note_dropped_rows(table_key, rows_key))
 
@@ -136,7 +136,7 @@ class BoardCopy:
         yield from in_partition(leaf.source.partition, clear_partition(now.leaf))
 
     def _begin_segments(self, now: Board, marks: Sequence[int], begun_us: int) -> Program[None]:
-        """Clear and retire the board's earlier leaves, and let the catalog refer to the new segments."""
+        """Copy the last changes, clear and retire the earlier leaves, and let the catalog refer to the new segments."""
         if now.gate.closed_us is not None:
             raise BoardChangedError
         counted = {key: dict(counts) for key, counts in self._counted.items()}
@@ -182,7 +182,7 @@ class BoardCopy:
 
 
 def _count_changes(leaf: LeafCopy, found: LeafChanges, counted: dict[int, _Counts]) -> Program[None]:
-    """Adapt the counts of new segments to the changes in `found`: subtract replaced rows, and add the new rows."""
+    """Correct the entry counts in `counted` by the changes in `found`: subtract replaced rows, and add new rows."""
     shares = zip(leaf.share(found.owners, str), leaf.share(found.rows, leaf.rows[0].owner_of), strict=True)
     for segment, (owners, rows) in zip(leaf.targets, shares, strict=True):
         replaced = yield from in_partition(segment.partition, RowsCopy(segment, segment).read_owners(owners))
@@ -280,7 +280,7 @@ def begin_split(
 
 
 def _shape_of(leaf: Leaf) -> tuple[int, int, int, int | None]:
-    """Return numbers that identify the leaf's rows. At least one changes if the rows are removed or get new columns."""
+    """Return values to compare later. They differ if the leaf's rows were removed or moved, or got new columns."""
     return leaf.key, state_of(leaf), leaf.rows_key, leaf.table_key
 
 

@@ -1,7 +1,7 @@
 """Empties and deletes boards. The post ids of such a board become void: they no longer identify duplicates.
 
-    reset_board    another epoch, no rows, totals or curves ──> the same board, empty
-    delete_board   the same for all segments that the board has ever had, and no row in the catalog ──> deleted
+    reset_board    begins a new epoch, and removes rows, totals and curves ──> the same board, empty
+    delete_board   removes the data of all segments that the board ever had, and its row in the catalog ──> deleted
 
 Rows in a shared table stay until `sweep_rows` deletes them, but no read and no post finds these rows any longer.
 """
@@ -111,7 +111,7 @@ def reset_board(*, board_id: str) -> Program[Board]:
 
 
 def begin_epoch(board: Board) -> Program[Board]:
-    """Begin a new epoch of a board. Post ids and curves from earlier epochs are then void.
+    """Raise a board's epoch number by 1. Post ids and curves that were stored in earlier epochs are then void.
 
     Afterwards, the caller has to call `store_states` and `count_epochs`.
     """
@@ -122,7 +122,7 @@ def begin_epoch(board: Board) -> Program[Board]:
 
 
 def count_epochs(board: Board) -> Program[None]:
-    """Make all processes read the board's epoch again after `begin_epoch`. Call this last in the transaction."""
+    """After `begin_epoch`, make all processes forget the earlier epoch. Call this last in the transaction."""
     for partition in sorted({leaf.partition for leaf in board.leaves}):
         yield from in_partition(partition, count_fact())
 

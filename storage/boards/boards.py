@@ -80,7 +80,7 @@ def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
 
 
 def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program[list[Board]]:
-    """Return, for each row of the catalog, in order, the board with its leaves. An archived board has no segments."""
+    """Make a board from each catalog row, in the order of `rows`. Read its segments, unless the board is archived."""
     segments: dict[int | None, list[Leaf]] = {
         row.leaf.key: [] for row in rows if row.segment == WHOLE and row.segment_of is None
     }
@@ -93,7 +93,7 @@ def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program
 
 
 def find_other_segments(board: Board) -> Program[list[CatalogRow]]:
-    """Return the segments that do not hold the board's entries: retired or archived ones, and new ones of a split."""
+    """Return rows of segments without the board's entries: retired, archived, or made by a split that has not ended."""
     every = yield from read_rows(CATALOG_ROWS.where(col("segment_of").eq(board.key)).bind())
     present = {leaf.key for leaf in board.leaves}
     return [row for row in every if row.leaf.key not in present]

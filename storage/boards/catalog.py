@@ -72,7 +72,7 @@ class Catalog:
         return list(self._by_id.values())
 
     def is_known(self, leaf: Leaf) -> bool:
-        """Return whether the copy holds this very object. If not, the leaf may be outdated."""
+        """Return whether the copy still holds this very `Leaf` object. If not, the leaf may be outdated."""
         board = self.find_known(leaf.id)
         return board is not None and any(each is leaf for each in board.leaves)
 
@@ -157,7 +157,7 @@ class Catalog:
         return found
 
     async def renew_copies(self, boards: Iterable[Board | Leaf]) -> None:
-        """Replace outdated copies: read boards again; but forget boards of families, and read the families again."""
+        """Read outdated boards again. If a board is in a family, forget the board, and read the family again."""
         family_ids: set[str] = set()
         for board in {board.id: board for board in boards}.values():
             if board.family_key is not None:
@@ -177,7 +177,7 @@ class Catalog:
         return self._keep(board)
 
     def keep_leaf(self, leaf: Leaf) -> None:
-        """Put a leaf that this process has just read into the copy, unless the copy of its board has other leaves."""
+        """Put a leaf that was just read in place of the copied leaf with the same key. If there is none, do nothing."""
         board = self.find_known(leaf.id)
         if board is None or leaf.key not in [each.key for each in board.leaves]:
             return  # the board was deleted or split meanwhile

@@ -264,7 +264,7 @@ def list_boards_on_shelf(
 
 
 def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[Condition]:
-    """Yield conditions that are true for the ids of boards with these facet values. `names` are all facets of the id.
+    """Yield an SQL condition on the id for each facet in `values`. `names` are all facets of the id, in their order.
 
     Such an id is `family:period:name=value,name=value`. Neither names nor values contain a delimiter.
     """

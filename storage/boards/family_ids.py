@@ -69,7 +69,7 @@ def parse_board_id(text: str) -> FamilyBoardId | None:
 
 
 def _split(text: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
-    """Split a text into family id, period or alias, and facets. Return None if the family or a facet is invalid."""
+    """Split a text into family id, period (or alias) and facets. Return None if the family id or a facet is invalid."""
     family, _, rest = text.partition(":")
     period, faceted, listed = rest.partition(":")
     facets = _parse_facets(listed) if faceted else ()
@@ -141,7 +141,7 @@ def list_reached(
 def find_reached(
     family: Family, facets: Mapping[str, str], at_us: int, now_us: int
 ) -> list[tuple[str, PeriodClosedError | None]]:
-    """Return the id of each board that a post at `at_us` reaches, with an error if its period is closed, or None.
+    """Return pairs (id, error) of the boards that a post at `at_us` reaches. `error` is None if the period is open.
 
     Raises:
         PostRejectedError: the post reaches no board.

@@ -33,7 +33,7 @@ class JournalPage:
     limit: int
 
     def list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
-        """Yield each change of the page, with the `after` of a page that begins after this change."""
+        """Yield each change of the page, with the numbers to pass as `after` in order to go on after this change."""
         return islice(self._list_changes(), self.limit)
 
     def _list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
@@ -83,10 +83,10 @@ def read_page(
 def read_posts_of_owner(
     owner: str, *, before: Numbers | None, limit: int, blocks_max: int, partitions: int
 ) -> Program[tuple[list[tuple[int, JournalRow]], Numbers | None]]:
-    """Return an owner's changes in all partitions, newest first, each with its partition, and the next page's `before`.
+    """Return an owner's changes as pairs (partition, change), newest first, and the `before` of the next page.
 
-    With `before`, return only changes with smaller numbers. `blocks_max` bounds the search as in
-    `read_changes_of_owner`. If this bound ends the search, a later page may have newer changes than this one.
+    With `before`, return only changes with smaller numbers. Search about `blocks_max` blocks of the journal at most.
+    If this limit ends the search, a later page may have newer changes than this one.
     """
     numbers = (INT64_MAX,) * partitions if before is None else padded(before, partitions)
     found: list[list[JournalRow]] = []
@@ -119,7 +119,7 @@ def find_begins() -> Program[Numbers]:
 
 
 def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: int) -> Program[dict[int, Leaf]]:
-    """Return leaves by key. `changes` has pairs of a partition and the key of a leaf with changes in this partition.
+    """Return leaves by key. `changes` holds pairs: a partition, and the key of a leaf with changes in its log.
 
     A deleted leaf is returned as long as the journal holds its deletion.
     """
@@ -163,7 +163,7 @@ def padded(numbers: Numbers, partitions: int) -> Numbers:
 
 
 def _choose_bundles(sizes: Mapping[int, BundleSizes], limit: int) -> list[int]:
-    """Choose bundles for a page of `limit` changes. Return the partition of each bundle, in the order of the page."""
+    """Choose bundles (log rows with one or more changes) for a page. Return the partition of each, in page order."""
     ordered = sorted(
         (
             (logged_us, partition, index, count)

@@ -11,8 +11,9 @@ The most important rule: only the table of curves says which curves exist. Memca
 their contents, which save processes from reading the table. For each column, a process serves the newest intact curve
 of the board's current epoch and partition. If there is none, it serves no curve.
 
-Curves, live counts and their mark (how far the log is folded) are in their board's partition. Versions and marks of two
-partitions can't be compared. Requests for refreshes are in the control partition.
+Live counts are the changes since a curve's fit. Folding counts them from the log, up to a position that is called the
+mark. Curves, live counts and the mark are in their board's partition. Versions and marks of two partitions can't be
+compared. Requests for refreshes are in the control partition.
 
 `jobs/curves` decides when a curve is made or fitted anew. The mathematics is in `predictor`. This package reads rows
 through `storage.leaves` and changes through `storage.log`. It must not import `archive`, nor the packages above it

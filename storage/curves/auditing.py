@@ -166,7 +166,7 @@ def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Pr
 
 
 def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
-    """Return the cells of rows by their 0-based numbers, ascending from the best. Stop if `is_late` returns True."""
+    """Return the cells of the rows with these ascending numbers; 0 is the best row. Stop if `is_late` returns True."""
     cells: list[str] = []
     past_rows = 0  # how many rows have the last found cell or a better one
     for row_number in row_numbers:
@@ -186,7 +186,7 @@ def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callab
 def _count_better_then(
     ranking: RowRanking, cells: Iterable[str], known: _Known, is_late: Callable[[], bool]
 ) -> Program[list[int]]:
-    """Return, for each cell from the best on, how many entries were better at the curve's moment.
+    """Return, for each of `cells` (best first), how many entries were better at the curve's moment.
 
     Count all entries one by one, from the best. If `is_late` returns True, stop and return fewer counts than cells.
     """

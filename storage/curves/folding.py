@@ -1,4 +1,4 @@
-"""Reads in one snapshot what a job has to fold into the live counts: changes since the mark, and new curves.
+"""Reads in one snapshot what a job has to fold (add) into the live counts: changes since the mark, and new curves.
 
 The mark is the first log position that is not folded. Run these programs for the partition whose log is folded.
 
@@ -154,7 +154,7 @@ def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Pro
 
 
 def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
-    """For curves whose live counts change, read leaves and totals, and also contents and counts unless in memory."""
+    """Read what a change of live counts needs: leaves and totals, and the curves and counts that are not in memory."""
     versions: dict[Slot, int] = {}
     for board_key in found.changes:
         fits = known.fits.get(board_key, {}).values()

@@ -1,4 +1,4 @@
-"""Stores the live counts of each curve: the changes since the fit of the curve, folded from the change log.
+"""Stores the live counts of each curve: the changes since its fit, which a job counts (folds) from the change log.
 
 The live counts of a curve are stored as one document. One transaction writes all changed documents and one mark for all
 documents. So in one snapshot, all live counts include all changes up to the mark. This is true for an unchanged
@@ -24,7 +24,7 @@ _ONLY = 0  # the key of the only row in the mark's table
 
 @dataclass(frozen=True, slots=True)
 class FoldState:
-    """The state of folding the change log into the live counts."""
+    """How far the changes of the change log have been added to the live counts."""
 
     mark: int  # the first position of the change log that is not folded
     as_of_us: int  # a time at which exactly the folded changes had been made; see `change_log.date_snapshot`
@@ -86,9 +86,9 @@ def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None
 
 
 def counts_after(version: int, now: FoldState) -> Program[list[StoredCounts]]:
-    """Return the documents newer than `version`, oldest first. `now` is the state of folding in this snapshot.
+    """Return the live counts newer than `version`, oldest first. `now` is the `FoldState` of this snapshot.
 
-    After a restore from a backup, all documents may have versions below `version`. Then return all documents.
+    After a restore from a backup, all live counts may have versions below `version`. Then return all of them.
     """
     if now.version == version:
         return []

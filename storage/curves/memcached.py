@@ -6,7 +6,7 @@ A call never raises. It ends within `memcached_timeout_s` unless a host name has
 failure is counted, and the server's values are treated as absent.
 
 A key always belongs to the same server. While that server is down, its values are missing. If its values were stored on
-another server meanwhile, they would stay there and become stale.
+another server during this time, they would stay there and become stale.
 
 Each server has a circuit breaker (`Breaker`), so that a server that fails several times in a row is not called:
 
@@ -191,7 +191,7 @@ class Budget:
         self.errors = 0
 
     def fair(self) -> bool:
-        """Return whether at least half of the time is left. With less, a server may time out if others were slow."""
+        """Return whether at least half of the time is left. If not, a timeout may be the fault of slower servers."""
         return self._ends_s - self._monotonic() >= self._timeout_s / 2
 
     def left_s(self) -> float:

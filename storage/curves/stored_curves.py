@@ -121,7 +121,7 @@ class CurveBook:
         return served
 
     def _count_later(self, board: Board, column_index: int, parts: Sequence[RankCurve]) -> int:
-        """Return an upper bound for the changes in the segments' curves that are newer than the oldest curve."""
+        """Return an upper limit for the changes by which the segments' curves are newer than the oldest of them."""
         times_us = [part.as_of_us for part in parts]
         first_us = min(times_us)
         if max(times_us) == first_us:
@@ -153,7 +153,7 @@ class CurveBook:
         return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
 
     def find_count_start(self, board: Board, column_index: int, changes_max: int, asked_us: int) -> CountStart | None:
-        """Return what counts start from: the curve of `find_curve` and its mark. Return None if one is unknown."""
+        """Return the curve of `find_curve` and its mark, from which counts can start, or None if one is unknown."""
         starts = list[CountStart]()
         for leaf in board.leaves:
             served = self._find_in_use(leaf, column_index)
@@ -167,7 +167,7 @@ class CurveBook:
         return CountStart(curve, 0, changes_max, asked_us, tuple(starts))
 
     def _find_mark(self, served: ServedCurve) -> int | None:
-        """Return the mark of a served curve. A live curve that folds still change has the mark of the last fold."""
+        """Return the mark of a served curve. While folds still update the curve, this is the mark of the last fold."""
         return self._polled[served.partition].mark if served.mark is None and served.live_version else served.mark
 
     def _with_mark(self, served: ServedCurve) -> ServedCurve:
@@ -175,7 +175,7 @@ class CurveBook:
 
     @contextmanager
     def remember_forgotten(self) -> Iterator[None]:
-        """While this context is open, refuse to serve curves of boards that are forgotten meanwhile.
+        """While this context is open, remember the boards that `forget_board` forgets, and do not serve their curves.
 
         Open this context before a curve is read or stored, and close it after the curve is served.
         """
@@ -258,7 +258,7 @@ class CurveBook:
         return taken
 
     async def _take_curves(self, polled: _Polled, listed: Sequence[ListedCurve]) -> int:
-        """Load and serve these curves. Return how many were loaded."""
+        """Load and serve the listed curves that are newer than the served ones. Return how many were loaded."""
         wanted = [one for one in listed if self._is_newer(one.slot, polled.partition, one.version)]
         before = {one.slot: self._find_fitted(one.slot) for one in wanted}
         curves = await self._contents(wanted, polled.store) if wanted else {}
@@ -301,9 +301,9 @@ class CurveBook:
         return found if found is not None and found.partition == polled.partition else None
 
     def _take_over(self, polled: _Polled, counts: StoredCounts, fit: Curve | None, live: LiveCurve | None) -> None:
-        """Serve the new live curve, or only the fit if there are no live counts.
+        """Serve the curve `live`. If it is None, serve the curve without live counts.
 
-        If the counts belong to another curve than the served one, keep the served curve, which no longer changes.
+        If `counts` belong to another curve than the served one, keep the served curve. The caller has stopped it.
         """
         slot, fitted = counts.slot, self._find_in(polled, counts.slot)
         if fitted is None or fitted.curve is not fit:
@@ -369,7 +369,7 @@ def _read_news(version: int, live_version: int, limit: int) -> Program[_News]:
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
-    """Decode curves. A corrupt curve becomes None, and a curve that was replaced meanwhile is left out."""
+    """Decode curves. A corrupt curve becomes None. Leave out curves without a document: newer ones replaced them."""
     decoded: dict[ListedCurve, Curve | None] = {}
     for one in missing:
         if one.version in documents:
@@ -381,7 +381,7 @@ def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) 
 
 
 def _build_all(counts: Sequence[StoredCounts], fits: Mapping[Slot, Curve], as_of: AsOf) -> dict[Slot, LiveCurve]:
-    """Build the live curves whose fit is in `fits`. Leave out counts that are empty, corrupt or of another fit."""
+    """Build live curves from `counts` and their `fits`. Leave out counts that are empty, corrupt or of another fit."""
     built: dict[Slot, LiveCurve] = {}
     for one in counts:
         fit = fits.get(one.slot)
@@ -460,7 +460,7 @@ def curve_version(board_key: int, column_index: int) -> Program[int]:
 
 
 def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
-    """Return the encoded curves with these versions, by version. Leave out curves that were replaced meanwhile."""
+    """Return the encoded curves with these versions, by version. Leave out curves that newer ones have replaced."""
     rows = yield (
         select(col("version"), col("document"))
         .from_(CURVES)

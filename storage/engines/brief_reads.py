@@ -84,7 +84,7 @@ class BriefReads:
         return connection
 
     def run(self, work: Callable[[sqlite3.Connection], T], kind: Hashable = None, *, snapshot: bool = False) -> T:
-        """Run `work` and return its result. With `snapshot`, all queries read one snapshot. `kind` has only few values.
+        """Run `work` and return its result. With `snapshot`, its queries see one snapshot. `kind` is one of few labels.
 
         Raises:
             NotBriefError: `work` took too long. Or in the last PAUSE_S seconds, a read of the same kind took too long,

@@ -67,7 +67,7 @@ async def find_coordinator(connection: PostgresConnection) -> Node | None:
 
 
 class PlacementCheck:
-    """Checks that no partition was moved while a read ran."""
+    """Checks that no partition was moved to another node while a read ran."""
 
     def __init__(self) -> None:
         self._shards: list[int] = []
@@ -78,7 +78,7 @@ class PlacementCheck:
         self._last = None
 
     async def begin(self, connection: PostgresConnection) -> Placements:
-        """Return the placements of the partitions before a read. Pass them to `end` after the read."""
+        """Return on which nodes the partitions are before a read. Pass this to `end` after the read."""
         if self._last is None:
             self._shards = [row[0] for row in await connection.run_query(_SHARDS.bind().build(POSTGRES))]
             self._last = await self._find_placements(connection)

@@ -1,10 +1,12 @@
-"""Finds, names and measures the partitions of a PostgreSQL store, which are database schemas.
+"""Finds, names and measures the database schemas of the partitions of a PostgreSQL store.
 
-    in one schema    control and partition 0: the schema of the connection   partition 1, 2 …: NAME_p1, NAME_p2 …
-    apart            control: NAME_control                                    partition 0, 1 …: NAME_p0, NAME_p1 …
+A store has one of two layouts:
 
-NAME is the first schema in the search path of the connection, or `rankcurve` if this first schema is `public`. The
-control partition has the tables that belong to no board. A store for Citus is created in the second way (apart),
+    in one schema    control and partition 0 share the connection's schema   partition 1, 2 …: NAME_p1, NAME_p2 …
+    apart            control: NAME_control                                   partition 0, 1 …: NAME_p0, NAME_p1 …
+
+The control partition has the tables that belong to no board. NAME is the first schema in the search path of the
+connection, or `rankcurve` if this first schema is `public`. On Citus, a store is created with the layout "apart",
 because Citus cannot move the schema `public` to another server.
 """
 
@@ -43,7 +45,7 @@ class Partitions:
 
     @classmethod
     async def find(cls, connection: PostgresConnection) -> "Partitions":
-        """Return the partitions of the store in this database. Without a store, return one partition in one schema."""
+        """Return the partitions of the store in this database. Without a store, return the default, one partition."""
         schema = await connection.fetchval("SELECT current_schema()") or DEFAULT_NAME
         found = cls(DEFAULT_NAME if schema == "public" else schema)
         found.apart = await _holds_store(connection, found.schema_named(CONTROL))
@@ -82,7 +84,7 @@ class Partitions:
         return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False)
 
     async def measure(self, connection: PostgresConnection) -> StoreSize:
-        """Measure the store. In a store with one schema, partition 0 gets the size of the whole database."""
+        """Return the sizes of store and partitions. In a store with one schema, both are the size of the database."""
         database: int = 0
         if not self.distributed:
             database = await connection.fetchval("SELECT pg_database_size(current_database())")

@@ -89,7 +89,7 @@ class PostgresStore:
         self._views = {CONTROL: self}
 
     async def _distribute(self) -> None:
-        """Create the pool of connections to the coordinator, and begin to check whether partitions are moved."""
+        """Create the connection pool to the coordinator. From now on, each read checks that no partition was moved."""
         at = await self._light.run(find_coordinator)
         if at is None:
             raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
@@ -120,7 +120,7 @@ class PostgresStore:
         return await self.write(made)
 
     async def add_partition(self, fill: Callable[[int], Program[None]]) -> int:
-        """Add a partition in its own schema and return its number. `fill` writes the rows that every partition has.
+        """Add a partition in its own schema and return its number. `fill` copies to it which owners are hidden.
 
         Raises:
             TooManyPartitionsError: the store has as many partitions as a store can have.

@@ -51,7 +51,7 @@ _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decod
 
 
 class _Connection(aiosqlite.Connection):
-    """A connection that can send a whole function to its thread, which is faster than to send single statements."""
+    """A connection with a thread, in which it runs whole functions. This is faster than to send single statements."""
 
     def __init__(self, open_raw: Callable[[], sqlite3.Connection], meter: Meter) -> None:
         super().__init__(open_raw, iter_chunk_size=1)
@@ -379,7 +379,7 @@ class SqliteStore:
 
 
 def _refused(path: Path, error: Exception) -> Exception:
-    """Return the StorageError that `open` raises in place of an error of SQLite or of the file system."""
+    """Translate an error of SQLite or of the file system into the StorageError that `open` raises."""
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error)

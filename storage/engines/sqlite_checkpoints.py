@@ -29,7 +29,7 @@ BRIEF_COPY_S = 0.005  # after such a short round, few pages are left, so no othe
 
 
 def copy_log(connection: sqlite3.Connection) -> None:
-    """Copy the log into the file, except pages for which a copy must wait for a reader. Raises sqlite3.Error."""
+    """Copy the log into the file. Pages newer than a reader's snapshot stay in the log. Raises sqlite3.Error."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
@@ -45,12 +45,12 @@ def copy_log_beside_writer(
 
 
 class Checkpoints:
-    """Makes a checkpoint `after_s` seconds after a write. It is also the checkpoint for all writes until then."""
+    """Makes a checkpoint `after_s` seconds after a write, for all writes before the checkpoint begins."""
 
     def __init__(
         self, copy: Callable[[], Awaitable[None]], finish: Callable[[], Awaitable[None]], *, after_s: float
     ) -> None:
-        """Store two functions: `copy` runs one round while the writer writes, and the writer waits for `finish`."""
+        """Store two functions that copy the log: `copy` runs while the writer writes; the writer waits for `finish`."""
         self._copy, self._finish, self._after_s = copy, finish, after_s
         self._due: asyncio.TimerHandle | None = None
         self._running: asyncio.Task[None] | None = None

@@ -141,7 +141,7 @@ def _code_of(error: Exception) -> int | None:
 
 
 def _has_room(path: Path) -> bool:
-    """Return whether the disk, the quota and the limits allow a file that is longer than the write-ahead log."""
+    """Write a trial file. Return whether the disk, the quota and the process's limit let the write-ahead log grow."""
     left = path.with_name(path.name + "-wal")
     try:
         with tempfile.TemporaryFile(dir=path.parent) as file:

@@ -1,8 +1,8 @@
 """Answers the lease requests of one process together: one read for many keys, one transaction for many requests.
 
-    a key asks ──> shared read ──> its lease lasts long enough: answered
-                       └── else ──> shared transaction ──> each request answered
-    a key gives back ──────────────────┘
+    a key asks for a lease ──> shared read ──> the key already has a lease that lasts long enough: answered
+                                   └── else ──> shared transaction ──> each request answered
+    a key gives its resource back ─────────────────┘
 
 Requests that arrive during a transaction share the next transaction. Requests of one key are served in the order of
 their arrival, in separate transactions.

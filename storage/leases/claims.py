@@ -4,10 +4,10 @@
       ^                              |
       └──────────────────────────────┘ given back, or expired longer ago than the margin (for a clock that jumps)
 
-A row says who holds the lease and until when. Each write depends on the row's version or expiry. If the row has
-changed meanwhile, nothing is written. So, by the store's clock, a row never has two holders at the same time. The later
-holder has the greater version, and the resource that the lease protects refuses smaller versions. The clocks of holders
-are never used. `work_leases` and `lease_resources` contain these writes for their tables.
+A row says who holds the lease and until when. Each write has a condition on the row's version or expiry. If another
+process has changed the row first, nothing is written. So, by the store's clock, a row never has two holders at a time.
+The later holder has the greater version, and the resource that the lease protects refuses smaller versions. The clocks
+of holders are never used. `work_leases` and `lease_resources` contain these writes for their tables.
 
 The store's time is read before the write that uses it. So a new lease ends slightly early for its holder, and an
 expired lease becomes free slightly late for the next holder.

@@ -46,7 +46,7 @@ class LeaseJournal:
         self._delete = delete(LEASE_JOURNAL).where(number.lt(param("boundary"))).prepared()
 
     def append_events(self, happened: Sequence[LeaseEvent]) -> Program[None]:
-        """Append events. Call this after the transaction has written to resources."""
+        """Append events. Call this after all writes to resources, because it locks the sequence until the commit."""
         if happened:
             last = yield from take_number(LEASE_EVENTS, len(happened))
             rows = [

@@ -1,6 +1,6 @@
 """Finds and changes the resources of pools, which are rows of one table, and records the changes.
 
-A row is changed only if it is still as it was found.
+A transaction changes a row only if no other transaction has changed the row since it was found.
 
 On databases with row locks, `find_free` locks the free resources that it finds, and leaves out resources that another
 transaction has locked. So concurrent transactions never find the same free resource, and `find_free` never waits for
@@ -39,7 +39,7 @@ ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the na
 
 
 def _select_named(column: str) -> Select:
-    """Return the query for resources by pool key and `column`. Its parameter `keys` takes pairs of these two values."""
+    """Return a query that finds resources. Its parameter `keys` takes pairs of a pool key and a value of `column`."""
     same = all_of(col("pool_key", "r").eq(col("pool_key", "v")), col(column, "r").eq(col("name", "v")))
     keys = rows("v", param("keys"), pool_key=INTEGER, name=TEXT)
     found = select(*(col(name, "r") for name in RESOURCE_COLUMNS)).from_(keys)
@@ -68,7 +68,7 @@ def _build_write() -> Update:
 
 
 def pool_condition(asked: str) -> Condition:
-    """Return the condition that the row `p` is an existing pool with the ids in the row whose alias is `asked`."""
+    """Return a condition for a join: the pool `p` exists, and has the client id and pool id of the row `asked`."""
     same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
     return all_of(*same, col("deleted_at", "p").is_null())
 
@@ -89,7 +89,7 @@ class LeaseResources:
         self._write = _build_write().prepared()
 
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
-        """Return the resources that keys lease, or leased last and may get back, by pool key and lease key."""
+        """For each pool key and lease key, return the resource that the key leases, or had last and may get back."""
         found = yield self._by_holders.bind(keys=keys)
         return {(row[0], row[3]): Resource(*row) for row in found}
 
@@ -118,7 +118,7 @@ class LeaseResources:
         return int(found[0][0])
 
     def write_changes(self, changes: Sequence[ResourceChange]) -> Program[set[ResourceKey]]:
-        """Change the resources that are still as they were found. Return the pool key and name of each that changed."""
+        """Change the resources that are still as in `before`. Return the pool key and name of each that was changed."""
         if not changes:
             return set()
         # All transactions lock resources in this order, so that they cannot deadlock.
@@ -137,7 +137,7 @@ class LeaseResources:
         yield from lease_counts.add_counts(count_events(events, refused), rng)
 
     def change_resources(self, changes: Sequence[ResourceChange], rng: random.Random, *, now_us: int) -> Program[int]:
-        """Change the resources that are still as they were found, record the changes, and return their number."""
+        """Change resources as `write_changes` does, record the events, and return how many resources were changed."""
         written = yield from self.write_changes(changes)
         events = [event for one in changes if one.before[:2] in written for event in one.find_events(now_us)]
         yield from self.record_events(events, rng)

@@ -62,7 +62,7 @@ class Findings(NamedTuple):
     held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key
 
     def key(self, request: PoolRequest) -> ResourceKey:
-        """Return the key under which `held` has the resource of a request. The pool must exist."""
+        """Return the pool key and lease key by which `held` has the request's resource. The pool must exist."""
         return self.pools[request[:2]].key, request.key
 
     def find_running(self, request: PoolRequest) -> Grant | None:
@@ -83,7 +83,7 @@ class LeaseTransactions:
         rng: random.Random,
         peers: bool = False,
     ) -> None:
-        """Create an object whose programs share these settings.
+        """Store the settings that all programs of this object use.
 
         No other key gets the resource of an expired lease before `margin_us` have passed since the expiry. The margin
         is for a store whose clock may jump, because somebody sets the clock or because another server takes over.
@@ -143,7 +143,7 @@ class LeaseTransactions:
                 group.settle(request, change)
 
     def _take(self, group: _Group, region: Region) -> Program[None]:
-        """Give resources of a region to waiting requests: first the longest free, then those with expired leases."""
+        """Give resources of a region to its `wanted` requests: first free, then expired ones. Refuse other requests."""
         waiting, now_us = group.wanted[region], group.found.now_us
         limit = group.count_wanted(region, is_free=True)
         group.give_resources(region, (yield from self._find_free(region, limit=limit, now_us=now_us)))
@@ -161,11 +161,11 @@ class LeaseTransactions:
                 group.refused.append(region)
 
     def _find_free(self, region: Region, *, limit: int, now_us: int) -> Program[list[Resource]]:
-        """Return up to `limit` free resources, longest free first. Remember the `free_since` of the first as the front.
+        """Return up to `limit` free resources, longest free first. Begin where the last search found its first row.
 
-        The next search starts at the front. Otherwise, PostgreSQL would scan every dead index entry before the front,
-        until it has cleaned up these entries. If a resource is moved or a long transaction commits, a row may appear
-        before the front. This row is found after `FRONT_KNOWN_US`, or when too few rows follow the front.
+        The `free_since` of that row is the front. Without it, PostgreSQL would scan every dead index entry before the
+        row, until it has cleaned up these entries. If a resource is moved or a long transaction commits, a row may
+        appear before the front. This row is found after `FRONT_KNOWN_US`, or when too few rows follow the front.
         """
         since_us, read_us = self._fronts.get(region, (0, now_us))
         if not 0 <= now_us - read_us < FRONT_KNOWN_US:
@@ -268,9 +268,9 @@ class _Group:
             self.events.append(lease._replace(expires_at_us=until_us).make_event(LeaseEventKind.WANTED, now_us))
 
     def count_wanted(self, region: Region, *, is_free: bool) -> int:
-        """Return how many free (or leased) rows to read, so that they are enough for all requests in `wanted`.
+        """Return how many free (or leased) rows of a region to read, so that each of its `wanted` requests gets one.
 
-        The number includes rows that decisions already change, because those rows are not given to other requests.
+        The rows may include some that earlier decisions change. No other request gets these, so read that many more.
         """
         here = [row for row, _ in self.decided.values() if (row.pool_key, row.region) == region]
         return len(self.wanted[region]) + sum(row.is_free == is_free for row in here)

@@ -135,7 +135,7 @@ class LeasePools:
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
 
     def sweep_dropped(self, *, rows_max: int) -> Program[int]:
-        """Delete up to `rows_max` resources of one dropped pool. Return how many, but at least 1; 0: no such pool."""
+        """Delete up to `rows_max` rows of a dropped pool. Return how many (at least 1); 0: there is no such pool."""
         found = yield self._to_sweep.bind()
         if not found:
             return 0
@@ -152,7 +152,7 @@ class LeasePools:
         """Add resources to a region, and return the names of the new ones. Resources already in the pool do not change.
 
         Raises:
-            UnknownPoolError: the pool was dropped meanwhile.
+            UnknownPoolError: the pool was dropped after the caller read it.
         """
         floor = yield from self._hold_floor(pool)
         wanted = {name: Resource(pool.key, name, region, None, floor, GIVEN_BACK, now_us) for name in names}
@@ -167,7 +167,7 @@ class LeasePools:
         """Remove free resources from a pool. Leased resources stay.
 
         Raises:
-            UnknownPoolError: the pool was dropped meanwhile.
+            UnknownPoolError: the pool was dropped after the caller read it.
         """
         yield from self._hold_floor(pool)
         wanted = sorted(set(names))
@@ -181,7 +181,7 @@ class LeasePools:
         return Removed(len(removed), leased, len(wanted) - len(removed) - leased)
 
     def _hold_floor(self, pool: Pool) -> Program[int]:
-        """Lock a pool, so that no other transaction can add or remove resources. Return the pool's `floor`."""
+        """Lock a pool, so that no other transaction adds or removes resources. Return the version for new resources."""
         found = yield self._hold.bind(pool_key=pool.key)
         if not found:
             raise UnknownPoolError(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")

@@ -1,4 +1,4 @@
-"""Stores the load of each region of a pool, and counts: resources, leased ones, acquired leases, refused requests.
+"""Stores for each region of a pool the load that a job measured, and counts of resources, leases and refusals.
 
 A transaction that changes a resource also changes the counts, so readers need not count rows.
 
@@ -36,7 +36,7 @@ _REFUSED = RegionCounts(refused=1)
 
 
 def count_events(events: Iterable[LeaseEvent], refused: Iterable[Region]) -> Mapping[Region, RegionCounts]:
-    """Return what events and refused requests add to the counts of each region. `refused` has the region of each."""
+    """Return what to add to the counts of each region. `refused` has the region of each refused request."""
     counts: defaultdict[Region, RegionCounts] = defaultdict(RegionCounts)
     for kind, row, _, _, left in events:
         if kind in _COUNTED:

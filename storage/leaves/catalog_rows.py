@@ -98,7 +98,7 @@ def times_of(season: Season | None) -> dict[str, int | None]:
 
 
 def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
-    """Return the leaves that have the ids of posts to a board, among them the former segments of an archived board."""
+    """Return the leaves with the ids of posts to a board. If the board is archived, include its former segments."""
     leaves = board.leaves if isinstance(board, Board) else (board,)
     if leaves[0].archived_us is None or board.family_key is not None:
         return [*leaves]

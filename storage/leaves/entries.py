@@ -120,8 +120,8 @@ class TableRows:
     def update_rows(self, indexes: tuple[int, ...], changed: Iterable[tuple[int, Entry, int]]) -> Program[int]:
         """Write some columns of the entries whose stored version is the expected one. Return how many were written.
 
-        `changed`: key, new entry and expected version of each row. `indexes` should name only changed columns, because
-        an unchanged indexed column in SET makes the update at least twice as expensive.
+        `changed`: key, new entry and expected version of each row. `indexes`: the columns to write. Pass only changed
+        ones: writing an unchanged column with a database index makes the update at least twice as expensive.
         """
         statement = self._updates.get(indexes)
         if statement is None:

@@ -93,7 +93,7 @@ def _hold(found: Rows, rows_max: int) -> Program[Rows]:
 
 
 def blank_cells(*, before_us: int, rows_max: int) -> Program[int]:
-    """Remove the cells of changes without a name, if all stored curves and live counts already include these changes.
+    """Remove the cells of changes of erased owners, if all stored curves and live counts already include the changes.
 
     Return how many bundles were rewritten. They hold about `rows_max` changes in all. Changes logged at `before_us`
     or later keep their cells, because a curve that is still being fitted may not include them.

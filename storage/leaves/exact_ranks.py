@@ -1,15 +1,15 @@
-"""Computes exact ranks from the count of a knot on the curve, the changes logged since, and a count of few rows.
+"""Computes exact ranks from a knot's count, the changes that were logged after this count, and a count of few rows.
+
+A knot is a value whose count the curve knows. A curve counts all changes before a log position, its mark.
 
     entries better than a cell
         = the knot's count, which includes the changes that the curve's mark covers
         + changes after the mark: (new cell at the knot or better) - (old cell at the knot or better)
         + entries strictly between the knot and the cell
 
-A knot is a value whose count the curve knows. If the next worse knot is nearer, the count starts at that knot. Then
-the result is the entries better than the knot, minus the entries from the cell (included) to the knot (excluded). The
-knot at which a count starts is called its anchor knot.
-
-One statement counts for many cells of a column.
+If the next worse knot is nearer, the count starts at that knot. Then the result is the entries better than the knot,
+minus the entries from the cell (included) to the knot (excluded). The knot at which a count starts is called its anchor
+knot. One statement counts for many cells of a column.
 
 The most important rule: one statement reads the changes, the rows and the board's totals. If the log cannot confirm the
 knot's count, there is no result. This happens in three cases:
@@ -84,7 +84,7 @@ class GapCount(NamedTuple):
 
 
 def count_of(better_count: int, asked_us: int, *, changed_us: int, late: int = 0) -> GapCount:
-    """Return the result of a count that started at the best row, without totals."""
+    """Return a `GapCount` for a count that started at the best row. It has no totals."""
     return GapCount(better_count, 0, {}, False, asked_us, changed_us, late)
 
 
@@ -111,9 +111,9 @@ class GapCounts:
         """Count the entries better than each cell, and the entries with this cell that stand before its owner.
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
-        With `gap_rows_max`, leave out a cell past rank `exact_top` if the curve knows its rank exactly, or if its gap
-        has more than `gap_rows_max` entries. All counts are then None if an earlier call found that too many changes
-        follow the mark.
+        If `gap_rows_max` is given, the result lacks each cell past rank `exact_top` whose rank the curve knows exactly,
+        or with more than `gap_rows_max` entries between the knots on its two sides. And all counts are None if an
+        earlier call has found too many changes after the mark.
         """
         if gap_rows_max is not None and start.mark == self.passed_mark:
             return dict.fromkeys(cells)
@@ -133,7 +133,7 @@ class GapCounts:
         return {(each.cell, each.owner): count for each, count in zip(asked, counted, strict=True)}
 
     def count_up_to_gap(self, gap: Gap, start: CountStart) -> Program[GapCount | None]:
-        """Count the entries better than the gap between two knots. Return None if the log cannot confirm the count."""
+        """Count the entries up to the better knot of a gap, knot included. None: the log cannot confirm its count."""
         place = _Place(gap.better_key, gap.better_count, below=False, cell="", owner="")
         [found] = yield from self._count(start, [place])
         return found

@@ -3,10 +3,10 @@
     post        locks the row of the gate (FOR SHARE) ──> writes rows ──> commits
     closing     updates the same row: waits for these posts, and rejects all later posts ──> freezes the board
 
-A transaction closes a board, and not a clock alone: it updates a row that every post to the board reads and locks. So
-it sees every post that the board took before. All boards of a family share one gate, the family's row. A new time
-in its column `closed_through` closes each board whose end, plus the grace time for late posts, is not after this time.
-The gate of any other board is the board's own row in the catalog.
+A board is not closed by a clock alone: a transaction updates a row that every post to the board reads and locks. So
+it sees every post that the board took before. All boards of a family share one gate, the family's row. A new time in
+its column `closed_through` closes each board whose end, plus the grace time for late posts, is not after this time. The
+gate of any other board is the board's own row in the catalog.
 
 Posts do not read the gate of a board that has its own table and no season. If such a board is deleted, moved, split, or
 gets a season, its table is dropped or renamed. So a post that does not know of this fails to write to the table.
@@ -25,11 +25,11 @@ from .catalog_rows import BOARD_LOCK, GATE, PLACE, find_families_by_key
 
 
 def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Program[dict[int, Leaf | None]]:
-    """Lock the gates of leaves until the transaction ends. Return the leaves that the caller must look at.
+    """Lock the gates of leaves until the transaction ends. Return, by key, the leaves that the caller must check.
 
-    The result has, by key and as stored now, each leaf that is closed, has a season, or differs from the leaf given in
-    `leaves`. It has None for a leaf that was deleted, whose rows are in another partition, or whose table has another
-    name. `check_all`: also look for the cases of None in leaves whose gates need not be locked.
+    The result has the current state of each leaf that is closed, has a season, or differs from its item in `leaves`.
+    Instead, it has None for a leaf that was deleted, whose rows are in another partition, or whose table has another
+    name. `check_all`: find leaves of this second kind even if their gates need not be locked.
 
     A board that moves out of a shared table, or is emptied there, leaves old rows behind. Without the lock, a post
     could be written to old rows and lost. All transactions lock the rows of boards before the rows of families.
@@ -65,13 +65,13 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
 
 
 def read_gates(keys: Iterable[int], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
-    """Return the place and gate of each leaf that exists, by leaf key. `held`: lock the leaves' catalog rows."""
+    """Return, by leaf key, where the rows of each existing leaf are, and its gate. `held`: lock the catalog rows."""
     rows = yield (_HELD_GATES if held else _GATES).bind(keys=list(keys))
     return {row[0]: (Place(*row[1:_WIDTH]), Gate(*row[_WIDTH : _WIDTH + len(GATE)])) for row in rows}
 
 
 def hold_rows_key(leaf: Leaf) -> Program[int]:
-    """Lock the catalog's row of a leaf, and return its `rows_key`.
+    """Lock the catalog's row of a leaf. Return its `rows_key`, which identifies the leaf's rows in a shared table.
 
     Until the transaction ends, no other transaction archives, moves or removes the leaf's rows.
 

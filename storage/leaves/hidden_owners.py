@@ -4,7 +4,7 @@ In this module, a mark is the stored state of an owner, and not a position in th
 
     no mark ── mark_owner ──> HIDDEN ── hide_owner, one transaction after the other ──> all rows in the hidden table
                               │    ^
-                  mark_owner  v    │  mark_owner
+      mark_owner(hide=False)  v    │  mark_owner(hide=True)
                               SHOWING ── show_owner, one transaction after the other ──> all rows with their boards
     no mark <── unmark_owner ──┘
 
@@ -58,7 +58,7 @@ _decode = msgspec.json.Decoder(list[Cell]).decode
 
 
 class HiddenEntry(NamedTuple):
-    """An entry of the hidden table, which its board does not show."""
+    """An entry in the hidden table. Its board does not show this entry."""
 
     board_key: int
     entry: Entry
@@ -120,7 +120,7 @@ def find_hidden_entries(board_keys: Sequence[int], owners: Sequence[str]) -> Pro
 
 
 def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[set[str]]:
-    """Return which of these owners are hidden. `held`: lock their marks until the transaction ends."""
+    """Return which of these owners are marked as hidden. `held`: also lock their marks until the transaction ends."""
     rows = yield (_HELD_MARKS if held else _MARKS_OF).bind(owners=owners)
     return {owner for owner, mark, _ in rows if mark == HIDDEN}
 
@@ -162,7 +162,7 @@ def unmark_owner(owner: str, *, now_us: int) -> Program[None]:
 
 
 def _change_marks(changing: Bound, now_us: int) -> Program[int]:
-    """Run `changing`, which changes a mark, in every partition. Return how many marks were changed."""
+    """Change an owner's mark in every partition with the statement `changing`. Return how many rows it has changed."""
     partitions, changed = range((yield from hold_partitions())), 0
     for partition in partitions:
         [[written]] = yield changing.at(partition)
@@ -219,7 +219,7 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
 
 
 def _hold_mark(owner: str, wanted: str) -> Program[bool]:
-    """Lock the owner's mark until the transaction ends. Return whether the mark is `wanted`."""
+    """Lock the owner's mark until the transaction ends. Return whether the mark equals `wanted`, HIDDEN or SHOWING."""
     return [mark for _, mark, _ in (yield _HELD_MARKS.bind(owners=[owner]))] == [wanted]
 
 

@@ -1,6 +1,6 @@
 """Copies a leaf to other leaves while posts go on: its rows, its post ids, and what posts change meanwhile.
 
-- The change log since the last mark names the owners whose rows must be copied again.
+- The change log names the owners whose rows have changed since it was last read. These rows must be copied again.
 - New post ids are found by time: a transaction stores the same time in the log and with its post ids.
 - An erased owner has no name in the log. After an erasure, the rows of all copied owners are copied again.
 
@@ -61,7 +61,7 @@ class TableCopy:
         self._write = written.on_conflict(*target.keys).overwrite().prepared()
 
     def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
-        """Return a page of rows after the key `after`, and the `after` of the next page (None: there is no next page).
+        """Return a page of rows after the key `after`, and the key to pass for the next page, or None at the end.
 
         An empty `after` gives the first page. Rows have all columns; `after` has the key columns except the scope's.
         """
@@ -149,13 +149,13 @@ class LeafCopy:
             yield from in_partition(target.partition, table.write_owners(theirs, their_rows))
 
     def write_post_ids(self, rows: Rows) -> Program[None]:
-        """Copy post ids to every target: they are stored with a hash of the owner, which does not tell the segment."""
+        """Copy all post ids to every target: the stored hash of an owner does not tell the segment of the owner."""
         for target in self.targets:
             theirs = rows if target.key == self.source.key else [_rename_post_id(row, target.key) for row in rows]
             yield from in_partition(target.partition, self.post_ids.write_rows(theirs))
 
     def read_changes(self, mark: int) -> Program[LeafChanges]:
-        """Return what has changed in the leaf since a mark. Run this program for the leaf's partition.
+        """Return what has changed in the leaf since `mark`, a log position. Run this for the leaf's partition.
 
         Raises:
             JournalIncompleteError: some of these changes were pruned from the log.
@@ -181,7 +181,7 @@ class LeafCopy:
         yield from self.write_post_ids(changes.post_ids)
 
     def hold(self, mark: int) -> Program[LeafChanges]:
-        """Lock the leaf's table, so that posts wait. Return the changes still to be copied. See `BoardCopy.switch`."""
+        """Lock the leaf's table, so that posts wait. Return the changes after `mark`. See `BoardCopy.switch`."""
         if self.rows:
             yield hold_table(layout_of(self.source).table).bind().at(self.source.partition)
         found = yield from in_partition(self.source.partition, self.read_changes(mark))
@@ -190,7 +190,7 @@ class LeafCopy:
         return found
 
     def copy_small_table(self, name: str) -> Program[None]:
-        """Copy the leaf's rows in the table `name` of the store. With several targets, `name` must be the hidden table.
+        """Copy the leaf's rows in the table `name`, such as its curves. Only hidden rows can go to several targets.
 
         Raises:
             LostRaceError: a hidden owner is being shown again.
@@ -212,7 +212,7 @@ def _write_small_rows(table: TableCopy, name: str, target: Leaf, rows: Rows) -> 
 
 
 def _hold_marks(owners: Sequence[str]) -> Program[None]:
-    """Check that these owners are hidden, and lock their marks, so that nobody shows them before this transaction ends.
+    """Check that these owners are hidden. Lock the rows that say so, so they stay hidden until the transaction ends.
 
     Raises:
         LostRaceError: an owner is being shown again. To show an owner, one partition after the other is searched for
@@ -223,16 +223,16 @@ def _hold_marks(owners: Sequence[str]) -> Program[None]:
 
 
 def _rename_post_id(row: Row, board_key: int) -> Row:
-    """Return the row of a post id with the key of another segment. `post_ids._encode_parts` makes the JSON in it."""
+    """Return the row of a post id with another board key, also in its JSON, which `post_ids._encode_parts` makes."""
     values = dict(zip(TABLES[POST_IDS].kinds, row, strict=True))
     outcome = [[board_key, *part[1:]] for part in json.loads(values["outcome"])]
     return tuple((values | {"board_key": board_key, "outcome": json.dumps(outcome)}).values())
 
 
 def _number_curves(rows: Rows) -> Program[Rows]:
-    """Return copied curves with new versions from this partition, and without marks, which belong to another log.
+    """Return copied curves with new versions of this partition, and without marks: their positions are of another log.
 
-    The new versions are greater than the old ones. So every process takes the copies for newer curves.
+    The new versions are greater than the old ones. So a process that has the old curves takes the copies for newer.
     """
     numbered: Rows = []
     names = list(TABLES[CURVES].kinds)

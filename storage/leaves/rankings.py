@@ -22,7 +22,7 @@ from .exact_ranks import CellOf, CountStart, GapCount
 
 @dataclass(slots=True)
 class Neighbours:
-    """The rows around one place."""
+    """The rows around one place, which is a cell and an owner."""
 
     before: list[Entry]  # the better rows, best first
     after: list[Entry]  # the row at the place, if there is one, and the worse rows, best first
@@ -66,7 +66,7 @@ class Ranking(Protocol):
         """
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell, from a knot. Return None if the log cannot confirm the knot's count."""
+        """Count the entries better than a cell, starting at a knot. None: the log cannot confirm the knot's count."""
 
     def count_before(
         self, cell: str, owner: str, start: CountStart | None, asked_us: int = INT64_MAX, rows_max: int | None = None
@@ -99,7 +99,7 @@ class Ranking(Protocol):
         """
 
     def find_cell(self, start: CountStart | None, rank: int) -> Program[str | None]:
-        """Return the cell of the `rank`-th entry; None: too few. An archive counts erased and hidden owners, too."""
+        """Return the cell of the `rank`-th entry, or None if too few. Archives also count erased and hidden owners."""
         row = yield from self.find_row(start, rank)
         return None if row is None else row[0]
 
@@ -127,7 +127,7 @@ class Ranking(Protocol):
         """Return the `limit` rows directly before a place, best first."""
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        """Return the rows on both sides of a place, with the counts of ties from which their ranks follow."""
+        """Return the rows on both sides of a place. Also count ties, so that the caller can compute the ranks."""
 
 
 class OpenBoard(Protocol):

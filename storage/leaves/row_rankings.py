@@ -146,7 +146,7 @@ class _ColumnStatements:
         return self._either(cell, self._owner.lt(owner), self._better(cell)).order_by(*self._worst_first)
 
     def _either(self, cell: Term, on_its_side: Condition, beyond: Condition) -> Union:
-        """Select the ties on one side of a place, and the rows beyond them. The caller orders and limits the union.
+        """Select all rows on one side of a place: first those with the place's cell. The caller orders and limits them.
 
         With one comparison of pairs (cell, owner) instead of a union, the database would check every row that it reads.
         """
@@ -291,7 +291,7 @@ class RowRanking(Ranking):
     def read_around_places(
         self, places: Sequence[CellOf], *, better_rows: int, worse_rows: int
     ) -> Program[list[OwnersNeighbours]]:
-        """Return the rows around each place, with one statement. `Neighbours.edge_ties` is left to the caller."""
+        """Return the rows around each place, with one statement. The caller must fill in `Neighbours.edge_ties`."""
         limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.board_key, **self._scope}
         numbered = [(number, *place) for number, place in enumerate(places)]
         found = yield self._sql.of_places_with_totals.bind(places=numbered, **limits)
@@ -314,10 +314,10 @@ class RowRanking(Ranking):
         return OwnersNeighbours(_neighbours(row), totals)
 
     def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
-        """Fill in `edge_ties` for each pair of a place's cell and neighbours. The edge is the first row of `before`.
+        """Fill in `edge_ties` of the neighbours in `places`, which are pairs of a place's cell and its neighbours.
 
-        If the edge has the same cell as the place, `edge_ties` is computed from `ties_before`. One statement counts the
-        ties of all other edges.
+        If the first row of `before`, called the edge, has this cell, `edge_ties` is computed from `ties_before`. One
+        statement counts the ties of all other edges.
         """
         index = self.index
         to_count: list[Neighbours] = []

@@ -1,6 +1,7 @@
-"""Totals of leaves: how many entries have a value in each column, and a state that shows if a copy is outdated.
+"""Totals of leaves: how many entries have a value in each column, and a number for the state of the leaf.
 
-The totals of a leaf are in its partition. Each transaction that changes entries updates them, so they are exact.
+The totals of a leaf are in its partition. Each transaction that changes entries updates them, so they are exact. The
+state shows a process whether its copy of the leaf, which it read from the catalog, is outdated.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,11 +30,11 @@ def state_of(leaf: Leaf) -> int:
 
 
 def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
-    """Check a copy of a leaf against totals that were read later. A leaf that no post has reached has no totals.
+    """Check that `leaf`, as this process remembers it, agrees with totals read later. Accept a leaf without any posts.
 
     Raises:
         UnknownBoardError: the leaf was deleted.
-        BoardChangedError: the copy is outdated.
+        BoardChangedError: the remembered leaf is outdated.
     """
     if leaf.is_unreached:
         return
@@ -113,9 +114,7 @@ def find_totals_of(boards: Collection[Board]) -> Program[dict[int, dict[int, int
 
 
 def read_totals(leaves: Sequence[Leaf]) -> Program[dict[int, dict[int, int]]]:
-    """Return the totals of leaves of one partition, and check the copies of these leaves.
-
-    Run this program for the partition of the leaves.
+    """Return the totals of leaves, and check that `leaves` are not outdated. Run this for the partition of the leaves.
 
     Raises:
         UnknownBoardError: a leaf was deleted.

@@ -2,7 +2,7 @@
 
     post ── Merger ──> changed cells ── ChangeLog, in the transaction of the post ──> bundles in the log
                                                                                           │
-         after a mark: live counts of curves, exact ranks <───────────────────────────────┤
+         after a log position: live counts of curves, exact ranks <───────────────────────┤
          partition_journal: numbered changes for the journal, streams and rebuilds <──────┤
          owner_index: Bloom filters, made later by a job, to find an owner's changes <────┘
 

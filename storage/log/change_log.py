@@ -1,10 +1,10 @@
 """The change log: what each applied post changed, written in the post's own transaction. Its rows are `bundles`.
 
-    take_mark ──> mark ── list_bundles_after(mark), take_mark ──> bundles to count, each exactly once ──> next mark
-
 The log position of a bundle comes from one counter. A transaction takes positions after its other writes, and holds the
 counter until it commits. So positions have no gaps, and they are in the order of the commits: whoever sees a bundle
 also sees all bundles before it. A mark is the first position that its snapshot does not hold.
+
+    take_mark ──> mark ── list_bundles_after(mark), take_mark ──> bundles to count, each exactly once ──> next mark
 
 The counter also stores the latest time at which a logging transaction began. `date_snapshot` uses this time.
 
@@ -86,7 +86,7 @@ _only_row = col("counter_key").eq(0)
 
 
 def date_snapshot(changed_us: int, asked_us: int, now_us: Callable[[], int]) -> int:
-    """Return a time at which a snapshot was the current state. `asked_us` is a time before the snapshot was read.
+    """Return a time at which the store was as in a snapshot. `asked_us` is a time before the snapshot was read.
 
     The snapshot has every post that was answered before the returned time, and no post that came after it. The result
     is not in the future, even if a clock was set back. `changed_us`: see `LogState`.
@@ -248,7 +248,7 @@ class ChangeLog:
 
 
 def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
-    """Return how many rows, from the first on, together hold at least `changes` changes; all if they hold fewer."""
+    """Return how many rows, from the first on, are needed for a sum of `changes` changes; all if the sum is less."""
     held = 0
     for rows, (size,) in enumerate(sizes, 1):
         held += size

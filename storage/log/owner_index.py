@@ -1,9 +1,9 @@
-"""Finds the blocks of the journal that may hold an owner's changes. A block has a Bloom filter for 8,192 changes.
+"""Finds the blocks of the journal that may hold an owner's changes.
 
     changes ── a job, once there are enough changes ──> block: first and last position, Bloom filter of its owners
 
-A block never changes after it is made, and no change appears later at a position that it covers. So a filter never
-misses an owner.
+A block is a range of log positions with about 8,192 changes. It never changes after it is made, and no change appears
+later at a position that it covers. So a filter never misses an owner.
 
 The filters replace a database index by owner, because such an index would make every post write to random pages. A
 filter costs about 2 us and 2 bytes per change, and a job writes the filters later, one block after the other.

@@ -136,7 +136,7 @@ def find_ends() -> Program[tuple[int, int]]:
 
 
 def find_deletion(board_key: int) -> Program[dict[int, Leaf]]:
-    """Return the deleted leaf with this key, in a dictionary; empty if the leaf's last bundles have no deletion."""
+    """Return the deleted leaf, by its key. Return no leaf if its newest bundles in the log have no deletion."""
     rows = yield _LAST_OF_BOARD.bind(board_key=board_key, limit=_LAST_BUNDLES)
     return _find_deletions((board_key, row[-1]) for row in rows)
 

@@ -6,8 +6,8 @@
        └── QueueFullError, OverloadedError
 
 A transaction locks and reads the rows and merges the posts in memory, in order. Only then does it write: the rows, post
-ids, the change log and totals. Most transactions need not look up post ids and the rows of hidden owners, because the
-process remembers facts about them. `known_facts` explains these facts, and how a transaction notices their changes.
+ids, the change log and totals. Most transactions need not look up post ids or hidden owners, because the process
+remembers who is hidden and whether callers send ids again. `known_facts` says how it notices that this is outdated.
 
 The most important rule: a caller gets an outcome only when it is durable, and a post with an id takes effect only once.
 The id is stored in the transaction that applies the post. So a caller that does not know the outcome of a post sends

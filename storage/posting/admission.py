@@ -22,7 +22,7 @@ class DrainRate:
         self._counted_to_s: float | None = None  # end of the measured time; None: the last group emptied the queue
 
     def record_left_behind(self, posts: int, *, now_s: float) -> None:
-        """Record that a group was taken and left `posts` posts in the queue."""
+        """Record that a group was taken and left `posts` posts in the queue. If none are left, measuring ends."""
         if posts == 0:
             self._posts, self._seconds, self._commits = 0.0, 0.0, 0
             self._counted_to_s = None
@@ -51,6 +51,6 @@ class DrainRate:
 
 
 def _decayed(seconds: float) -> tuple[float, float]:
-    """Return the weight that older measurements keep after `seconds`, and the weighted length of that time."""
+    """Return the factor by which older weights shrink in `seconds`, and the sum of the weights of these seconds."""
     kept = 0.5 ** (seconds / HALF_LIFE_S)
     return kept, (1 - kept) * HALF_LIFE_S / math.log(2)

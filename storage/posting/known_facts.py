@@ -1,10 +1,10 @@
 """Facts that a process remembers from earlier groups of posts, so that most groups need fewer look-ups in the store.
 
-    of a partition    which owners are marked as hidden or as being shown, see `hidden_owners`
-                      which epochs the boards have; a stored post id contains the epoch, see `post_ids`
+    of a partition    which owners are hidden or are being shown again, see `hidden_owners`
+                      the current epoch of each board; post ids of earlier epochs are not valid, see `post_ids`
     of all callers    whether some callers currently send posts again, with ids that are already stored
 
-The counter of a partition's change log has a number `facts`, which is the version of the partition's facts. A
+The counter of a partition's change log is a row that also has `facts`, the version of the partition's facts. A
 transaction that changes a fact increases this version as its last write. A group of posts that logs changes locks the
 counter before the commit. If the version is still the same, the facts were true since the group began, and they stay
 true until the commit. Otherwise the process forgets the facts, and a group that has relied on them runs again.
@@ -24,7 +24,7 @@ EPOCHS_MAX = 100_000  # the most boards of a partition whose epochs a process re
 
 
 class Facts(NamedTuple):
-    """The remembered facts about one partition."""
+    """What a process remembers about one partition: which owners are hidden or being shown, and epochs of boards."""
 
     version: int  # the number `facts` in the counter of the change log when the facts were read
     marks: dict[str, str]  # by marked owner: `HIDDEN`, or `SHOWING` for an owner who is being shown again
@@ -48,9 +48,9 @@ class KnownFacts:
         self.ids_known = False  # whether callers recently sent ids that are stored; groups then look up their ids
 
     def read_facts(self, partition: int, owners: Iterable[Iterable[str]]) -> Program[Facts]:
-        """Return the facts of a partition from the store, and keep them in the attribute `facts`.
+        """Read which owners of a partition are hidden or being shown. Remember them in the attribute `facts`.
 
-        If more than `MARKS_MAX` owners of the partition are marked, keep nothing and return only the marks of `owners`.
+        If there are more than `MARKS_MAX` of them, remember nothing, and return only those that are in `owners`.
         """
         if partition not in self._unbounded:
             found = Facts(*(yield from in_partition(partition, read_marks())), {})

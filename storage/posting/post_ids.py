@@ -96,10 +96,10 @@ class KnownPosts(NamedTuple):
 
 
 def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[KnownPosts]:
-    """Return the posts of `asked` that their family, or their board in its current epoch, remembers.
+    """Return those posts of `asked` whose ids are stored and still valid, and the current epochs of the boards.
 
-    `epochs`: by board key, the epoch that the caller expects. If every board still has its expected epoch, the look-up
-    takes one round trip. Run this program in the partition that stores these boards and families.
+    `epochs`: by board key, the epoch that the caller expects. If a board has another epoch now, look up a second time,
+    with the current epochs. Run this program in the partition that stores these boards and families.
 
     Raises:
         UnknownBoardError: a board was deleted.

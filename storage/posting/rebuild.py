@@ -1,9 +1,9 @@
 """Rebuilds a board's rows by merging the posts in the journal again. The command `rankcurve rebuild` uses it.
 
-    empty the board ──> find the boards whose posts to merge ──> merge the posts to all of them, in order ──> store rows
+    empty the board ──> read its posts from the journal, in order ──> merge them in memory ──> store the rows
 
 If the caller gives no journal number, the rebuild merges all posts since the board was created or last emptied. Each
-row becomes what it was after its owner's last post. Post ids and the board's epoch stay, so a retry is a duplicate.
+row becomes what it was after its owner's last post. Stored post ids stay valid, so posts sent again are duplicates.
 
 If the caller gives a journal number, the rebuild merges every post from that number on, also posts to deleted boards
 with the same id. If a board was deleted and created again, this brings back the entries of the deleted board. The board
@@ -69,7 +69,7 @@ class RebuildCounts:
 def rebuild_board(
     post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: Numbers | None = None
 ) -> Program[RebuildCounts]:
-    """Rebuild the board's rows from the journal. Memory use grows with the number of owners.
+    """Rebuild the board's rows from the journal, and return what was counted. Memory grows with the number of owners.
 
     `since`: for each partition, the journal number of the first post to merge. None: merge all posts since the board
     was created or last emptied.
@@ -115,7 +115,7 @@ def rebuild_board(
 
 
 def _check_start(board: Board) -> Program[None]:
-    """Raise `JournalIncompleteError` if changes of the board may have been removed from the journal."""
+    """Raise `JournalIncompleteError` if the board may be older than the first change that the journal still has."""
     for partition, begins_after in enumerate((yield from journal.find_begins())):
         if not begins_after:
             continue
@@ -272,7 +272,7 @@ def _column_map(earlier: BoardSpec, board: Board) -> list[int | None]:
 
 
 def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:
-    """Insert rows into an empty leaf, and add their totals. `changes`: number of changes before the rebuild."""
+    """Insert rows into an empty leaf, and add their totals. `changes`: its count of changes before the rebuild."""
     counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.leaf.sorted_indexes, 0)}
     # If rows come in the order of the table's key, the database fills its pages one after the other and splits none.
     names = sorted(rows)

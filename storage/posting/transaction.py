@@ -122,7 +122,7 @@ class PostTransaction:
         """Read the rows of the posts, apply the posts in order, and write the result.
 
         Raises:
-            LostRaceError: a row changed meanwhile; the transaction has to be rolled back.
+            LostRaceError: a row or fact changed after this transaction had read it; roll the transaction back.
             UnknownBoardError: a board was deleted, and `check_boards` is False.
         """
         outcomes = yield from self.plan_posts(posts)
@@ -151,7 +151,7 @@ class PostTransaction:
         draft.add_change(change.owner, change.previous, change.next, change.record)
 
     def _find_hidden(self, owners: dict[int, dict[str, None]]) -> Program[None]:
-        """Read hidden rows of marked owners (see `hidden_owners`). Call this only after reading the boards' rows."""
+        """Read rows from the hidden table (see `hidden_owners`). Call this only after reading the boards' own rows."""
         for partition, facts in self._facts.items():
             states = [state for state in self._partitions[partition] if state.exists]
             names = {owner for state in states for owner in owners[state.entries.leaf.key]}
@@ -206,7 +206,7 @@ class PostTransaction:
             yield from self._find_hidden(owners)
 
     def _look_up(self, posts: Sequence[Post]) -> Program[None]:
-        """Look up post ids. Call this after locking the rows: every transaction with the same post locks these rows."""
+        """Find which posts were applied before. Lock the rows first, so that no other transaction applies them now."""
         asked: dict[PostKey, None] = {}
         for post in posts:
             keys = [part.leaf.key for part in post.parts] if post.family is None else [post.family.key]
@@ -277,7 +277,7 @@ class PostTransaction:
         return outcomes
 
     def _find_repeated(self, key: int, post: Post) -> list[PartOutcome] | None:
-        """Return the outcomes of a post if the board or family with this key remembers its id, otherwise None."""
+        """Return the outcomes of a post if its id is stored for the board or family with this key, otherwise None."""
         if post.post_hash is None or (known := self._known.get((key, post.post_hash))) is None:
             return None
         if known.fingerprint == post.fingerprint:
@@ -384,7 +384,7 @@ class PostTransaction:
             raise OutdatedFactsError("a post was applied before, or another transaction applies it")
 
     def _finish(self, partition: int) -> Program[None]:
-        """Log the changes of a partition, add to its totals, and check that the facts about it are still true."""
+        """Log a partition's changes and add to its totals. Raise an error if the group relied on facts that changed."""
         changed = [*self._further.get(partition, {}).values()]
         totals: dict[int, dict[int, int]] = {}
         for state in self._partitions.get(partition, ()):
@@ -457,10 +457,10 @@ class BoardState:
 
 
 def _write_table(table: TableRows, states: Iterable[BoardState]) -> Program[None]:
-    """Write the changed rows of the boards in one table. Store in each `BoardState` what it adds to the totals.
+    """Write the changed rows of boards in one table. Note in each `BoardState` how the board's totals change.
 
     Raises:
-        LostRaceError: another transaction changed one of the rows meanwhile.
+        LostRaceError: another transaction changed one of the rows after this one had read it.
     """
     new: list[tuple[int, Entry]] = []  # pairs (the board's key in the table, entry)
     # By the indexes of the changed columns: (the board's key in the table, entry, expected version).

@@ -300,7 +300,7 @@ class Writers:
     """
 
     def __init__(self, store: Store, make: Callable[[Store, list[Writer]], Writer]) -> None:
-        """Make the common writer. `make(store, writers)` makes a writer for the store and adds it to `writers`."""
+        """Make the writer for all partitions. `make(store, writers)` makes a writer and adds it to `writers`."""
         self._store, self._make = store, make
         self._all: list[Writer] = []
         self._writers: dict[Store, Writer] = {}

@@ -105,7 +105,7 @@ def find_queue(post: Post, dialect: Dialect) -> int:
 
 
 def find_queues(board: Board, dialect: Dialect, partitions: int) -> list[int]:
-    """Return the partitions in which a post to this board can wait, unless the board was moved or split since."""
+    """Return the partitions in which a post to this board can wait, unless the board moved or split after the post."""
     places = {leaf.partition for leaf in board.leaves}
     return sorted({*places, *([_queue_of_several(dialect)] if partitions > 1 else [])})
 
@@ -166,13 +166,13 @@ def _heads_of(shards: int) -> Prepared:
 
 
 def read_blocks(heads: Sequence[BlockHead]) -> Program[list[WaitingBlock]]:
-    """Return these blocks with their posts, oldest first. Leave out blocks that were removed meanwhile."""
+    """Return these blocks with their posts, oldest first. Leave out blocks that no longer exist."""
     rows = yield _BLOCKS.bind(**_named(heads))
     return sorted((WaitingBlock(BlockHead(*head), block) for *head, block in rows), key=attrgetter("head.number"))
 
 
 def take_blocks(heads: Sequence[BlockHead]) -> Program[None]:
-    """Remove these blocks in the current transaction; raise `LostRaceError` if one of them has changed."""
+    """Remove these blocks in this transaction. Raise `LostRaceError` if one has changed since its head was read."""
     rows = yield _DELETE.bind(**_named(heads))
     if set(map(tuple, rows)) != {(head.number, head.edition) for head in heads}:
         raise LostRaceError("a block was deleted or replaced meanwhile")
@@ -212,13 +212,13 @@ def find_mentions(
 
 
 def read_counts() -> Program[dict[int, ShardCount]]:
-    """Return the counts of shards. Outside the control partition, a shard has none until workers store one."""
+    """Return the stored counts by shard. Outside the control partition, a shard has none before workers store one."""
     rows = yield _COUNTS.bind()
     return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
 
 
 def add_counts(applied: dict[int, int], *, busy_us: int) -> Program[None]:
-    """Add applied posts to the counts of their shards. All busy time goes to the first shard: readers use sums."""
+    """Add numbers of applied posts to the counts of shards. Add `busy_us` to one shard only, as readers use sums."""
     shards = sorted(applied)  # all writers use one order, so they cannot deadlock
     rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
     yield _COUNT.bind(rows=rows)

@@ -104,7 +104,7 @@ class Enqueuer:
         await self._requests.finish_questions()
 
     async def _append_group(self, group: list[Sequence[Post]]) -> list[StorageError | None]:
-        """Queue the posts of requests. Return, for each request, the error for which it was not queued, or None."""
+        """Queue the posts of requests. Return, for each request, the error that kept it from the queue, or None."""
         refused: list[StorageError | None] = [None] * len(group)
 
         async def append(numbers: list[int]) -> None:
@@ -128,7 +128,7 @@ class Enqueuer:
         return refused
 
     def _split(self, group: list[Sequence[Post]]) -> list[list[int]]:
-        """Group the indexes of requests by partition. Make one group, to keep the order, if one has several."""
+        """Group the indexes of requests by partition. If a request has several, make only one group, in order."""
         by_queue: dict[int, list[int]] = defaultdict(list)
         for number, posts in enumerate(group):
             queues = {find_queue(post, self._store.dialect) for post in posts}
@@ -156,7 +156,7 @@ class Enqueuer:
         return changed
 
     def _blocks(self, group: list[Sequence[Post]]) -> list[tuple[int, list[NewBlock]]]:
-        """Return the blocks of a group by partition, in the order in which transactions lock rows."""
+        """Make blocks of the posts. Return them by partition, in the order in which transactions lock rows."""
         now_us, most = self._now_us(), self._limits.ingest_block_posts_max
         by_shard: dict[Shard, list[Post]] = defaultdict(list)
         for post in chain.from_iterable(group):

@@ -89,7 +89,7 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
 
 
 def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post_id: str, begin: str) -> Program[Fates]:
-    """Return the fates of posts with this id whose keys begin with `begin`. `part`: the board, or one of its leaves."""
+    """Return the fates of posts with this id. Their keys begin with `begin`. `part`: the board or leaf to search."""
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
@@ -132,7 +132,7 @@ def _find_keys(board: Board) -> Program[list[int]]:
 
 
 def find_rejected(board_keys: Sequence[int], begin: str) -> Program[Fates]:
-    """Return the rejected posts whose keys begin with `begin`. `board_keys`: all keys that the board ever had."""
+    """Return the fates of rejected posts whose keys begin with `begin`. `board_keys`: all that the board ever had."""
     rows = yield _FIND.bind(board_keys=board_keys, **range_of(begin), limit=_LISTED_AND_ONE)
     found: Fates = {}
     for post_hash, error, at_us in reversed(rows):  # the newest row of a key comes last, so it replaces older ones

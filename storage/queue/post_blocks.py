@@ -1,7 +1,7 @@
 """Blocks: the form in which posts wait in the ingest queue. A block is one text with many posts of a shard, in order.
 
-A block holds everything that is needed to apply its posts, except the boards, which are looked up later. The epoch that
-the block has for each board then shows whether the board was emptied meanwhile.
+A block holds everything that is needed to apply its posts, except the boards, which are looked up later. A block
+also stores each board's epoch, which grows when the board is emptied. So a worker sees if this happened meanwhile.
 """
 
 import zlib

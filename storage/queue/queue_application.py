@@ -174,7 +174,7 @@ class Drainer:
         return batch
 
     def _add(self, batch: _Batch, waiting: WaitingBlock, posts_max: int) -> bool:
-        """Add a block, or as many of its posts as fit into the round. Return whether another block may fit."""
+        """Add to the batch as many posts of a block as fit into the round. Return whether all of them fit."""
         block, posts = decode_block(waiting.block), 0
         for queued in block.posts[:posts_max]:
             if batch.parts and batch.parts + len(queued.boards) > self._limits.ingest_round_parts_max:
@@ -218,7 +218,7 @@ class Drainer:
 
 
 class _Piece(NamedTuple):
-    """The part of a block that a round takes."""
+    """A block of which a round takes all posts, or only the first ones."""
 
     head: BlockHead
     boards: list[tuple[int, int, int]]  # as in `Block`
@@ -302,7 +302,7 @@ class _Batch:
 
 
 def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family]) -> PostError | None:
-    """Return the error with which a board refuses posts that were accepted in this epoch of the board, or None."""
+    """Return an error if the board was emptied after `epoch`, or if it or its family was deleted, otherwise None."""
     if board is None:
         return UnknownBoardError("the leaderboard was deleted since the post was accepted")
     if board.family_key is None:

@@ -52,7 +52,7 @@ async def _drop_in(store: Store, owner: str, shards: int, board_key: int | None)
 
 
 async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key: int | None) -> int | None:
-    """Rewrite a block without the owner's posts. Return how many posts changed, or None if a worker took the block."""
+    """Rewrite a block without the owner's posts. Return how many it lost or changed, or None if a worker took it."""
     block = decode_block(waiting.block)
     kept = [_without(post, block, board_key) if post.owner == owner else post for post in block.posts]
     changed = sum(before is not after for before, after in zip(block.posts, kept, strict=True))
@@ -65,7 +65,7 @@ async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key:
 
 
 def _without(post: QueuedPost, block: Block, board_key: int | None) -> QueuedPost | None:
-    """Return the post without its changes to one board, or None if no board is left or if `board_key` is None."""
+    """Return the post without its changes to one board. Return None if no board is left, or if `board_key` is None."""
     kept = [index for index, place in enumerate(post.boards) if block.boards[place][0] != board_key]
     if board_key is None or not kept:
         return None

@@ -130,7 +130,7 @@ class ShardLeases:
 
 
 def _find_held(leases: WorkLeases) -> Program[dict[int, WorkLease]]:
-    """Return the leased shards of the partition for which the program runs, by number."""
+    """Return the leases of shards by shard number, in the partition for which the program runs."""
     held = yield from leases.find_held(SHARD_WORK)
     return {int(name): lease for name, lease in held.items()}
 
@@ -214,7 +214,7 @@ class Semaphore:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The state of the ingest queue."""
+    """What waits in the ingest queue, what its workers have done, and how many of them may work."""
 
     backlog: dict[Shard, ShardBacklog]
     counts: dict[Shard, ShardCount]

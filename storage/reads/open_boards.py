@@ -1,4 +1,4 @@
-"""Keeps the compiled statements and merge rules of the boards that this process uses.
+"""Keeps compiled statements, and the rules by which posts change values, of the boards that this process uses.
 
 The number of boards is bounded: the least recently used board is forgotten first.
 """
@@ -45,7 +45,7 @@ class OpenBoards:
         return found
 
     def open_rows(self, leaf: Leaf) -> Entries:
-        """Return the statements and merge rules of a leaf that has rows, for posts and jobs."""
+        """Return the statements and merge rules of a leaf for posts and jobs, which read and write its rows."""
         found = self.open_leaf(leaf)
         return found if isinstance(found, Entries) else Entries(leaf)
 

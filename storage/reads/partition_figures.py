@@ -34,7 +34,7 @@ _COUNT = (
 
 
 def read_partition_figures() -> Program[PartitionFigures]:
-    """Return the figures of the partition for which the program runs, from the totals of all boards in it."""
+    """Return the numbers of boards and entries, and the log's state, of the partition for which the program runs."""
     log_next = yield from change_log.take_mark()
     folded = yield from find_fold_state()
     rows = yield _COUNT.bind(indexes=[STATE, ALL_ENTRIES])

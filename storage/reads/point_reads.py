@@ -78,18 +78,18 @@ class PointReads:
         self._around_owners = StoreCoalescers(self._read_owners, **limits, crowd=crowd)
 
     def read_totals(self, board: Board | Leaf) -> asyncio.Future[dict[int, int]]:
-        """Return a future for the totals of a board or leaf, by column index, see `totals.find_totals`."""
+        """Return a future for the number of entries in each column of a board or leaf, see `totals.find_totals`."""
         leaf = board.leaf if isinstance(board, Board) else board
         return self._totals.ask(self._store.at(leaf.partition), (board.key, _shape(leaf)), board)
 
     def read_entry(
         self, board: Board, owner: str, starts: Mapping[int, CountStart] = NO_STARTS
     ) -> asyncio.Future[EntryRead]:
-        """Return a future for an owner's entry, which may be None, and the totals of the leaf that has the entry.
+        """Return a future for an owner's entry (None: the owner has none) and the totals of the leaf that stores it.
 
-        In each column of `starts`, also count the entries better than the owner's cell. Below the top ranks, do not
-        count if the curve knows the rank of the cell exactly, or if the gap between the two nearest knots holds more
-        than `gap_rows_max` entries. While there is a `Crowd` of requests, count only in short gaps.
+        In each column of `starts`, also count the entries better than the owner's cell. Past rank `exact_top`, do not
+        count if the curve already has the exact rank, or if more than `gap_rows_max` entries are between the two
+        nearest knots. While very many requests are being answered, this limit is lower (`SHORT_GAP_ROWS`).
         """
         leaf, coalescers = board.leaf, self._entries
         if board.is_spread:
@@ -138,7 +138,7 @@ class PointReads:
     ) -> asyncio.Future[GapCount | None]:
         """Return a future for the count of the entries better than a cell. Each segment is read in its own snapshot.
 
-        The result is None if the log of a segment cannot confirm the count.
+        The result is None if the change log of a segment cannot bring the count of the segment's curve up to date.
         """
         kind = board.key, _shape(board.leaf), column_index
         return self._counts.ask(self._store.at(board.partition), kind, (board, column_index, cell, start))
@@ -222,7 +222,7 @@ class SegmentReads:
     async def count_cells(
         self, board: Board, column_index: int, start: CountStart, cells: Sequence[CellOf]
     ) -> dict[CellOf, GapCount | None]:
-        """Count the entries better than each cell; None: a log cannot confirm the count. Ask each segment only once."""
+        """Count the entries better than each cell, or give None as `count_in_segments` does. Ask each segment once."""
 
         async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> dict[CellOf, GapCount | None]:
             gaps, its_start = entries.rankings[column_index].gaps, start.parts[number]
@@ -238,7 +238,7 @@ class SegmentReads:
     async def read_around(
         self, asked: AroundOwner, owners: Sequence[str], *, gap_rows_max: int
     ) -> dict[str, OwnersNeighbours]:
-        """Return the rows around each owner that has a value in the column. If `asked.start` is set, also count.
+        """Return the rows around each owner with a value in the column. If `asked.start` is set, count better entries.
 
         `SegmentedRanking.choose_cells` explains `gap_rows_max`.
         """
@@ -275,7 +275,7 @@ class SegmentReads:
         return found
 
     async def _count_edges(self, board: Board, merged: SegmentedRanking, around: Sequence[Neighbours]) -> None:
-        """Set `edge_ties` where it is needed in `around`, with one statement for each segment."""
+        """Set `edge_ties` in each of `around` for which `has_edge` is true, with one statement for each segment."""
         edges = [near for near in around if merged.has_edge(near)]
         places = [edge_of(near, merged.index) for near in edges]
 
@@ -288,7 +288,7 @@ class SegmentReads:
                 near.edge_ties = sum(ties)
 
     async def _find_places(self, board: Board, column_index: int, owners: Sequence[str]) -> list[tuple[str, str]]:
-        """Return a place (a pair of a cell and its owner) for each of the `owners` with a value in the column."""
+        """Return a pair of cell and owner for each of the `owners` that has a value in the column."""
 
         async def ask(_number: int, leaf: Leaf, store: Store, entries: Entries) -> list[tuple[str, str]]:
             theirs = [owner for owner in owners if board.leaf_of(owner) is leaf]

@@ -37,7 +37,7 @@ _PARTITIONS = "partitions"
 
 
 async def prepare_store(store: Store) -> str:
-    """Create the tables of a new store. Return the store's salt (hex). Raises SchemaUnknownError, StoreDamagedError."""
+    """Create the tables unless they exist. Return the salt (hex). Raises SchemaUnknownError, StoreDamagedError."""
     salt = await store.read(find_salt) if is_apart(store.dialect) else None  # only a command creates a store apart
     return await store.write(create_schema) if salt is None else salt
 
@@ -86,7 +86,7 @@ def create_schema_apart(partitions: int, *, schema_of: Callable[[int], str], dis
 def add_partition(
     *, schema_of: Callable[[int], str], distributed: bool, fill: Callable[[int], Program[None]]
 ) -> Program[int]:
-    """Add a partition and return its number. `fill` writes rows that every partition has: which owners are hidden.
+    """Add a partition and return its number. `fill` copies to this partition which owners are hidden.
 
     Raises:
         TooManyPartitionsError: the store has `PARTITIONS_MAX` partitions.
@@ -118,7 +118,7 @@ def find_salt() -> Program[str | None]:
 
 
 def hold_partitions(*, lock: Lock = Lock.SHARE) -> Program[int]:
-    """Return how many partitions the store has. Lock this number until the end of the transaction."""
+    """Return how many partitions the store has, and let no other transaction add one until this transaction ends."""
     [[partitions]] = yield _find_meta.locked(lock).bind(name=_PARTITIONS)
     return int(partitions)
 

@@ -1,4 +1,4 @@
-"""Gives numbers that a store never uses twice: keys of boards, versions of curves and facts, numbers of requests."""
+"""Gives numbers that a store never uses twice: keys of boards, versions of curves, numbers of requests and events."""
 
 from querybuilder import INTEGER, col, excluded, insert, larger_of, param, plus, update
 from storage.store import CONTROL, Program, in_partition
@@ -7,7 +7,7 @@ from .tables import LOG_COUNTER, SEQUENCES
 
 
 def take_keys(numbers: int = 1) -> Program[int]:
-    """Take new keys for boards, families or tables, and return the last of them. Each key is unique in the store."""
+    """Take `numbers` new keys of boards, families or tables. Return the last. Each key is unique in the store."""
     return (yield from in_partition(CONTROL, take_number("board_key", numbers)))
 
 
@@ -21,7 +21,7 @@ def take_number(name: str, numbers: int = 1) -> Program[int]:
 
 
 def count_fact(now_us: int = 0) -> Program[None]:
-    """Make all processes forget the facts (see `posting.known_facts`) that they remember of this partition.
+    """Make all processes forget what they remember of this partition, see `posting.known_facts`.
 
     Call this last in the transaction, because every post to the partition then waits until the transaction ends.
     """

@@ -50,7 +50,7 @@ class SegmentedRanking(Ranking):
         return sum((yield from self._each(lambda part: part.count_range(least=least, past=past))))
 
     def tally_cells(self, limit: int, below: str | None = None) -> Program[list[tuple[str, int]]]:
-        """Return up to `limit` distinct cells, best first, each with its number of entries in all segments."""
+        """Return up to `limit` cells below `below`, best first, each with its number of entries in all segments."""
         counted: Counter[str] = Counter()
         for rows in (yield from self._each(lambda part: part.tally_cells(limit, below))):
             for cell, ties in rows:
@@ -62,7 +62,7 @@ class SegmentedRanking(Ranking):
         return sum([ties for ties, _ in found]), sum([before for _, before in found])
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell. In each segment, start at a knot of the segment's curve."""
+        """Count the entries better than a cell, from a knot in each segment. None: a log can't confirm the knot."""
         counts = []
         for leaf, part, its_start in zip(self._board.leaves, self._parts, start.parts, strict=True):
             counting = part.count_from_anchor(its_start, cell, owner=owner)
@@ -73,7 +73,7 @@ class SegmentedRanking(Ranking):
         return add_up_counts(counts)
 
     def choose_cells(self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int) -> list[CellOf]:
-        """Return the cells to count: those near the top, or in a gap of 1 to `gap_rows_max` entries of all segments."""
+        """Return the cells to count: near the top, or with 1 to `gap_rows_max` entries between the nearest knots."""
         chosen = []
         for cell, owner in cells:
             gap = start.curve.find_gap(self.padding.key_of_cell(cell))
@@ -84,8 +84,8 @@ class SegmentedRanking(Ranking):
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
 
-        With `start`, the search begins at a cell that the summed curve places above the row. It then reads few rows: at
-        most about as many as the segments have in their gaps around this cell.
+        With `start`, the search begins at a cell that is above the row by the board's curve, the sum of the segments'
+        curves. It then reads few rows: at most about as many as all segments have between the knots around this cell.
         """
         place, skip_rows = (None, rank - 1) if start is None else (yield from self._find_place_before(start, rank))
         return (yield from self._walk(place, skip_rows))
@@ -108,7 +108,7 @@ class SegmentedRanking(Ranking):
         return None, rank - 1
 
     def _walk(self, place: tuple[str, str] | None, skip_rows: int) -> Program[tuple[str, str] | None]:
-        """Skip rows after a place (None: from the top). Return the next row's cell and owner, or None after the end."""
+        """Skip rows after a cell and owner (None: from the top). Return the cell and owner of the next row, if any."""
         rows = yield from (
             self.read_first_rows(WALK_ROWS) if place is None else self.read_rows_after(*place, WALK_ROWS)
         )

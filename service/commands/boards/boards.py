@@ -46,7 +46,7 @@ board_app = typer.Typer(
 
 
 def parse_column(text: str) -> dict[str, object]:
-    """Parse a text such as `xp:sum:high` or `lap:min:low:scale=3` into a column's spec. Raises typer.BadParameter."""
+    """Parse a --column, such as `lap:min:low:scale=3`, into a JSON object for the API. Raises typer.BadParameter."""
     name, *words = text.split(":")
     spec: dict[str, object] = {"name": name, "sorted": True}
     for word in words:
@@ -77,9 +77,9 @@ def parse_number(option: str, text: str) -> object:
 
 
 def make_spec(given: dict[str, Any]) -> Record:
-    """Return a board's specification from the options of `create`: a file (`spec`) or columns (`column`), and others.
+    """Return a board's specification as JSON. `given` has the options of `create` that the user gave.
 
-    The file may be an output of `show`. Raises typer.BadParameter unless exactly one of the two is given and valid.
+    Columns come from `column` or from the file `spec`. Raises typer.BadParameter unless exactly one is given and valid.
     """
     path, columns = given.pop("spec", None), given.pop("column", None)
     if (path is None) == (not columns):

@@ -33,7 +33,7 @@ def parse_pairs(texts: list[str], what: str) -> dict[str, str]:
 
 
 def make_family_spec(given: dict[str, Any]) -> Record:
-    """Return the specification that the options of `create` describe. Raises typer.BadParameter."""
+    """Return a family's specification as JSON from the options of `create`. Raises typer.BadParameter if one is bad."""
     if "spec" not in given:
         given = {"periods": ["all"], "facets": [], **given}
     if "facets" in given:

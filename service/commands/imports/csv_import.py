@@ -56,7 +56,7 @@ def read_lines(
 def read_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:
     """Yield, for each record of the file, the number of its first line and a list of its cells. Skip blank lines.
 
-    If a record is not CSV, a text with the reason replaces the list. Bytes that are not UTF-8 become surrogates.
+    If a record is not CSV, a text with the reason replaces the list. Bytes that are not UTF-8 become lone surrogates.
     """
     with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
         rows = csv.reader(stream, delimiter=delimiter)

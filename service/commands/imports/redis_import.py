@@ -1,7 +1,7 @@
 """Turns the members of a Redis sorted set into posts: a member is an owner, and its score replaces the owner's value.
 
 The Redis command ZSCAN does not block Redis. A member that is in the set during the whole scan is returned at least
-once. If a score changes meanwhile, the old score may be copied. So import again when Redis no longer changes.
+once. If a score changes during the scan, the old score may be copied. So import again when Redis no longer changes.
 """
 
 import unicodedata
@@ -56,7 +56,7 @@ def read_members(url: str, key: str, column: Column, *, merge: bool, rounds: boo
 
 
 def _find_twin(redis: "Redis", key: str, member: str) -> str | None:
-    """Return why a member is rejected, or None. It is rejected if the set has its name in another Unicode form, too.
+    """Return why to reject a member if the set also has its name in another Unicode form. Otherwise return None.
 
     The service normalises owners. So both members would be one owner, and one score would replace the other.
     """

@@ -22,9 +22,9 @@ def run_on_store(
     *,
     if_locked: str = "stop the service first, because the command opens the store itself",
 ) -> T:
-    """Open the store of the settings, run `work` on it, and close it.
+    """Open the store that `settings` names, call `work` with it, close it, and return the result of `work`.
 
-    If that fails, print one line and exit with code 1. `if_locked` tells users what to do if a service owns the store.
+    On a StorageError, print one line and exit with code 1. `if_locked` begins this line if a service owns the store.
     """
 
     async def session() -> T:

@@ -1,6 +1,6 @@
 """`rankcurve curve`, `refresh` and `audit`: show a curve, let the service fit a new curve, and check a curve by counts.
 
-A bracket without the true rank is a fault of the service. `audit` prints such brackets and exits with code 1.
+The true rank must lie in the bracket of an estimate. `audit` prints wrong brackets and exits with code 1.
 """
 
 from typing import Annotated
@@ -56,7 +56,7 @@ async def curve(
 
 
 def show_curve(curve: Curve, state: CurveState, exact_top: int) -> None:
-    """Print a table with one row about a curve. Its error is for ranks past `exact_top`: better ones are counted."""
+    """Print a curve's method, size and largest error. Ranks up to `exact_top` have no error: they are counted."""
     error = "not known" if state.bound is None else f"{100 * state.bound:.3g} % past rank {exact_top}"
     if state.bound is not None and state.total <= exact_top:
         error = "nothing, every rank is counted"

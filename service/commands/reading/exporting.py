@@ -94,7 +94,7 @@ async def export(
 async def _read_parts(
     client: AsyncClient, board: str, column: str, size: int, *, archived: bool
 ) -> AsyncIterator[Sequence[RankedEntry]]:
-    """Yield all entries of a ranking in parts, best to worst. If the board is archived, sort and rank them here."""
+    """Yield all entries of a ranking, best to worst, in lists of `size`. If the board is archived, rank them here."""
     if not archived:
         async for page in client.pages(board, column, limit=size):
             yield page.entries

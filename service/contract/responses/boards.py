@@ -241,7 +241,7 @@ class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """The result of a post. `stats` has the values of the owner's entry after the post.
 
     A post to a family, or a post that names its leaderboards, has `boards` instead: a result for each leaderboard. A
-    rejected post was applied to none. Its `error` says why, and is also the error of one of the `boards`, if any.
+    rejected post was applied to no leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
     """
 
     owner: str
@@ -273,7 +273,7 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a post on a leaderboard.
 
     In a list, `owner` is null if the owner was erased, or if the journal was pruned and no longer names the owner.
-    `status` is `pending` while the post waits in the queue. Later it is the status that a direct post would have.
+    `status` is `pending` while the post waits in the queue, and then the same as for a post that is not queued.
     `updated_at` and `stats` describe the owner's entry after the post. `error` says why the post was rejected.
     """
 
@@ -445,18 +445,18 @@ class Buckets(msgspec.Struct):
 
 
 class EndAnswer(msgspec.Struct):
-    """A limit for entries that are better than all knots of a curve, or worse than all knots. See `OutsideAnswer`."""
+    """The limit of the values beyond the best or the worst knot of a curve. `OutsideAnswer` explains these limits."""
 
     value: Number
     reached_at: Time | UnsetType = UNSET
 
 
 class OutsideAnswer(msgspec.Struct):
-    """Limits for entries that came after the curve was fitted and are better or worse than all of its knots.
+    """Limits of values better or worse than all knots of a curve. Entries with such values came after the fit.
 
     No entry is better than `best`, which is null if no entry is better than the best knot. No entry is worse than
     `worst`, which is null if no entry is worse than the worst knot. `errors` has two numbers: by how many ranks an
-    estimate can be wrong at the better end and at the worse end. It is null if this was not measured.
+    estimate can be wrong beyond the best knot and beyond the worst knot. It is null if this was not measured.
     """
 
     best: EndAnswer | None

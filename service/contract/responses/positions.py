@@ -13,9 +13,9 @@ PositionMethod = Literal["count", "knot", "gap", "curve"]
 
 
 class NextPlace(msgspec.Struct, kw_only=True, gc=False):
-    """The next better place in the ranking: its rank with bracket, its value, and the `points` that the owner lacks.
+    """The next better entry: its rank (from `low` to `high`), its value, and the `points` that the owner lacks.
 
-    `points` is the difference between the owner's value and the value of that place. If the earliest of equal values is
+    `points` is the difference between the owner's value and the value of that entry. If the earliest of equal values is
     better, an equal value is not enough, so `points` is greater by one unit of the last digit. Then `points` is null if
     the owner would need a value outside the column's range. The owner's own position may have another `as_of`.
     """

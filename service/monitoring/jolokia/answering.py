@@ -62,7 +62,7 @@ async def _run_operation(managed: ManagedObject, request: JolokiaRequest) -> int
 
 
 def _list(path: Sequence[str], objects: Objects) -> Any:
-    """Return the part at `path` of a tree of descriptions. Its levels are the domain and the key list of a name."""
+    """Return descriptions of objects in nested dicts, by domain and key list. A `path` selects a part of them."""
     described: dict[str, dict[str, Any]] = {}
     for _, managed in sorted(objects.items()):
         described.setdefault(managed.name.domain, {})[managed.name.key_list] = describe_object(managed)
@@ -135,12 +135,12 @@ def make_error(error: Exception) -> dict[str, Any]:
 
 
 def follow_path(value: Any, path: Sequence[str]) -> Any:
-    """Return the part of a value that a path leads to.
+    """Follow a path into nested dicts and lists, and return what is there.
 
-    `*` in a path stands for every entry of a level. Below a `*`, an entry is left out if it lacks the rest of the path.
+    The step `*` takes every entry of a dict or list. It leaves out an entry in which the rest of the path is missing.
 
     Raises:
-        RefusedError: the value has no part at this path.
+        RefusedError: nothing is at this path.
     """
     if not path:
         return value

@@ -20,7 +20,7 @@ _SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # how a path writes null and th
 
 
 class Parameters(msgspec.Struct, frozen=True, rename="camel"):
-    """The supported processing parameters, from the query and from the request's `config`. Others are ignored."""
+    """Options of a request, from the URL's query or the request's `config`. Other options of Jolokia are ignored."""
 
     ignore_errors: bool = False
     include_request: bool = True

@@ -85,7 +85,7 @@ class MetricsMoment:
         return list(self._metrics.collect_views())
 
     def list_series(self, family: str, **wanted: str) -> list[Labels]:
-        """Return the label values of a family's series in which every `wanted` label begins with the given text."""
+        """Return the label values of a family's series. `status="5"` keeps only series whose status begins with 5."""
         names = list(self.totals.families[family].labels)
         return [
             labels
@@ -118,19 +118,19 @@ class MetricsMoment:
         return found or [0.0] * count  # a snapshot lacks a series that appeared after it
 
     def list_totals(self, family: str, **wanted: str) -> list[tuple[float, float]]:
-        """Return, oldest snapshot first, pairs of a snapshot's age in seconds and the sum of a counter's series."""
+        """Return for each snapshot, the oldest first, its age in seconds and the sum of a counter's series."""
         series = self.list_series(family, **wanted)
         return self._list(lambda snapshot: sum(self._numbers(snapshot, family, labels)[0] for labels in series))
 
     def list_process_numbers(self, sample: str) -> list[tuple[float, float]]:
-        """Return, oldest first, pairs of a snapshot's age in seconds and the number that `read_process` gave then."""
+        """Return for each snapshot, the oldest first, its age in seconds and what `read_process` returned then."""
         return self._list(lambda snapshot: snapshot.processes.get(sample, 0.0))
 
     def _list(self, read: Callable[[_Snapshot], float]) -> list[tuple[float, float]]:
         return [(self._present.at_s - each.at_s, read(each)) for each in (*self._past, self._present)]
 
     def percentiles(self, family: Family, labels: Labels) -> dict[str, float | None]:
-        """Return percentiles of a histogram in the last PERCENTILE_WINDOW_S seconds; None if it had no observations."""
+        """Return a histogram's percentiles in the last PERCENTILE_WINDOW_S seconds, or None for each if it is empty."""
         _, *counts = self.growth(family.name, labels, PERCENTILE_WINDOW_S)
         return {name: quantile(family.bounds, counts, share) for name, share in PERCENTILES.items()}
 

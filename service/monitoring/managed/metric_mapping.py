@@ -1,7 +1,7 @@
 """Maps metrics to managed objects: each metric family of Prometheus becomes an attribute of one or several objects.
 
-Every family whose name begins with `rankcurve_` is mapped. If its name matches no group, the family becomes an
-attribute of `type=Metrics`.
+Every family whose name begins with `rankcurve_` is mapped. The beginning of its name decides to which object it belongs
+(`GROUPS`). A family that no group names becomes an attribute of `type=Metrics`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ _OTHERS = MetricGroup("Metrics", (), "Metrics that belong to no other object")
 
 
 class _Shown(NamedTuple):
-    """A family of metrics in the form in which managed objects show it."""
+    """A family of metrics with all that its attributes need: a description, its series, and a function to read them."""
 
     name: str
     description: str
@@ -140,9 +140,9 @@ def _attribute(shown: _Shown, series: list[Labels], in_name: str) -> Attribute:
 
 
 def _nested(names: Sequence[tuple[str, int]], series: Mapping[Labels, Figures]) -> Figures:
-    """Return the sums over all series and, under the name of the first label, the figures for each of its values.
+    """Return figures nested by labels, such as `{"Count": 3, "kind": {"read": {"Count": 1}, "write": {"Count": 2}}}`.
 
-    These figures are nested by the next label in the same way. `names` has each label with its index in `Labels`.
+    The outer figures are sums over the values of a label. `names` has each label and its index in a key of `series`.
     """
     if not names:
         return next(iter(series.values()))

@@ -22,7 +22,7 @@ _5_MIN, _15_MIN = 300.0, 900.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Reads the metrics of the node at one moment for the rules. Metrics have the names that Prometheus shows."""
+    """Computes the figures for `RULES` from the metrics at one moment. Metrics have the names that Prometheus shows."""
 
     moment: MetricsMoment
 
@@ -55,7 +55,7 @@ class Figures:
         return min((sample.value for sample in samples), default=absent)
 
     def slowest(self, sample: str, share: float, window_s: float) -> float:
-        """Return the quantile `share` of a histogram for all requests to the routes in `SLOW_ROUTES` together."""
+        """Return the quantile `share` of a histogram over all requests to `SLOW_ROUTES` in the window, or 0."""
         growths = [self.moment.growth(sample, (route,), window_s)[1:] for route in SLOW_ROUTES]
         counts = [sum(bucket) for bucket in zip(*growths, strict=True)]
         return quantile(self.moment.totals.families[sample].bounds, counts, share) or 0.0
@@ -64,7 +64,7 @@ class Figures:
         return not self.view("rankcurve_partition_reachable", absent=1)
 
     def longest_rest_s(self) -> float:
-        """Return the longest time in seconds since a job last finished a round. Ignore jobs that never finished one."""
+        """Return the seconds since each job last finished a round, for the job with the longest such time, or 0."""
         times = self._values("rankcurve_job_last_round_timestamp_seconds")
         return max((time.time() - at for at in times if at > 0), default=0.0)
 
@@ -81,7 +81,7 @@ class Rule(NamedTuple):
 
 
 def _share(part: str, label: str, value: str) -> Callable[[Figures], float]:
-    """Return a function that computes which share (0 to 1) of a counter's growth has a label beginning with `value`."""
+    """Return a function for the share (0 to 1) of a counter's growth in series whose `label` begins with `value`."""
 
     def measure(now: Figures) -> float:
         whole = now.growth(part, _5_MIN)

@@ -1,4 +1,4 @@
-"""Builds the managed objects of a node. They show its metrics, facts, recent figures and verdict, and control its jobs.
+"""Builds the managed objects of a node. They show metrics, version, recent figures and alerts, and control its jobs.
 
 An operation runs in every process of the node, and every process shows the same objects.
 """
@@ -60,7 +60,7 @@ async def manage_objects(
 ) -> AsyncIterator[ReadObjects]:
     """Provide a function that returns the current managed objects. `store` is the kind of store.
 
-    Within the `async with` block, a task takes snapshots of metrics, and the process accepts other processes' actions.
+    Within the `async with` block, a task takes snapshots of metrics, and the process runs actions that others send.
     """
     history = MetricHistory(metrics, settings, monotonic=time.monotonic)
     actions = {name: getattr(controls, name) for name in _JOB_OPERATIONS}

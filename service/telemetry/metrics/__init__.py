@@ -1,4 +1,4 @@
-"""The metrics that a process or a node shows to Prometheus.
+"""The metrics that a process, or a node (all processes under one supervisor), shows to Prometheus.
 
     service, jobs, storage ──> Numbers: memory, or a file in the node's folder ──> Totals: sums over files ──> /metrics
 

@@ -24,7 +24,7 @@ SUPERVISOR = "supervisor"
 
 
 class NodeMember(NamedTuple):
-    """A process of a node. A process that replaces it has the same name and continues its counts."""
+    """A process of a node. If it ends, the process that replaces it has the same name and continues its counts."""
 
     folder: Path
     name: str
@@ -51,7 +51,7 @@ def leave_node(folder: Path, name: str) -> None:
 
 
 def collect_processes(folder: Path | None) -> Iterable[Metric]:
-    """Return prometheus_client's metrics of this process or, if `folder` is given, of all processes of that node.
+    """Return metrics such as the memory of this process or, if `folder` is given, of all processes of that node.
 
     Numbers of several processes are added up, except the start time: it is the earliest.
     """
@@ -76,7 +76,7 @@ def collect_processes(folder: Path | None) -> Iterable[Metric]:
 
 
 def _ended_cpu_s(pid: str) -> float:
-    """Return the processor time in seconds of a process's ended children. Without it, the node's sum would fall."""
+    """Return the processor time of a process's ended children in seconds, so that the node's sum counts them, too."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,6 +1,6 @@
 """Stores the metric numbers of one process, in memory or in a file that every process of the node can read.
 
-prometheus_client would take several times as long: at each change, it takes a lock and asks for the process id.
+prometheus_client takes several times as long, because at each change it takes a lock and asks for the process id.
 
 A series is a family with values of its labels. It has a few numbers, side by side:
 
@@ -31,9 +31,9 @@ _ENTRY = struct.Struct("ii")  # for a series: how many bytes its name has, and h
 
 
 def read_series(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[list[str], int, int]]:
-    """Yield, for each series from `start` on, a list of family and label values, its first number's index, and its end.
+    """Yield for each series: a list of its family and label values, the index of its first number, and where it ends.
 
-    `start` and the end are positions in `content` in bytes. The index is a position in units of 8 bytes.
+    `start` (where the first series begins) and the ends count bytes of `content`. The index counts 8 bytes as one.
     """
     [used] = struct.unpack_from("q", content)
     while start < used:
@@ -44,7 +44,7 @@ def read_series(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[l
 
 
 class Numbers(Meter):
-    """The meter of one process. A series is named by its family and its label values, in the order of `Family.labels`.
+    """Counts the metrics of one process. A series is named by its family and label values, as in `Family.labels`.
 
     The numbers are in the file `path` or, if `path` is None, in memory that no other process reads. A process that
     replaces another process opens the same file and continues the counts.

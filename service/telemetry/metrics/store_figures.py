@@ -1,6 +1,6 @@
 """Measures a store and its partitions from time to time, because a scrape must never wait for the store.
 
-Figures of partitions have the label `partition`, even if there is only one. A store has at most 64 partitions.
+Figures of partitions have the label `partition`, even in a store with one partition. A store has at most 64 of them.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ PARTITION_GAUGES = {  # help text of each gauge, by the name of its figure
 
 
 class StoreFigures:
-    """Measures a store's size and its partitions' figures, and shows them with the build of the service as metrics."""
+    """Measures a store and its partitions, and shows the results and the versions of service and Python as metrics."""
 
     def __init__(self, store: Store, meter: Meter, *, version: str, wait_s_max: float) -> None:
         """Prepare to measure a store. A partition is unreachable if it does not answer within `wait_s_max` seconds."""
@@ -70,7 +70,7 @@ class StoreFigures:
     async def measure_periodically(self, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
         """Measure the size of the store now, and then periodically until the `async with` block ends.
 
-        Every INTERVAL_S seconds, also check the partitions, and read their figures if a scan is due.
+        Every INTERVAL_S seconds, also check which partitions answer. Read their slower figures less often.
         """
         await self.measure_size()
         times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1

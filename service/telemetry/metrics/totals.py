@@ -1,7 +1,7 @@
 """Adds up the numbers of a node's processes. The collector of prometheus_client gets the same sums, but is much slower.
 
-That collector parses every key of every file at every scrape, and requests wait for the event loop meanwhile. This
-module parses each series once; after that, a scrape only reads numbers.
+At every scrape, that collector parses every key of every file, and requests must wait until it has finished. This
+module parses each series once, when it first appears. At every later scrape, it only reads numbers.
 """
 
 import mmap
@@ -63,7 +63,7 @@ class Totals:
         self._size = 0
 
     def add_up(self) -> "array[float]":
-        """Return the totals of all series. If no living process reports a gauge, both its numbers are 0."""
+        """Return the totals of all series in one array. A gauge that no living process reports has value and time 0."""
         sources = self._list_sources()
         for source in sources:
             for (name, *labels), index, end in read_series(source.content, source.read_bytes):

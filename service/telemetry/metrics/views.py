@@ -8,7 +8,7 @@ from storage.curves.stored_curves import ServedCurve
 
 
 def curve_metrics(curves: Iterable[ServedCurve], now_s: float) -> Iterator[Metric]:
-    """Yield ages and numbers of knots of all curves off which this process reads ranks, without a label for boards."""
+    """Yield metrics of all curves from which this process reads ranks, such as their ages. No label names a board."""
     served = list(curves)
     ages_s = [max(0.0, now_s - each.curve.as_of_us / 1e6) for each in served]
     knots = [float(len(each.fit.knots)) for each in served]

@@ -1,7 +1,7 @@
 """Handlers and routes of pools, and of the resources that operators put into them.
 
-The numbers of a pool come from stored counts, which still include leases that have ended but are not yet liberated.
-These leases are counted row by row and subtracted, at most `lease_expired_counted_max` in each region.
+The numbers of a pool come from stored counts. Until an ended lease is taken back (liberated), the counts include it.
+Such leases are counted row by row and subtracted, at most `lease_expired_counted_max` in each region.
 """
 
 import random

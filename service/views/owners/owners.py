@@ -39,7 +39,7 @@ LISTINGS_MAX = 3  # how often a request lists boards at most, if a listed board 
 
 
 async def find_column(context: Context, board_id: str, name: str) -> tuple[Board, int]:
-    """Return a board and the index of its ranked column `name`. Ask the store before reporting either as unknown.
+    """Return a board and the 0-based index of its ranked column `name`. Ask the store before raising an error.
 
     Raises:
         UnknownBoardError: there is no such board.
@@ -176,7 +176,7 @@ async def rank_entries(
 
 
 def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
-    """Return requests for the ranks of an entry, one for each of these columns. Leave out columns without a value."""
+    """Return a `WantedRank` for each of these columns in which the entry has a value. It asks for the entry's rank."""
     return [
         WantedRank(index, cell, entry.owner)
         for index in dict.fromkeys(indexes)

@@ -226,9 +226,9 @@ async def _ranked(
 def _find_next_place(
     locator: Locator, own: WantedRank, own_rank: int, mode: RankMode, begin: CountBegin
 ) -> Program[NextPlace | None]:
-    """Return the place in the ranking that is next better than the owner's cell `own`. Return None if `own` is first.
+    """Return the next entry that is better than the owner's stored value `own`, or None if no entry is better.
 
-    If the earliest of equal values is better, the owner needs more than the value of that place, which another owner
+    If the earliest of equal values is better, the owner needs more than the value of that entry, which another owner
     reached earlier. `points` is None if the owner would need a value outside the column's range.
     """
     index, ranking = own.column_index, locator.entries.rankings[own.column_index]

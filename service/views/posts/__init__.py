@@ -1,6 +1,6 @@
 """Handlers that take posts and show their outcomes.
 
-    request ──parse──> posts ──resolve──> Post, in its boards' units ──┬──> writer: applied, 200 with a result for each
+    request ──parse──> posts ──resolve──> Post with stored numbers ────┬──> writer: applied, 200 with a result for each
                                      │                                 └──> mode=queued: ingest queue, 202 for all
                                      └──> a faulty post: it is `rejected`, or the queued request is refused
 

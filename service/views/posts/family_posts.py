@@ -37,7 +37,7 @@ def _check_parts(context: Context, family: Family, posts: Sequence[ReceivedPost]
 
 
 async def _resolve_posts(context: Context, family_id: str, posts: Sequence[ReceivedPost]) -> list[PostOutcome]:
-    """Find the boards of each post and create missing boards. Return the posts for the writer, or their errors."""
+    """Find the boards of each post and create missing boards. Each outcome has a post for the writer, or an error."""
     families = context.catalog.families
     family, now_us, settings = await families.find_family(family_id), context.now_us(), context.settings
     found = [_resolve(context, family, post, now_us) for post in posts]
@@ -61,7 +61,7 @@ async def _resolve_posts(context: Context, family_id: str, posts: Sequence[Recei
 def _resolve(
     context: Context, family: Family, post: ReceivedPost, now_us: int
 ) -> tuple[PostOutcome, list[ColumnChange] | None]:
-    """Return the outcome of a post, with the boards that it reaches, and its changes: None if the post is rejected."""
+    """Return an outcome with the boards that the post reaches, and its changes; an error and None if it is rejected."""
     try:
         if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
             raise early

@@ -94,7 +94,7 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
 
 
 def _count_partitions(place: Numbers) -> Program[int]:
-    """Return how many partitions the store has. Raise `BadCursorError` if `place` has a number for more partitions."""
+    """Return how many partitions the store has. Raise `BadCursorError` if the journal position has more numbers."""
     partitions = yield from count_partitions()
     if len(place) > partitions:
         raise BadCursorError("the cursor belongs to a store with more partitions")

@@ -88,7 +88,7 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
 
 
 async def get_post_state(context: Context, call: Call) -> PostState | PostStates:
-    """Return the outcome of an owner's post. If the query has no owner, return those of all posts with the post id."""
+    """Return the outcome of an owner's post. Without an owner, return the outcomes of all posts with this post id."""
     query: PostStateQuery = call.query
     board, post_id = await context.catalog.find_board(call.path["board"]), call.path["post_id"]
     asked = context.store, context.posting.post_ids, board, post_id
@@ -168,7 +168,7 @@ async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutc
 async def _find_repeated(
     context: Context, posts: Sequence[Post], applied: Sequence[Sequence[PartOutcome]]
 ) -> dict[int, Leaf]:
-    """Return, by key, leaves that the posts name, and those that duplicates first reached, except deleted leaves."""
+    """Return leaves by key: those of `posts`, and those that duplicates were first applied to and that still exist."""
     again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
     if not again:
         return {}
@@ -180,7 +180,7 @@ async def _find_repeated(
 
 
 def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> None:
-    """Write `parts`, which the writer returned, into the `outcome` of a post whose result lists its boards."""
+    """Write `parts`, the writer's result for each leaf of a post, into the `outcome`, whose boards will be listed."""
     outcome.status = min({part.status for part in parts}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
     if post.family is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
         outcome.boards = [(repeated[key], part) for part in parts if (key := part.board_key or 0) in repeated]
@@ -204,7 +204,7 @@ async def _find_board(context: Context, named: str) -> Board:
 
 
 async def _resolve_posts(context: Context, only_board: str | None, posts: Sequence[ReceivedPost]) -> list[PostOutcome]:
-    """Find the boards of each post. Return the posts for the writer, or the errors of boards that can't take them."""
+    """Find the boards of each post. Each outcome has a post for the writer, or the errors of boards that refuse it."""
     named = [only_board] if only_board is not None else {each for post in posts for each in post.boards or ()}
     boards: dict[str, Board] = {}
     await _find_boards(context, named, boards)
@@ -280,7 +280,7 @@ def make_post(
     parts: list[BoardPost],
     family: Family | None = None,
 ) -> Post:
-    """Return a post for the writer. `parts` name its boards. `changes` have the scale of the columns of `spec`."""
+    """Return a post for the writer. `parts` has its leaves. The numbers in `changes` have the scales of `spec`."""
     if post.post_id is None:
         return Post(post.owner, parts, None, post.at_us, "", family)
     fingerprint = hash_post(post.owner, spec, changes, post.at_us, post.facets)
@@ -369,7 +369,7 @@ class PostOutcome(msgspec.Struct):
     status: PostStatus = PostStatus.REJECTED  # the best of the statuses that the post has on its boards
 
     def find_cause(self) -> Exception:
-        """Return the error that explains the rejection: the first other than `PostRejectedError`, if there is one."""
+        """Return the error that explains the rejection: the first that does not only say that another board refused."""
         errors = [error for _, part in self.boards if (error := _error_of(part)) is not None] or [PostRejectedError()]
         return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 

@@ -30,7 +30,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
     applied before. If it was, it counts as a duplicate, and otherwise the whole request is refused.
 
     Raises:
-        ProblemError: a post is faulty, or its boards take no posts of its time.
+        ProblemError: a post is faulty, or all its boards are closed or not open yet.
         BoardChangedError: the boards changed during every try.
     """
     for _ in range(_RENEWALS_MAX):

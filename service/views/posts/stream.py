@@ -36,7 +36,7 @@ class StreamClient:
         self._ended = asyncio.Event()
 
     async def serve(self, request: web.BaseRequest, response: web.StreamResponse, retry_ms: int) -> None:
-        """Send the events that wait. From then on, `write` sends events directly. Return when the stream ends."""
+        """Send the events from before the connection was ready. Then let `write` send events until the stream ends."""
         await response.prepare(request)
         await response.write(b"retry: %d\n\n" % retry_ms + b"".join(self._first))
         self._first = []

@@ -86,7 +86,7 @@ async def get_rows_around_value(context: Context, call: Call) -> Page | Tagged:
 
 
 class _RowsAround(NamedTuple):
-    """Reads the rows around a cell: up to `better` rows before the cell, and up to `worse` rows from the cell on."""
+    """Reads rows around a stored value (a cell): up to `better` rows before it, and up to `worse` rows from it on."""
 
     locator: Locator
     pager: Pager
@@ -104,7 +104,7 @@ class _RowsAround(NamedTuple):
         return wanted, located, window
 
     def make_window(self, wanted: WantedRank, located: LocatedRank, near: Neighbours, totals: dict[int, int]) -> Window:
-        """Return a window with the requested rows, without the `MORE` further rows that were read at each end."""
+        """Return the requested rows of `near`, without the `MORE` rows at each end, and the number of the first row."""
         ranking = self.pager.ranking
         before = near.before[max(0, len(near.before) - self.better) :]
         rows = before + near.after[: self.worse]

@@ -56,7 +56,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
 
 
 async def _find_curves(context: Context, board: Board, index: int) -> Sequence[RankCurve]:
-    """Return the curve of each leaf of a board, from the archive if it is archived. Return [] if a leaf has none."""
+    """Return a curve for each leaf of a board, or [] if a leaf has none. Archived boards have curves in the archive."""
     entries = context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
         return await context.store.at(board.partition).read(lambda: entries.read_curves(index))
@@ -136,7 +136,7 @@ def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> Cur
 
 
 def _outside(curve: RankCurve, place_of: Callable[[int], tuple[Number, str | UnsetType]]) -> OutsideAnswer | None:
-    """Return limits for entries that came after the fit and are beyond all knots, or None if there are none."""
+    """Return the limits of the values that are better or worse than all knots, or None if there are no such values."""
     if curve.ends is None:
         return None
     best_key, worst_key = curve.ends

@@ -75,7 +75,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
 
 
 async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:
-    """Return a page in the order of owners. An archive may keep only the top by rank, but keeps all owners by name."""
+    """Return a page in the order of owner names. Archives have all owners by name, even if they rank only the top."""
     of = f"{board.key}/{index}"
     after = context.cursors.find_start(cursor, of, "")
     locator = context.ranks.find_locator(board)
@@ -121,7 +121,7 @@ async def _value_positions(context: Context, board: Board, index: int, query: Va
 
 
 async def _find_added_boards(context: Context, call: Call, first: Board, index: int) -> list[tuple[Board, int]]:
-    """Return the boards that `with` names, each with the index that the column has on it.
+    """Return the boards that the parameter `with` names, and for each the 0-based index of the ranked column.
 
     Raises:
         UnknownBoardError, UnknownColumnError: a board does not exist, or does not rank the column.
@@ -157,9 +157,9 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
 def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int, int]], as_of: str) -> Position:
     """Return the position of a value among the entries of all boards. `parts` has its position on each board.
 
-    Add up the numbers of better entries, and the ends of the brackets. A board's position may hold for another time
-    than `as_of`. So widen the bracket by one for each change that the board may have had between the two times.
-    `spans` has three counts of changes for each board: before `as_of`, included in its curve, and after `as_of`.
+    Add up the numbers of better entries, and also the limits `low` and `high`. A board may have changed between `as_of`
+    and the time of its position. Each such change can alter the rank by one, so it widens the limits by one. `spans`
+    has three change counts of each board: just before `as_of`, included in its curve, and after all ranks were read.
     """
     rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
     for part, (before, off_curve, after) in zip(parts, spans, strict=True):
@@ -181,7 +181,7 @@ def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int,
 
 
 def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) -> WantedRank:
-    """Return a request for the rank that a new entry with this value would get.
+    """Parse a value. Return a `WantedRank`, which asks for the rank that a new entry with this value would get.
 
     Raises:
         ProblemError: the text is not a number, or the column cannot hold that number.
@@ -212,8 +212,8 @@ def _find_values(
 ) -> Program[list[RankValue | PercentileValue]]:
     """Return the values at ranks and percentiles: exact values from rows, or values with bounds from the curve.
 
-    Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. With `start`, rows are also read
-    for greater ranks, beginning at the nearest knot, but only as long as they need at most `rows_left` rows in all.
+    Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. With a `start`, rows
+    after the nearest knot are also read for greater ranks, until `rows_left` rows are used up.
     """
     board, ranking = locator.board, locator.entries.rankings[index]
     totals = yield from read_board_totals(board)

@@ -12,6 +12,6 @@ For each peer (another store), a store remembers a cursor: the number of the las
 journal. One transaction applies a page of events and stores the cursor after the page, so every event is applied once.
 A store grants no leases for a peer: it answers a key with the last lease that the peer's journal reported for the key.
 
-`jobs.leases.peers` fetches the pages. This package may import `storage.leases` and all that one may import; in turn,
-`lease_transaction` uses `elsewhere`. Begin with `exchange`.
+`jobs.leases.peers` fetches the pages. This package may import `storage.leases` and all that `storage.leases`
+may import. In turn, `lease_transaction` imports `elsewhere`. Begin with `exchange`.
 """

@@ -101,7 +101,7 @@ class RemoteLeases:
         return int(found[0][0]) if found else 0
 
     def apply_page(self, peer: str, events: Sequence[KeyEvent], *, position: int) -> Program[None]:
-        """Apply a page of a peer's journal to the stored leases, and store `position` as the cursor."""
+        """Change stored leases as a peer's events say, and store `position`, the number of the page's last event."""
         known = yield from self.find_by_keys(sorted({key for key, _ in events}))
         state: dict[ResourceKey, RemoteLease | None] = {
             key: next((one for one in leases if one.peer == peer), None) for key, leases in known.items()

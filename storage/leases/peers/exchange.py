@@ -69,7 +69,7 @@ class LeaseExchange:
         raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
 
     def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[KeyEvent]]:
-        """Return the events that have a key and whose pool exists in this store, with pool key and lease key."""
+        """Return the events about keys, if the pool exists here. Put this store's pool key and the lease key first."""
         pools = yield from lease_pools.find_by_names([(event.client_id, event.pool_id) for event in page])
         return [
             ((pools[event.client_id, event.pool_id].key, event.key), event)
