@@ -43,7 +43,7 @@ def describe(settings: Settings) -> list[SettingRow]:
 @cache
 def _descriptions() -> dict[str, str]:
     """Return each setting's description, which is the text under the setting in the source, as one line."""
-    # pydantic could collect these texts too, but it would read the source at each start of a service.
+    # pydantic can collect the texts under the settings, too, but then every start of a service would read the source.
     found: dict[str, str] = {}
     groups = [each for each in ast.parse(inspect.getsource(declarations)).body if isinstance(each, ast.ClassDef)]
     for declared, text in (pair for group in groups for pair in pairwise(group.body)):

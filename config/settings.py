@@ -26,7 +26,7 @@ _ORDERED_PAIRS = (
 class _Group(BaseModel):
     """The common base of the groups. A group has the settings of one part of the service."""
 
-    # A process makes only `Settings`, which has all groups. So the validator of a single group is built on demand.
+    # Processes create only `Settings`, never a single group. `defer_build` saves building the validators of the groups.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, defer_build=True)
 
 
@@ -114,11 +114,11 @@ class PostingSettings(_Group):
 
     # The following values are constants, because no operator needs to change them.
     group_posts_max: ClassVar[int] = 2_000  # maximum number of posts in one transaction, counted once for every board
-    # A group of posts loses a race if another transaction changes its rows first. After this many attempts it gets 503.
+    # A group of posts is tried again if another transaction changed its rows first. After this many attempts: 503.
     write_attempts_max: ClassVar[int] = 8
-    # First pause of a group of posts after a lost race. The pause doubles with each attempt, and a part is random.
+    # First pause before a group of posts is tried again. The pause doubles with each attempt, and a part is random.
     write_backoff_base_s: ClassVar[float] = 0.005
-    write_backoff_s_max: ClassVar[float] = 0.5  # longest pause of a group of posts after a lost race
+    write_backoff_s_max: ClassVar[float] = 0.5  # longest pause before a group of posts is tried again
 
 
 class QueueSettings(_Group):
@@ -146,7 +146,7 @@ class QueueSettings(_Group):
     # Time between two reads of the number of posts in the queue and of their age, in one process.
     ingest_look_s: ClassVar[float] = 1
     ingest_group_posts_max: ClassVar[int] = 10_000  # maximum number of posts that one transaction appends to the queue
-    # Maximum number of posts in one row of the queue. All posts of a row belong to the same shard.
+    # Maximum number of posts in one row of the queue. A row has posts of only one shard (see `ingest_shards`).
     ingest_block_posts_max: ClassVar[int] = 200
     ingest_round_posts_max: ClassVar[int] = 1_000  # maximum number of queued posts that one transaction applies
     # Maximum number of parts of queued posts that one transaction applies. A post has one part for each of its boards.
@@ -157,8 +157,8 @@ class QueueSettings(_Group):
     ingest_sizing_s: ClassVar[float] = 5
     # Time after which an idle worker looks for posts again. After 10 s without posts, this time is five times as long.
     ingest_poll_s: ClassVar[float] = 0.1
-    # A worker applies posts in rounds. If a round emptied the queue, the next round starts no earlier than this time
-    # after the start of that round. Meanwhile posts gather, so the next round applies more posts at once.
+    # A worker applies posts in rounds. If a round empties the queue, the worker waits until this time has passed since
+    # the round began. Until then posts gather, so the next round applies more posts at once.
     ingest_gather_s: ClassVar[float] = 0.15
     ingest_backoff_s_max: ClassVar[float] = 2  # longest pause of a worker whose round failed
     # Maximum number of rejected posts that are remembered; the oldest are forgotten first.
@@ -217,10 +217,10 @@ class ReadingSettings(_Group):
 
     # The following values are constants, because no operator needs to change them.
     point_reads_per_batch_max: ClassVar[int] = 512  # maximum number of point reads that one statement answers together
-    # Maximum number of simultaneous statements for point reads. A further statement starts only if at least as many
-    # reads wait as are currently being answered.
+    # Maximum number of simultaneous statements for point reads. A second statement starts only when the number of
+    # waiting reads has reached the number of reads in the running statement.
     point_read_tasks_max: ClassVar[int] = 2
-    # While a process answers this many point reads together on average, ranks with `auto` are not counted in long gaps.
+    # While a process answers on average this many point reads at once, rank=auto only estimates ranks in long gaps.
     crowd_min: ClassVar[int] = 22
     # A read that may go over more rows than this uses one of the `heavy_reader_connections`.
     light_read_rows_max: ClassVar[int] = 100_000
@@ -245,7 +245,7 @@ class StreamSettings(_Group):
     stream_top_default: ClassVar[int] = 10  # number of best rows that a stream follows if the request gives none
     stream_top_max: ClassVar[int] = 100  # maximum number of best rows that a stream follows; more are refused with 400
     stream_poll_s: ClassVar[float] = 0.02  # pause between two reads of the journal on behalf of all streams
-    # Maximum number of journal rows that one read for all streams returns, and that a resuming stream may have missed.
+    # Maximum number of journal rows read at once for all streams. A resumed stream that missed this many starts anew.
     stream_rows_max: ClassVar[int] = 10_000
     stream_retry_s: ClassVar[float] = 1  # time that a client waits before it reopens a stream that ended
 
@@ -388,7 +388,7 @@ class JobSettings(_Group):
     # An audit corrects its counts by the changes since the curve's time. It skips columns with more changes than this.
     audit_changes_max: ClassVar[int] = 100_000
     audit_s_max: ClassVar[float] = 5  # time after which an audit counts no further owner
-    # Least time for which the journal keeps an erased owner's values, without the name, because curves must count them.
+    # Erased owners' values stay in the journal at least this long, without names: a curve being fitted may need them.
     erased_cells_s: ClassVar[float] = 3_600
     # Time between two runs of the pruning job, which deletes old post ids, changes and leftover rows.
     prune_interval_s: ClassVar[float] = 60
@@ -430,12 +430,12 @@ class LeaseSettings(_Group):
     lease_group_max: ClassVar[int] = 200  # maximum number of requests for leases in one transaction
     # Maximum number of simultaneous transactions for leases. SQLite runs one.
     lease_groups_in_flight_max: ClassVar[int] = 2
-    # Maximum number of expired leases in each region that count as available resources in the figures of a pool.
+    # The figures of a pool count expired leases as available resources, but at most this many in each region.
     lease_expired_counted_max: ClassVar[int] = 10_000
-    liberate_rows_max: ClassVar[int] = 1_000  # maximum number of leases liberated in one transaction
-    balance_horizon_s: ClassVar[float] = 600  # how far ahead the balancer projects the need of a region
-    balance_half_life_s: ClassVar[float] = 600  # a request for a lease of this age counts half in a region's average
-    balance_moves_max: ClassVar[int] = 100_000  # maximum number of resources moved in one run, for each pool
+    liberate_rows_max: ClassVar[int] = 1_000  # maximum number of expired leases that one transaction takes back
+    balance_horizon_s: ClassVar[float] = 600  # the balancer estimates how many leases a region will need in this time
+    balance_half_life_s: ClassVar[float] = 600  # at this age, a request counts half in its region's average demand
+    balance_moves_max: ClassVar[int] = 100_000  # one run of the balancer moves at most this many in a pool
     balance_step_rows_max: ClassVar[int] = 1_000  # maximum number of resources moved in one transaction
     lease_exchange_rows_max: ClassVar[int] = 1_000  # maximum number of rows of a peer's journal read at once
 
@@ -469,7 +469,7 @@ class ManagedSettings(_Group):
     """Time between two records of figures for percentiles and the verdict on the node."""
 
     # The following values are constants, because no operator needs to change them.
-    # Longest wait for the answer of another process of the node, in which an operation of a managed object runs.
+    # An operation of a managed object may run in another process of the node. Longest wait for that process's answer.
     managed_wait_s_max: ClassVar[float] = 5
     jolokia_requests_max: ClassVar[int] = 1_000  # maximum number of Jolokia requests in one body; more are refused
 
@@ -517,7 +517,7 @@ class Settings(
     Raises pydantic's ValidationError on a bad value; `config.load` collects all bad values in one ConfigError.
     """
 
-    # `config.load` stores here where the value of each setting came from, by the setting's name, except for defaults.
+    # Maps the name of a setting to the source of its value. `config.load` sets it, without settings at their default.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")

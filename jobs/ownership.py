@@ -27,9 +27,9 @@ from .controls import Sleep
 from .job_context import JobContext
 
 T = TypeVar("T")
-JOB_WORK = "job"  # the kind of the leases on jobs that one process at a time runs, for the store or for one partition
-# After a claim, no process gets the lease again for this fraction of the job's interval. It is below 1 because clocks
-# differ: the process that had the lease must find it free when its own next interval begins.
+JOB_WORK = "job"  # the kind of a lease on a whole job. One process at a time runs it, for the store or for a partition
+# For this fraction of the job's interval after a claim, no process can claim the lease again. It is below 1 because
+# clocks differ: at 1, a process that comes back after one interval of its own clock might come a little too early.
 REST_RATIO = 0.9
 LOOK_S_MAX = 60.0
 log = structlog.get_logger(__name__)
@@ -54,7 +54,7 @@ class HeldLease:
         return in_partition(self.partition, self.leases.release(self.lease))
 
     def renew(self) -> Program[None]:
-        """Renew the lease, in an earlier transaction of the work."""
+        """Renew the lease, in any transaction of the work but the last, which calls `release`."""
         yield from in_partition(self.partition, self.leases.renew(self.lease, lease_us=self.lease_us))
 
     def renew_and(self, program: Program[T]) -> Program[T]:
@@ -81,7 +81,7 @@ class Ownership:
         still_wanted: Callable[[], Program[None]] | None = None,
         rests_s: float = 0,
     ) -> T:
-        """Do the work under a lease, so that no other process does it. Return its result. `partition` has the lease.
+        """Do the work under a lease, so that no other process does it. Return its result. The lease is in `partition`.
 
         `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. No
         process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner.

@@ -20,7 +20,7 @@ GAIN = 0.8
 
 
 def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
-    """Return the two inner control values of each gap's cubic, or None if the knots are too few or too close."""
+    """Return the two inner Bézier values of each gap's cubic, or None if the knots are too few or too close."""
     from scipy.interpolate import PchipInterpolator  # imported here because loading it takes half a second
 
     knots, step = curve.knots, curve.step
@@ -38,7 +38,7 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
     first = np.clip(np.rint(slopes[:-1] * thirds), 0, SHAPE_UNIT)
     second = np.clip(np.rint(SHAPE_UNIT - slopes[1:] * thirds), 0, SHAPE_UNIT)
     middle = np.rint((first + second) / 2)
-    crossed = first > second  # where a cubic is too steep at both ends; `middle` as both values makes it monotone
+    crossed = first > second  # there the cubic might fall between its knots; `middle` as both inner values prevents it
     return list(
         zip(
             np.where(crossed, middle, first).astype(int).tolist(),

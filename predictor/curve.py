@@ -18,7 +18,7 @@ FitMethod = Literal["skip", "scan"]
 
 
 def limit_gap_rows(total: int, gap_rows_max: int) -> int:
-    """Return how many entries a gap may hold: `gap_rows_max`, or more if it would take over GAP_KNOTS_MAX knots."""
+    """Return the limit on a gap's entries: `gap_rows_max`, or more if `gap_rows_max` needs over GAP_KNOTS_MAX knots."""
     return max(gap_rows_max, -(-total // GAP_KNOTS_MAX))
 
 
@@ -51,14 +51,14 @@ class Curve(KnotRanks):
     certificate: float | None = None  # worst relative rank error measured at the fit; None: not measured
     # The next two fields have one item for each pair of neighbouring knots.
     errors: Sequence[int] | None = None  # largest |rank - true rank| over every key at the fit; None: not measured
-    shapes: Sequence[tuple[int, int]] | None = None  # inner control values of cubics, 0 to SHAPE_UNIT; None: lines
+    shapes: Sequence[tuple[int, int]] | None = None  # two Bézier values of a cubic, 0 to SHAPE_UNIT; None: lines
 
     is_live: ClassVar[bool] = False  # whether the curve counts changes of the board since the fit
     moved: ClassVar[int] = 0  # number of changes of owners' values since the fit; only a live curve counts them
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. If a column's curves may give different ranks, their tags differ."""
+        """Return a text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
         return str(self.as_of_us)
 
     def __post_init__(self) -> None:

@@ -3,8 +3,8 @@
 Import this module only where a curve is fitted, so that other processes do not load numpy and scipy.
 
 The error at a key is the difference between the curve's rank and the true rank. The keys are on a lattice: each is the
-first key plus a multiple of a step. Errors are measured at every value and at the next worse lattice point. From there
-to the next value, the true rank stays the same and the estimate does not fall. So no key has a larger error.
+first key plus a multiple of a step. From the lattice point just past a value to the next value, the true rank is
+constant and the estimate never falls. So the error is largest at one of these two points, and both are measured.
 
 Most ranks are computed with floats, which is fast. If a float is so close to a rounding boundary that its own error
 could change the rounded rank, `locate` computes the rank instead. So the errors are exactly the errors of `locate`.
@@ -135,9 +135,9 @@ class _Measuring:
         return _FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
-        """Return the estimated ranks of some keys: of each value from the index `first` onwards, plus `past`.
+        """Return the estimated ranks of the values from the index `first` onwards, each value increased by `past`.
 
-        For each key, `gaps` has the index of its gap, and `at` has its distance from the start of the gap's line.
+        `past` is 0 or the lattice step. `gaps` has each key's gap index, `at` its distance from the start of the line.
         """
         lows, rises, runs = self._lows[gaps], (self._highs - self._lows)[gaps], self._runs[gaps]
         closed = rises == 0

@@ -22,21 +22,21 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 GUARD = 0.05  # gap guard: largest width of a bracket, relative to its better end; raised if the knots are too few
-# While a board changes, the estimates in a gap of n entries become wrong by about the square root of n. So from rank
-# CALM_FROM on, a gap holds at most (CALM * rank)^2 entries, and a live curve is as accurate there as at deeper ranks.
-# Ranks better than CALM_FROM are counted, not estimated. If the gap guard had to be raised because the knots are too
-# few, this limit does not apply.
+# While a board changes, the estimates in a gap of n entries become wrong by about the square root of n. This error
+# should stay below CALM * rank, so from rank CALM_FROM on, a gap holds at most (CALM * rank)^2 entries. Ranks better
+# than CALM_FROM are counted, not estimated. If the gap guard was raised because the knots are too few, this limit does
+# not apply.
 CALM, CALM_FROM = 0.0036, 900
 SHARE_OF_TOTAL = 0.0005  # largest allowed error in ranks, as a fraction of all entries; matters at deep ranks
-SHARE_TOTAL_MIN = 20_000  # boards with fewer entries do not have the limit of SHARE_OF_TOTAL
-SHARE_COST = 1.1  # SHARE_OF_TOTAL is ignored if it multiplies the worst relative error by more than this
+SHARE_TOTAL_MIN = 20_000  # on boards with fewer entries, the limit SHARE_OF_TOTAL does not apply
+SHARE_COST = 1.1  # SHARE_OF_TOTAL is dropped if keeping it makes the worst relative error over this many times as large
 HALF = 0.5 - 1e-6  # for a whole n: if an error is at most n + HALF before rounding, it is at most n after rounding
-EPSILON_MIN = 1e-6
+EPSILON_MIN = 1e-6  # smallest epsilon that a search tries; epsilon is the allowed error relative to the rank
 GUESS = 1000.0  # the search first tries epsilon = GUESS / knots^2; the factor was measured on lognormal boards
 STEPS_MAX = 18  # largest number of tolerances that a search tries
 CLOSE = 0.008  # the search keeps an upper and a lower bound, and ends if upper <= (1 + CLOSE) * lower
 SPARED = 0.003  # the search also ends if a tolerance fits and leaves at most this fraction of the knots unused
-STRIDE = 16.0  # largest factor between two tolerances tried, until one is known that fits and one that does not
+STRIDE = 16.0  # while a search has no lower or no upper bound yet, it changes epsilon at most by this factor
 WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values processed at a time
 
 
@@ -146,11 +146,10 @@ class _Pass:
             distances = distinct.distances(at, first - 1, end)
             before, here = distances[:-1], distances[1:] - step
             rise = (distinct.better_counts[first:end] - start).astype(np.float64)
-            # The largest errors of unrounded estimates. After the rounding, such errors are still within the tolerance.
+            # The errors that estimates may have before rounding, so that rounded estimates are within the tolerance.
             allowed = np.floor(np.minimum((rise + (start + 1)) * tolerance.epsilon, tolerance.ranks_max)) + HALF
-            # Between two values the rank stays the same while a line rises. So a line that rises too slowly has its
-            # largest error just past the better value, and a line that rises too fast has it at the worse value.
-            # Checking these two points is enough.
+            # Between two values the true rank is constant, but the line rises. A line that is too low is most wrong
+            # just past the better value, a line that is too high at the worse value. Only these points are checked.
             floors = np.maximum.accumulate((rise - allowed) / before)
             ceilings = np.minimum.accumulate((rise + allowed) / here)
             np.maximum(floors, floor, out=floors)
@@ -176,7 +175,7 @@ def _index_of(distinct: DistinctKeys, better_count: int) -> int:
 def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
     """Return the largest index of a value at which a gap may end, if the gap begins at the knot `at`.
 
-    The gap guard limits the width of the gap's bracket, relative to the first rank past the knot.
+    The gap guard `guard` limits the width of the gap's bracket, relative to the first rank past the knot.
     """
     rank = distinct.counted(at) + 1
     width = rank * guard
@@ -186,7 +185,7 @@ def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
 
 
 def _guard(distinct: DistinctKeys, knots_max: int) -> float:
-    """Return the gap guard: the least relative limit on bracket widths, at least GUARD, that `knots_max` knots meet."""
+    """Return the gap guard: GUARD, or if `knots_max` knots cannot keep brackets so narrow, the least that they can."""
     low = high = GUARD
     while not _brackets_fit(distinct, high, knots_max) and high < distinct.total:
         low, high = high, high * 2
@@ -200,7 +199,7 @@ def _guard(distinct: DistinctKeys, knots_max: int) -> float:
 
 
 def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
-    """Return whether `knots_max` knots reach the last value if the knots are as far apart as the gap guard allows."""
+    """Return whether `knots_max` knots reach the last value if each bracket is as wide as the limit `guard` allows."""
     at, last = 0, len(distinct) - 1
     for _ in range(knots_max - 1):
         if at == last:
@@ -212,7 +211,7 @@ def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
 def _find_least_tolerance(
     pass_over: _Pass, epsilon: float, ranks_max: float, known: tuple[float, _Found] | None = None
 ) -> tuple[float, _Found]:
-    """Return the least epsilon for which the allowed number of knots is enough, and the result of the pass with it.
+    """Return the least epsilon (see `Tolerance`) that needs no more knots than allowed, and the result of its pass.
 
     `epsilon` is the first epsilon to try. `known` is a greater epsilon that surely fits, with the result of its pass.
     """
@@ -241,10 +240,11 @@ def _find_least_tolerance(
 
 
 def _stride(before: tuple[float, int] | None, now: tuple[float, int], knots_max: int) -> float:
-    """Return the factor by which to change epsilon, so that the number of knots just crosses the allowed number.
+    """Return the factor from the epsilon tried last (an allowed error relative to the rank) to the next one to try.
 
-    `before` and `now` are pairs of an epsilon and its number of knots. Without `before`, the number of knots is assumed
-    to be inversely proportional to the square root of epsilon.
+    The number of knots should then be just on the other side of the allowed number. `before` and `now` are the last
+    two passes, each as (epsilon, number of knots). Without `before`, the number of knots is assumed to be inversely
+    proportional to the square root of epsilon.
     """
     (epsilon, spent), power = now, 0.5
     if before is not None and before[1] != spent:

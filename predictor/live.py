@@ -5,8 +5,8 @@ change of one owner's key. An entry that comes or leaves is a move, too.
 
     Curve (the fit) + LiveCounts (moves since the fit) ──> LiveCurve, which returns ranks as of the last move counted
 
-Brackets come from exact counts, so the true rank always lies in its bracket. The possible error of an estimate grows by
-one with every move into, out of or within its gap, because all entries of a gap can move to one end of the gap:
+Brackets come from exact counts, so the true rank always lies in its bracket. Each move into, out of or within a gap can
+push the estimate and the true rank one further apart, at worst always in the same direction. One is added for rounding:
 
     |rank - true rank| <= min(distance to the ends of the bracket, error of the fit + moves + 1)
 
@@ -145,7 +145,7 @@ class LiveCurve(KnotRanks):
     is_live: ClassVar[bool] = True
 
     def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf, version: int = 0) -> None:
-        """Make a curve from a fit and its counts. Pass another `version` if the counts differ: the tag contains it."""
+        """Make a curve of a fit and counts. `version` is a part of `tag`: other counts need another `version`."""
         self.fit, self._version = fit, version
         self._as_of = as_of
         runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
@@ -154,7 +154,7 @@ class LiveCurve(KnotRanks):
         gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
         if min(runs, default=0) < 0 or min(gaps) < 0:
             raise KnotsInvalidError("more entries left a knot or gap than were in it")
-        # After a 0, one item for each gap and each knot, in turn: the number of entries up to the end of it.
+        # Running totals: first 0, then the number of entries up to and including gap 0, knot 0, gap 1, knot 1 ….
         upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
         self.total = upto[-1]
         self.moved = counts.moved
@@ -185,7 +185,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. If a column's curves may give different ranks, their tags differ."""
+        """Return a text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
         return self.fit.tag if self.is_as_fitted else f"{self.fit.tag}-{self._version}"
 
     @property

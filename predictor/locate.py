@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
-# A control value of a cubic is an integer from 0 to SHAPE_UNIT, which stands for the whole rise of the cubic's gap.
+# A Bézier value (control value) of a cubic is an integer from 0 to SHAPE_UNIT, which stands for the rise of its gap.
 SHAPE_UNIT = 65_536
 
 
@@ -67,12 +67,12 @@ class KeyBracket(NamedTuple):
 class Gap(NamedTuple):
     """The entries strictly between two neighbouring knots. Counting a few of them gives a key's exact rank.
 
-    The number of entries strictly better than a key is `better_count` plus the entries between the better knot and the
-    key. It is also `better_count` + `rows` minus the entries from the key (included) to the worse knot (excluded).
+    For a key in the gap, the number of strictly better entries is `better_count` plus the entries between the better
+    knot and the key. It is also `better_count` + `rows` minus the entries from the key (included) to the worse knot.
     """
 
-    better_key: int | None  # the last knot that is strictly better than the key; None: the gap begins at the top
-    worse_key: int | None  # the first knot with the key or a worse one; None: the gap ends with the last entry
+    better_key: int | None  # key of the knot just before the gap; None: no knot is before it
+    worse_key: int | None  # key of the knot just after the gap; None: no knot is after it
     better_count: int  # number of entries better than the gap, including all entries with the better knot's key
     rows: int  # the number of entries in the gap
 
@@ -102,12 +102,12 @@ class KnotRanks:
     _keys: tuple[int, ...]  # the keys of the knots, ascending
     _lows: tuple[int, ...]  # `low` of each gap
     _highs: tuple[int, ...]  # `high` of each gap; for the last gap it is the number of entries plus one
-    grid: int  # the lattice step with which lines and cubics were fitted
+    grid: int  # the lattice step of the fit: each key at the fit was the first key plus a multiple of this step
     _snap: int  # the lattice step for rounding a key up before it is looked up; 1: keys are not rounded
     error_bounds: Sequence[int] | None  # for each gap, the largest error of an estimate; None: not known
-    cubics: Sequence[tuple[int, int]] | None  # for each closed gap, the inner control values of its cubic; None: lines
+    cubics: Sequence[tuple[int, int]] | None  # two Bézier values for each gap between two knots; None: lines
     ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty
-    _straight: bool  # True if gaps have lines instead of cubics, and keys are rounded to the lattice of the fit
+    _straight: bool  # True if gaps have lines instead of cubics, and keys are rounded up to lattice points of the fit
 
     def _set_knots(
         self,
@@ -140,16 +140,16 @@ class KnotRanks:
 
     @property
     def rounds_to_lattice(self) -> bool:
-        """Return whether a key is rounded up to the lattice of the fit before it is looked up."""
+        """Return whether a key is rounded up to a lattice point of the fit (see `grid`) before it is looked up."""
         return self._snap == self.grid
 
     def locate(self, key: int) -> Bracket:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries.
 
         The rank is an integer from 1 to total + 1, monotone in the key. Between two knots the rank is read off a line
-        or a cubic and rounded to the nearest integer, a half upwards. The line or cubic begins at the first lattice
-        point past the better knot, with the rank after the ties of that knot. It ends at the worse knot. If the largest
-        error of the gap is known, neither end of the bracket is further from the rank than that error.
+        or a cubic and rounded to the nearest integer, a half upwards. The line or cubic begins one lattice step past
+        the better knot, at the rank after this knot's ties, and ends at the worse knot. If the largest error of the gap
+        is known, the bracket also lies between rank - error and rank + error.
         """
         keys = self._keys
         if self._snap != 1:
@@ -210,7 +210,7 @@ class KnotRanks:
         return start, keys[j] if j < len(keys) else max(worst, start) + grid
 
     def _estimate(self, j: int, key: int) -> int:
-        """Return the estimated rank of a key within gap j. The gap has to hold an entry."""
+        """Return the estimated rank of a key within gap j. The gap must not be empty."""
         low, high = self._lows[j], self._highs[j]
         start, end = self._span(j)
         if self.grid != 1 and self._keys:
@@ -234,8 +234,8 @@ class KnotRanks:
         """Return the worst key that still has this rank (1-based) or better, or None if the column is empty.
 
         If the rank is beyond the last rank, the result is the worst key. Between knots this method is the inverse of
-        `locate`: it returns the worst key to which `locate` gives this rank or a better one. If the largest error of
-        the gap is known, the bracket contains only keys that this error allows.
+        `locate`: it returns the worst key to which `locate` gives this rank or a better one. A known largest error of
+        the gap narrows the bracket, because a key's true rank differs from its estimate at most by this error.
 
         Raises:
             ValueError: the rank is below 1.
@@ -266,11 +266,11 @@ class KnotRanks:
         if self._snap == self.grid:
             start, end = self._span(i)
             return start, end - self.grid
-        best, worst = self.ends or (0, 0)  # not rounded, because entries may lie off the lattice
+        best, worst = self.ends or (0, 0)  # here keys are not rounded: entries may lie off the lattice
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
 
     def _worst_given(self, j: int, rank: int) -> int:
-        """Return the worst lattice point of gap j with this estimated rank or a better one. The gap has to hold it."""
+        """Return the worst lattice point of gap j with this estimated rank or a better one. Such a point must exist."""
         start, end = self._span(j)
         if self.cubics is not None and 0 < j < len(self._keys):
             return self._worst_within(j, rank, start, end)

@@ -1,7 +1,7 @@
-"""Chooses which rows of a column become knots, so that few knots leave no wide bracket. The caller reads the rows.
+"""Chooses which rows of a column become knots, so that even few knots leave no bracket wide. The caller reads the rows.
 
 A walk is a generator that yields requests for rows and is sent the rows, so the same walk works for every store. The
-number of knots is bounded, even if the rows are wrong.
+number of knots never exceeds its limit, whatever rows the caller sends.
 
 - Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
   previous knot. (With uniform spacing, estimates of ranks near the top are wrong by 1,000 % and more.)
@@ -46,8 +46,8 @@ class Stride(NamedTuple):
 
     This suits stores where a round trip costs more than the skipped rows. Begin after `after_key`: the first strictly
     worse entry has rank `next_rank`. In each step, skip next_rank * ratio_ppm // RATIO_UNIT entries, but at most
-    `rows_max`. Then read one entry. The next step begins with the first entry strictly worse than this entry. End
-    before the `total`-th entry. The caller sends a list of `Landing`.
+    `rows_max`. Then read one entry. The next step begins with the first entry strictly worse than this entry, with
+    its rank as the new `next_rank`. Never read the `total`-th entry. The caller sends a list of `Landing`.
     """
 
     after_key: int
@@ -73,11 +73,11 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
     knots that limit the entries of a gap to `gap_rows_max`. If the column has no more distinct values than this sum,
     every value is a knot. Without strides, each knot costs one request.
 
-    If `stride_max` is greater than 1, the walk also yields `Stride`, each with at most `stride_max` steps. The walk
-    then corrects the spacing for ties only once for each stride.
+    If `stride_max` is greater than 1, the walk also yields `Stride`, each with at most `stride_max` steps. It then
+    computes d anew only after each stride, not after each knot.
 
-    `total` is the number of entries in the snapshot. If it is wrong, the walk needs at most two requests more, but the
-    `better_count` of the worst knot is wrong by the same amount.
+    `total` is the number of entries in the snapshot. If `total` is wrong, the walk needs at most two requests more, but
+    the `better_count` of the worst knot is wrong by as much as `total`.
 
     Raises:
         WalkInconsistentError: a row contradicts an earlier row.
@@ -104,7 +104,7 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
         # `spare` is the number of remaining knots that the row limit will not need after a skip of `rows` rows.
         spare = knots_max - len(knots) - 2 - (total - next_rank - rows) // (gap_rows_max + 1)
         if knots and spare < 0:
-            ratio = 2 * (gap_rows_max + 1) / next_rank  # all remaining knots are needed for the row limit
+            ratio = 2 * (gap_rows_max + 1) / next_rank  # no knots to spare: every gap gets `gap_rows_max` rows
             rows = gap_rows_max
         if rows >= gap_rows_max:
             rows, spare = gap_rows_max, knots_max
@@ -124,8 +124,8 @@ def _geometric(total: int, knots_max: int, gap_rows_max: int, stride_max: int) -
             knots.append(_knot(landing, key, next_rank, rows))
         key, next_rank = knots[-1].key, knots[-1].better_count + knots[-1].ties + 1
         left = knots_max - len(knots)
-        # One step of the fixed-point iteration d = d * knots(d) / left, where knots(d) is the estimated number of
-        # further knots. Ties only save knots, so the previous d is already close to the solution.
+        # The `left` remaining knots should just suffice for the rest of the board. So multiply the spacing d (`ratio`)
+        # by (estimated knots for the rest) / `left`. One correction is enough, because only ties change this factor.
         ratio = (
             ratio * _estimate_knots(next_rank, total, ratio, gap_rows_max) / left if total - next_rank >= left else 0.0
         )
@@ -181,7 +181,7 @@ def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
 
 
 def _gap(before: Knot, after: Knot) -> tuple[float, Knot, Knot] | None:
-    """Return (minus the number of entries / first rank, better knot, worse knot) of a gap, or None if it is empty."""
+    """Return a gap for the heap, widest first: (-(entries / first rank), better knot, worse knot); None if empty."""
     low = before.better_count + before.ties
     rows = after.better_count - low
     return (-rows / (low + 1), before, after) if rows else None

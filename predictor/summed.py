@@ -35,7 +35,7 @@ class SummedCurve:
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. If a column's curves may give different ranks, their tags differ."""
+        """Return a text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
         return blake2b(" ".join([part.tag for part in self.parts]).encode(), digest_size=16).hexdigest()
 
     @property
@@ -80,8 +80,8 @@ class SummedCurve:
     def key_at(self, rank: int) -> KeyBracket | None:
         """Return the worst key that still has this rank (1-based) or better, or None if the column is empty.
 
-        The bracket begins at the best key for which key + 1 may have a rank worse than `rank`. It ends at the best key
-        for which key + 1 surely has a worse rank.
+        The result is the last key before the rank gets worse than `rank`. The bracket goes from the first key after
+        which the rank may get worse to the first key after which it surely does.
 
         Raises:
             ValueError: the rank is below 1.
@@ -105,8 +105,8 @@ class SummedCurve:
     def estimate_drift(self, from_rank: int) -> Drift:
         """Return the largest errors that estimated ranks may currently have, from `from_rank` (1 or more) onwards.
 
-        Keys between two neighbouring knots, of any parts, are in the same gap of each part. So the relative error is
-        largest just past a knot, where the rank is smallest. Only these keys are checked.
+        Take the knots of all parts together. Between two neighbours the summed error is constant, so relative to the
+        rank it is largest where the rank is smallest: just past a knot. Only these keys are checked.
         """
         bound, bracket, gap_rows = 0.0, 0.0, 0
         keys = self._keys

@@ -30,7 +30,7 @@ BLOB = SqlType.BLOB
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dialect:
-    """Describes the SQL of one database, such as SQLITE or POSTGRES. A copy with equal fields is another dialect."""
+    """Describes the SQL of one database, such as SQLITE. A dialect equals only itself, so it can be a dict key."""
 
     name: str
     quote_mark: str

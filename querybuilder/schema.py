@@ -147,5 +147,5 @@ def measure_schemas(schemas: Condition, *, distributed: bool) -> Query:
 
 
 def distribute_new_schemas() -> Query:
-    """Return a statement after which Citus puts each new schema on one of its servers, until the transaction ends."""
+    """Return a statement that makes Citus put each schema created later in the transaction on one of its servers."""
     return Command(lambda out: "SET LOCAL citus.enable_schema_based_sharding = on")

@@ -164,7 +164,7 @@ class RowQuery(RowSource, Query):
     def _named(self, out: Rendering) -> tuple[str, str, str]:
         """Return the SQL of this query, a text of new names for its columns, and a new name for the query.
 
-        The caller adds the names around the SQL. Inside, they could hide a column that the ORDER BY names.
+        The caller writes `WITH query(columns) AS (SQL)`. Names inside the SQL could hide a column that ORDER BY uses.
         """
         inner = self.render(out)
         rows = out.fresh_name("p")
@@ -294,7 +294,7 @@ class Union(RowQuery):
 
     @staticmethod
     def _render_wrapped(out: Rendering, arms: Sequence[Select]) -> str:
-        """Return the SQL of a union of subqueries, because a select that is not in one may have no order or limit."""
+        """Return the SQL of a union of subqueries. In a subquery, each select can have its own order and limit."""
         return " UNION ALL ".join(
             f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(arms)
         )

@@ -229,9 +229,9 @@ def remainder(left: Operand, right: Operand) -> Term:
 def advisory_lock(number: Operand, *, shared: bool) -> Term:
     """Return a term that takes an advisory lock: a lock with a number, which lasts until the transaction ends.
 
-    Use it in a select of one table; an equal number in another table is another lock. If the select also locks rows, it
-    takes a row's advisory lock first. Advisory locks are granted in order; a shared row lock may overtake a waiting
-    transaction. For a null, or in a dialect without row locks, the term locks nothing. Its value is null or empty.
+    A shared row lock may overtake a waiting transaction; advisory locks are granted in order. So use this term in a
+    select that locks rows: it takes a row's advisory lock first. Select from one table; equal numbers in other tables
+    are other locks. For a null, or in a dialect without row locks, nothing is locked. The value is null or empty.
     """
     given, mode = term(number), "_shared" if shared else ""
 

@@ -237,7 +237,7 @@ def hold_table(table: str) -> Query:
 def chained(name: str, first: Update, *inserts: Insert) -> Chained:
     """Return one statement that runs an update and some inserts. The statement returns the rows of the update.
 
-    The update and the inserts see the tables as they were before the statement, and may run in any order. But an insert
-    that selects from `name`, the name of the update, runs after it and sees the rows that the update returned.
+    The update and the inserts see the tables as they were before the statement, and may run in any order. Exception: an
+    insert may select from the update by its name, `name`. Then it runs after the update and sees the returned rows.
     """
     return Chained(name, first, inserts)

@@ -35,8 +35,8 @@ def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemSer
     """Build a server for `routes` and the health routes. The caller starts and stops the store and the jobs."""
     ids = RequestIds()
     bodies = BodyReader(context.settings)
-    # In a process that only runs jobs, `routes` is empty. A dashboard could request no data from it, so it has none.
     table = RouteTable[Serve]()
+    # A process that only runs jobs has no `routes`. It gets no dashboard, because a dashboard could request no data.
     listed = add_health_routes(routes, dashboard=bool(routes) and context.settings.dashboard)
     for route in listed:
         endpoint = Endpoint(route, context, ids, bodies)
@@ -103,7 +103,7 @@ def _make_unrouted_handler(
             raise ProblemError("method_not_allowed", detail, headers={hdrs.ALLOW: ", ".join(allowed)})
         raise ProblemError("not_found", f"nothing is at {clip_text(request.path)}")
 
-    # With `foreign_protocol`, the endpoint ignores the query, for which it would otherwise answer 400.
+    # `foreign_protocol`: ignore the query. Otherwise an unknown path with a query would get 400 and not 404.
     route = Route("GET", "{path}", refuse_path, None, _UNROUTED_VIEW, foreign_protocol=True)
     endpoint = Endpoint(route, context, ids, bodies)
 

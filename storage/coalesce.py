@@ -18,7 +18,7 @@ from .store import Store
 Q = TypeVar("Q")
 A = TypeVar("A")
 GATHER_TURNS = 2  # for how many turns of the event loop a batch waits for more questions
-CROWD_QUESTIONS = 200  # this many new questions count as much as the earlier average of a `Crowd`
+CROWD_QUESTIONS = 200  # if this many questions arrive together, a `Crowd`'s average moves halfway to the new number
 CROWD_MEMORY_S = 0.25  # a crowd is over after this time without a question
 CROWD_ENDS = 0.2
 
@@ -58,8 +58,8 @@ class Coalescer(Generic[Q, A]):
 
     `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. With
     `size_of`, which returns the size of a question, `batch_max` bounds the sum of sizes. A larger question is answered
-    alone. At most `tasks_max` tasks answer at the same time. A further task starts only if at least as many questions
-    wait as are currently being answered. So groups are large, and a few large groups cost less than many small ones.
+    alone. At most `tasks_max` tasks answer at the same time. While tasks are answering N questions, a further task
+    starts only if N or more wait. So groups are large, and a few large groups cost less than many small ones.
     """
 
     def __init__(

@@ -37,11 +37,11 @@ from .schema.creation import in_each_partition
 from .store import Program, Store, in_partition
 
 ARCHIVES_A_STEP = 100  # the most archives in one transaction, which decodes and writes few blocks of each archive
-# The most boards of families in one transaction. One query reads all of them, and making an `Entries` is cheap.
+# The most boards in shared tables of families in one transaction. One query reads all the boards of a table.
 FAMILY_BOARDS_A_STEP = 2_000
-# The most other boards in one transaction. Compiling the statements of unused boards blocks the event loop.
+# The most boards in other tables in one transaction. Compiling statements for each board blocks the event loop.
 BOARDS_A_STEP = 20
-HIDDEN_MORE = 100_000  # one read finds this many hidden rows of an owner besides those on the transaction's boards
+HIDDEN_MORE = 100_000  # a transaction reads at most this many hidden rows of the owner, plus one for each of its boards
 ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
 _Work = Callable[[list[Entries]], Program[object]]
 _ArchiveWork = Callable[[list[Leaf]], Program[int]]  # returns in how many of the leaves the owner has an entry
@@ -64,7 +64,8 @@ class OwnerChanges:
     async def erase_entry(self, board: Board) -> bool:
         """Erase the owner's entry on one board. Return False if there was neither an entry nor a queued post."""
         leaf, keys, until = board.leaf_of(self.owner), [board.key], _Positions()
-        if board.is_spread or leaf.archived_us is not None:  # the logs of retired segments may have posts of the owner
+        # A split or archived board may have had other segments before, whose logs may still have posts of the owner.
+        if board.is_spread or leaf.archived_us is not None:
             keys = await self.store.read(lambda: find_keys_ever(board))
         entries = self.open_boards.open_leaf(leaf)
         waited = sum([await drop_queued(self.store, self.owner, board_key=key) for key in keys])
@@ -77,9 +78,8 @@ class OwnerChanges:
     async def erase(self) -> int:
         """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries were found."""
         until = _Positions()
-        await self.store.write(lambda: self._mark(hide=False))  # from now on, no post makes a hidden row
-        # Drop queued posts first. When `drop_queued` returns, the posts that a worker had already taken from the queue
-        # are applied, and the code below erases what they wrote.
+        await self.store.write(lambda: self._mark(hide=False))  # from now on, new rows of the owner are not hidden
+        # When `drop_queued` returns, posts that a worker had already taken are applied. The code below erases them.
         await drop_queued(self.store, self.owner)
         begun = await self.store.read(lambda: in_each_partition(change_log.take_mark))
         await self._on_every_board(lambda boards: self._erase(boards, until))
@@ -103,8 +103,8 @@ class OwnerChanges:
     def _erase(self, boards: Sequence[OpenLeaf], until: _Positions) -> Program[None]:
         """Erase the owner's entries on boards of one partition. Run this program for that partition.
 
-        For each board with an erased entry, add the last log position of every partition to `until`. The caller must
-        remove the owner's name and posts from the change logs up to these positions.
+        For each board with an erased entry, add the last position of every partition's log to `until`, because a moved
+        board has changes in several logs. The caller must remove the owner's name and posts up to these positions.
         """
         erased: list[int] = []
         changes: list[RankingChange] = []
@@ -139,8 +139,8 @@ class OwnerChanges:
     async def _rename(self, until: _Positions, otherwise: Mapping[int, int]) -> None:
         """Remove the owner's name and posts from the journal up to given positions, in bounded transactions.
 
-        `until[partition][board key]` is the last position at which changes of that board are rewritten. For boards that
-        are not in it, `otherwise[partition]` is the last position, or 0 if the partition is missing.
+        Rewrite changes of a board up to the log position `until[partition][board key]`. If `until` has no position for
+        the board, rewrite them up to `otherwise[partition]`. If that is missing too, rewrite none.
         """
         for number in sorted(until.keys() | otherwise.keys()):
             rename = partial(
@@ -182,7 +182,7 @@ class OwnerChanges:
         alive = [entries for entries in boards if entries.leaf.key in places]
         there = [entries for entries in alive if places[entries.leaf.key] == entries.leaf.partition]
         moved = {entries.leaf.key for entries in alive} - {entries.leaf.key for entries in there}
-        if there and _in_family_table(there[0].leaf):  # an owner has entries on few of a family's thousands of boards
+        if there and _in_family_table(there[0].leaf):  # few of a family's thousands of boards have the owner: find them
             limit = len(boards) + HIDDEN_MORE
             unseen = set((yield from hidden_owners.list_hidden_boards(self.owner, limit=limit)))
             shown = {entries.leaf.key for entries in (yield from lock_boards_with_owner(there, self.owner))}
@@ -223,7 +223,7 @@ class OwnerChanges:
 
 
 def list_steps(leaves: list[Leaf]) -> Iterator[list[Leaf]]:
-    """Split leaves into lists, one per transaction: each of one partition, in the order in which posts lock rows."""
+    """Yield the leaves for each transaction: all in one partition, sorted in the order in which posts lock rows."""
     # Posts lock rows by table and then by board. The same order here prevents deadlocks.
     leaves.sort(key=lambda leaf: (leaf.key if leaf.table_key is None else leaf.table_key, leaf.key))
     for _, theirs in by_partition(leaves):
@@ -241,7 +241,7 @@ def _in_family_table(leaf: Leaf) -> bool:
 def _in_archives(keys: list[int], work: _ArchiveWork) -> Program[int]:
     entries = 0
     rows = yield from find_rows_by_key(keys, held=True)
-    # Skip an archive that is still being written. Its writer starts again, because the owner's row was removed.
+    # Skip an unfinished archive. The owner's row was changed before, so its writer begins anew, with the new state.
     archived = (row.leaf for row in rows.values() if row.leaf.archived_us is not None)
     for partition, theirs in by_partition(archived):
         entries += yield from in_partition(partition, work(theirs))

@@ -101,7 +101,7 @@ def period_of(kind: PeriodKind, day: date) -> Period:
     return Period(kind, f"{day.year:04}", first, first.replace(year=day.year + 1))
 
 
-# By the length of an id: the kind of the period, and the text that turns the id into its first day in ISO 8601.
+# By the length of an id: the period's kind, and what to append to the id to get the period's first day in ISO 8601.
 _FORMS = {
     4: (PeriodKind.YEAR, "-01-01"),
     7: (PeriodKind.MONTH, "-01"),

@@ -116,17 +116,17 @@ class Place(NamedTuple):
 
     partition: int  # the partition that holds the leaf's rows, totals, log and curves
     table_key: int | None = None  # the shared table with the rows; None: the leaf has a table of its own
-    # In a shared table, this key identifies the leaf's rows. It changes if a board outside a family is emptied. For a
-    # leaf with a table of its own, the key counts how often the table was renamed. A new name ends with this count.
+    # In a shared table: the key that identifies the leaf's rows; emptying a board outside a family changes this key.
+    # In a table of the leaf's own: how many times the table was renamed; the table's name ends with this number.
     rows_key: int = 0
 
 
 class Gate(NamedTuple):
-    """Says which posts a leaf takes, by their times, and until when. `storage.leaves.gates` reads and locks gates."""
+    """Says which times a leaf's posts may have, and when it closes. `storage.leaves.gates` reads and locks gates."""
 
     epoch: int = 1  # grows whenever the leaf is emptied; a curve from an earlier epoch is invalid
-    opens_us: int | None = None
-    ends_us: int | None = None  # when the period of a family's board ends, or another board's season; None: no end
+    opens_us: int | None = None  # posts with an earlier time are refused; None: no time is too early
+    ends_us: int | None = None  # when the board's period (in a family) or season (outside families) ends; None: no end
     closes_us: int | None = None  # when the leaf stops taking posts, even late posts; None: never
     closed_us: int | None = None  # when the leaf was shut; None: it is not shut
     archived_us: int | None = None  # when an archive replaced the rows; None: the leaf still has rows
@@ -160,7 +160,7 @@ class Leaf:
     """
 
     key: int
-    id: str  # the id of the board that leads to the leaf
+    id: str  # the id of the leaf's board; all segments of a board have this same id
     spec: BoardSpec
     place: Place
     gate: Gate = OPEN  # the gate when it was last read; it may be outdated
@@ -211,7 +211,7 @@ class Board:
     created_at_us: int
     leaves: tuple[Leaf, ...]  # in a fixed order
     family_key: int | None = None  # the family that the board belongs to; None: no family
-    home: int = 0  # the partition of the only leaf; with segments: of the board's archive and of its log before a split
+    home: int = 0  # partition of the only leaf; with segments: partition of the archive and of the log until the split
 
     @cached_property
     def is_spread(self) -> bool:
@@ -239,7 +239,7 @@ class Board:
 
     @cached_property
     def is_unreached(self) -> bool:
-        """Return whether this is a board of a family that no post has reached. The store has no row of such a board."""
+        """Return whether no post has reached this board of a family. The store has no row of such a board."""
         return self.key == self.family_key
 
     @cached_property
@@ -270,7 +270,7 @@ class FamilySpec:
     facets: tuple[tuple[str, ...], ...]  # sorted lists; ((), (clan,)): in each period, a board for all and one per clan
     grace_seconds: int  # how long after a period's end its boards still take late posts
     keep: tuple[tuple[PeriodKind, int], ...]  # for each kind, how many closed periods keep the rows of their boards
-    first_grace_seconds: int | None = None  # the grace when the family was created; None: the grace was never shortened
+    first_grace_seconds: int | None = None  # the first grace, if it was shortened later; None: it never was
 
     def ends_us(self, period: Period) -> int | None:
         """Return when a period ends, or None if the period is all-time."""
@@ -283,7 +283,7 @@ class FamilySpec:
 
     @property
     def longest_grace_us(self) -> int:
-        """Return the longest time for late posts that a period of the family can ever have had, in microseconds."""
+        """Return the longest grace (time for late posts) that the family has ever had, in microseconds."""
         longest_s = self.grace_seconds if self.first_grace_seconds is None else self.first_grace_seconds
         return longest_s * 1_000_000
 
@@ -337,7 +337,7 @@ class Family:
     def template_board(self) -> Board:
         """Return a board with the family's id, and with the columns and rules that all boards of the family have.
 
-        Its table is the shared table of the boards. If each board has a table of its own, the template's stays empty.
+        If the boards share a table, the template uses it too. Otherwise it has a table of its own, which stays empty.
         """
         return self.unreached_board(self.id)
 

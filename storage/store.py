@@ -57,7 +57,7 @@ class Store(Protocol):
         ...
 
     def at(self, partition: int) -> Store:
-        """Return a store that runs programs for one partition. This store runs them for the control partition."""
+        """Return a store that runs programs for one partition. Without `at`, programs run for partition `CONTROL`."""
         ...
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:

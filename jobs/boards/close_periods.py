@@ -172,7 +172,7 @@ class CloseJob:
                 await self._fit(leaf, index)
 
     async def _is_final(self, leaf: Leaf, index: int, changes: int) -> bool:
-        """Return whether the stored curve was made by a scan that saw all changes of the leaf (`changes` in number)."""
+        """Return whether the stored curve is from a scan that saw all changes of the leaf. `changes`: their number."""
         store = self._store.at(leaf.partition)
         listed = (await store.read(lambda: find_listed_curves([leaf.key]))).get((leaf.key, index))
         if listed is None or listed.changes != changes or listed.epoch != leaf.epoch:

@@ -33,12 +33,12 @@ from storage.store import CONTROL, Program, Row, Rows, Store, in_partition
 T = TypeVar("T")
 BeginCopy = Callable[..., Program[tuple[BoardCopy, WorkLease]]]
 
-LEASE_US = 60_000_000
-FEW_OWNERS = 500  # the switch copies the rows of about this many owners at most, in milliseconds
+LEASE_US = 60_000_000  # how long the lease of a move lasts after each renewal
+FEW_OWNERS = 500  # the switch copies the rows of at most about this many owners, which takes milliseconds
 ROUNDS_MAX = 100_000  # the most pages of the change log that one catch-up reads
-SWITCHES_MAX = 30
-STARTS_MAX = 3
-PAUSE_S_MAX = 1.0
+SWITCHES_MAX = 30  # how many times a move tries to switch, at most
+STARTS_MAX = 3  # how many times a move is begun, at most, if its board is changed
+PAUSE_S_MAX = 1.0  # the longest pause before the next attempt to switch
 
 
 @dataclass(slots=True)
@@ -149,7 +149,7 @@ class BoardMove:
         raise RacesLostError(f"{self._board_id!r} could not be held in {SWITCHES_MAX} attempts; nothing was moved")
 
     async def _catch_up(self, number: int, leaf: LeafCopy) -> None:
-        """Copy rows again that posts changed after the copy, in rounds, until one finds at most `FEW_OWNERS` owners."""
+        """Copy again the rows that posts have changed. Repeat this until a read finds at most `FEW_OWNERS` owners."""
         source = self._store.at(leaf.source.partition)
         for _ in range(ROUNDS_MAX):
             found = await source.read(lambda: leaf.read_changes(self._marks[number]), heavy=True)

@@ -52,7 +52,7 @@ class PruneJob:
 
     async def prune_post_ids(self) -> int:
         before_us, rows_max = self._find_start(self._limits.post_id_retention_s), self._rows_max
-        # If a step leaves old ids, it has deleted more than `rows_max` rows. So a step that deletes fewer is the last.
+        # A step deletes all old ids or a few more than `rows_max`. So a step that deletes fewer is the last one.
         pruning = partial(prune_ids, before_us=before_us, rows_max=rows_max)
         return await self._in_steps("post_ids_forgotten", pruning, rows_max + 1)
 
@@ -81,7 +81,7 @@ class PruneJob:
         return await self._in_steps("erased_cells_removed", blanking, self._rows_max)
 
     async def make_blocks(self) -> int:
-        """Make filters that help to find an owner's logged changes, and delete old ones. Return how many were made."""
+        """Make filters, which help to find an owner's logged changes. Delete old filters. Return how many were made."""
         made = 0
         await self._store.write(owner_blocks.prune)
         while (block := await self._store.read(owner_blocks.build_next_block, heavy=True)) is not None:

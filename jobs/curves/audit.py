@@ -45,7 +45,7 @@ class Auditor:
         self._monotonic, self._rng = monotonic, rng
 
     async def audit_column(self, board: Board, column_index: int, *, owners: int | None = None) -> Audit:
-        """Compare the curve in use with counted ranks of at most `audit_owners_max` (and `owners`) random entries.
+        """Compare the curve in use with counted ranks of `owners` random entries, but at most `audit_owners_max`.
 
         Raises:
             NoCurveError: the column has no curve yet.

@@ -29,8 +29,8 @@ from storage.store import Program
 
 log = structlog.get_logger(__name__)
 
-# A sampled curve gets cubics only if a bracket beyond `exact_top` is wider than this part of its rank. Cubics reduced
-# the mean error with few samples. With many samples, brackets are narrow, and cubics did not reduce the worst error.
+# A sampled curve gets cubics only if a bracket beyond `exact_top` is wider than this fraction of the rank at its start.
+# With few samples, cubics reduced the mean error. With many, brackets are narrow, and the worst error stayed the same.
 ROUGH_BRACKET = 0.02
 AGE_S_MIN = 0.001  # the age of a younger curve is set to this, so that nothing is divided by zero
 
@@ -67,9 +67,9 @@ class Fitting:
         return await self._sample(leaf, column_index)
 
     async def scan_curve(self, leaf: Leaf, column_index: int) -> tuple[Curve, FitSnapshot]:
-        """Return a certified curve of a column, whatever the method of its board.
+        """Scan a column, even if the method of its board is not `scan`, and return the curve with a certificate.
 
-        If the column has more than `scan_entries_max` entries and the method is not `scan`, return a sampled curve.
+        Only if the method is not `scan` and the column has over `scan_entries_max` entries, return a sampled curve.
         """
         state = await self._store.at(leaf.partition).read(partial(_read_state, leaf, column_index))
         if leaf.spec.predictor.method is not RefreshMethod.SCAN and state.entries > self._limits.scan_entries_max:
@@ -83,9 +83,9 @@ class Fitting:
         return self._scan_pays(leaf, present, state)
 
     def _scan_pays(self, leaf: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
-        """Return whether `present` is inaccurate or was made by a scan, and few entries would change during a scan.
+        """Return whether a scan pays: few entries would change during it, and `present` is inaccurate or from a scan.
 
-        The estimate takes the rate of changes since the last fit. For a very large column, return False.
+        The number of changes is estimated from their rate since the last fit. For a very large column, return False.
         """
         listed = state.listed
         if listed is None or listed.changes is None or not 0 < state.entries <= self._limits.scan_entries_max:
@@ -94,7 +94,7 @@ class Fitting:
         changes = (state.changes - listed.changes) / age_s * (state.entries / self._limits.scan_rows_per_s)
         if present is None or changes > self._limits.scan_changes_ratio * state.entries:
             return False
-        # After a scanned curve, use a scan again. A sampled curve is less accurate and would soon cause another scan.
+        # If `present` is from a scan, scan again: a sampled curve is less accurate and would soon cause another scan.
         bound = present.estimate_drift(1 + leaf.spec.predictor.exact_top).bound
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 

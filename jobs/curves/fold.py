@@ -66,7 +66,7 @@ class Counting:
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
-        """Count the changes in `found`, read from the log. Return the counts to store; lost counts are stored empty."""
+        """Count a backlog. Return counts that must be stored; they are empty if a curve's changes can't be counted."""
         version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
         gone: list[ListedCurve] = []
@@ -202,7 +202,7 @@ class FoldJob:
         asked_us = self._now_us()
         found = await self._read(counting)
         if found.lost and counting.known.version:
-            # With version 0, the read lists all curves. Curves whose changes since their fits are still logged go on.
+            # With version 0, all curves are read. A curve stays live if the log still has all changes since its fit.
             log.warning("live_counts_lost", partition=self._partition, changes=found.rows)
             counting.known.version = 0
             found = await self._read(counting)

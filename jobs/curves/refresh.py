@@ -133,7 +133,7 @@ class RefreshJob:
                     # The curve of the other process may lack the newest writes. So the request stays open.
                     return
                 except Exception:
-                    refreshed = None  # `_refresh` has reported the error
+                    refreshed = None  # `_refresh` has logged the error
                 if refreshed is not None:
                     version, took_us = refreshed.version, round(refreshed.seconds * 1e6)
                     log.info("refreshed_on_demand", board=leaf.id, seconds=round(refreshed.seconds, 6))
@@ -150,7 +150,7 @@ class RefreshJob:
         except LeaseTakenError as taken:
             self._schedule.reschedule(due, in_s=taken.free_in_us / 1e6)
         except Exception:
-            return  # `_refresh` has reported the error, unless the column needs no refresh any more
+            return  # either `_refresh` has logged the error, or the error says only that no refresh is needed any more
 
     async def _refresh(self, leaf: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
         """Fit a new curve of a column, store it, and use it in this process. Log an error before raising it.

@@ -7,8 +7,8 @@
 
 A turn is a time at which this process checks a board. A curve is live if the changes since its fit are counted for it.
 Clients rely on its error bound, on the width of its brackets, and on how many rows the service counts to find an exact
-rank. So these figures, and not the curve's age, decide whether it has drifted too far from its fit. They leave out
-ranks that are always counted (`exact_top`).
+rank. So these figures, and not the curve's age, decide whether it has drifted too far from its fit. The figures are
+taken only over ranks beyond `exact_top`, because better ranks are always counted.
 
 This module does not remember facts that it can read from the store. So even a process that has just started knows which
 boards are idle. The same reads find boards that other processes created, changed or deleted.
@@ -38,7 +38,7 @@ PASSED_MIN = 200  # one tick (call of `find_due`) checks at least this many leav
 # A board that needs no curve is read again after this many refresh intervals. Until then, its ranks are counted.
 COUNTED_INTERVALS = 5
 GROWTH_MAX = 2  # the largest bracket, gap and error bound may become this many times as large as at the fit
-GAP_ROWS_MIN = 1_000  # the largest gap at the fit counts as having at least this many rows, so short gaps may grow
+GAP_ROWS_MIN = 1_000  # if the largest gap between knots had fewer rows at the fit, assume this many, so it may grow
 PASS_TICKS = 16  # ticks for one pass over a large catalog; checking all boards at each tick would waste CPU time
 
 
@@ -203,7 +203,7 @@ class Schedule:
     def _has_drifted(self, leaf: Leaf, column_index: int, version: int) -> bool | None:
         """Return whether the curve in use has drifted too far from its fit, or None if its age must decide.
 
-        The age decides if the curve is not live or not this version, or if its counts are older than its interval.
+        Its age decides if this curve is not live, is not the stored `version`, or has counts older than its interval.
         """
         served = self._book.find_served(leaf, column_index)
         if served is None or served.version != version or not isinstance(served.curve, LiveCurve):
@@ -211,7 +211,7 @@ class Schedule:
         if self._now_us() - served.curve.as_of_us > leaf.spec.predictor.refresh_seconds * 1e6:
             return None
         if served.curve.moved > max(served.fit.total, GAP_ROWS_MIN):
-            return True  # after so many changes, hardly any rank beyond `exact_top` may be left to check below
+            return True  # after so many changes, the checks below might find no rank beyond `exact_top` to look at
         from_rank = leaf.spec.predictor.exact_top + 1
         fit, now = served.fit.estimate_drift(from_rank), served.curve.estimate_drift(from_rank)
         target = self._limits.drift_ratio
@@ -234,11 +234,11 @@ class Schedule:
         if version != listed.version:
             turn.known[index] = (listed.version, now_s)
             since_s = now_s
-        # If the wall clock was set back, the age by it is too low, and refreshes would stop. So use the greater age.
+        # If the wall clock was set back, it gives too low an age, which would delay refreshes. So take the greater age.
         return max((self._now_us() - listed.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, listed: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:
-        """Return how urgent a new curve is: changes since the fit per entry (at most 1), plus the waiting time.
+        """Return how urgent a new curve is: changes since the fit, divided by entries (at most 1), plus a waiting time.
 
         The waiting time is how many intervals the curve is overdue, divided by `refresh_patience_intervals`.
         """

@@ -71,7 +71,7 @@ class LiberateJob:
         return await self._in_steps(self._forget)
 
     def _free(self, region: Region) -> Program[int]:
-        # The rows still name their last keys. A key that asks again gets its resource back, unless another key got it.
+        # A freed resource's row still names its last key, which on request gets the resource again if it is still free.
         now_us, limit = (yield from self._clock()), self._limits.liberate_rows_max
         rows = yield from lease_resources.find_expired(*region, before_us=now_us - self._margin_us, limit=limit)
         changes = [ResourceChange(row, row.liberate(now_us)) for row in rows]

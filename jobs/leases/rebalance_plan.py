@@ -20,15 +20,15 @@ import msgspec
 
 from config.settings import LeaseSettings
 
-# An idle region is treated as if it had this part of the mean demand, so that its first request finds a resource.
+# An idle region is treated as if it had this fraction of the mean demand, so its first request finds a resource.
 FLOOR_RATIO = 0.05
-MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this part of its target
+MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this fraction of its target
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True):
     """A measurement of a region, with averages over the measurements so far. The first measurement has no averages."""
 
-    at_us: int
+    at_us: int  # when the region was measured
     leased: int  # number of running leases
     acquired: int  # number of leases granted since the pool was created
     refused: int  # number of requests refused since the pool was created
@@ -41,7 +41,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_averages(self) -> bool:
-        """Return whether the averages count a request or a lease that ended. Until then they are 0 and mean nothing."""
+        """Return whether a request came or a lease ended since the first measurement. If not, averages mean nothing."""
         return self.level > 0 or self.freed > 0
 
 
@@ -92,8 +92,8 @@ def forecast_demand(load: Load, horizon_s: float) -> float:
 def forecast_need(load: Load, horizon_s: float) -> float:
     """Return how many of its available resources a region will use up in the next `horizon_s` seconds.
 
-    Leases that will end reduce the need, because their resources can be leased again. But a region that refused a
-    request lately needs at least as many resources as will be requested at the latest rate.
+    Leases that will end reduce the need, because their resources can be leased again. But if a request was
+    refused lately, this does not count: the region needs at least the latest request rate times `horizon_s`.
     """
     used = forecast_demand(load, horizon_s) - load.freed * horizon_s
     return max(0.0, used, load.asked_lately * horizon_s if load.refused_lately else 0.0)
@@ -127,7 +127,7 @@ def plan_transfers(regions: Mapping[str, RegionState], limits: LeaseSettings) ->
     """
     # If no region has any demand, the target of each region is the number of resources that it has already.
     wanted = compute_targets(regions, limits.balance_horizon_s)
-    # If there are too few resources for all needs, even a small shortage leads to refused requests, so it counts.
+    # If there are too few resources for all needs, even a small shortage causes refusals, so resources are moved.
     needed = sum(forecast_need(state.load, limits.balance_horizon_s) for state in regions.values())
     is_scarce = needed >= sum(state.available for state in regions.values())
     below_ratio = 1.0 if is_scarce else MOVED_BELOW_RATIO

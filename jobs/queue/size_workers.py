@@ -1,7 +1,7 @@
 """Decides how many workers of the ingest queue may work at the same time, by measuring the work of all of them.
 
-Every job process may change this number without a lease, because a process that has read an older number changes
-nothing. If no posts were applied since the last measurement, nothing is written.
+Every job process may change the stored number. No lease is needed: a write has an effect only if nobody has changed
+the number since this process read it. If no posts were applied since the last measurement, nothing is written.
 
 The number is the capacity of the store divided by the speed of one worker:
 
@@ -32,13 +32,13 @@ from storage.queue.workers import Semaphore, Sizing, read_queue_state
 
 JOB = "size workers"
 WAITING_US = 1_000_000  # a post waits this long only if the workers don't keep up, or a worker died
-BUSY_RATIO = 0.8  # workers that are busy for at least this part of the time are not short of posts
-ADDS_UP_RATIO = 0.87  # workers that reach this part of the sum of their speeds do not slow each other down
+BUSY_RATIO = 0.8  # workers that are busy for at least this fraction of the time are not short of posts
+ADDS_UP_RATIO = 0.87  # workers that reach this fraction of the sum of their speeds do not slow each other down
 CEILING_SLACK = 0.1  # if the estimate exceeds a whole number by at most this, the excess is ignored as noise
 SLOW_WINDOWS = 2  # the number is lowered after this many windows in a row in which workers slowed each other down
-REST_WINDOWS = 4
-SPEED_UP_SHARE = 0.3  # the weight of a window in the average speed, if the workers were faster in it
-SPEED_DOWN_SHARE = 0.01  # the weight if the workers were slower; it is small because workers may slow each other down
+REST_WINDOWS = 4  # after the number is lowered, no worker is added for this many windows
+SPEED_UP_SHARE = 0.3  # the weight of a window's speed in the moving average, if this speed is above the average
+SPEED_DOWN_SHARE = 0.01  # the same if the speed is below the average; small, because workers may slow each other down
 log = structlog.get_logger(__name__)
 
 
@@ -59,12 +59,12 @@ class Window:
 class WorkerCount:
     def __init__(self, *, most: int) -> None:
         self._most = most
-        self.speed = 0.0  # posts a second of one worker
+        self.speed = 0.0  # posts a second of one worker, as a moving average; 0: not measured yet
         self.capacity = 0.0  # posts a second that the store can apply, as last estimated; 0: not estimated yet
         self._slow_windows, self._rest_windows = 0, 0
 
     def record_window(self, window: Window, *, size: int) -> int:
-        """Return how many workers to allow after a measured time (window), in which `size` workers were allowed."""
+        """Record a window in which `size` workers were allowed. Return how many workers to allow from now on."""
         if window.posts and window.busy_s > 0:
             speed = window.posts / window.busy_s
             share = SPEED_UP_SHARE if speed > self.speed else SPEED_DOWN_SHARE
@@ -74,7 +74,7 @@ class WorkerCount:
             return size
         done = window.posts / window.seconds
         adds_up = done >= ADDS_UP_RATIO * window.workers * self.speed
-        if window.workers < size and (adds_up or window.workers == 1):  # more workers than worked are already allowed
+        if window.workers < size and (adds_up or window.workers == 1):  # fewer worked than are allowed: allow no more
             return size
         self.capacity = done
         self._rest_windows = max(0, self._rest_windows - 1)

@@ -61,8 +61,8 @@ class NumbersAreArguments(TyperCommand):
     """A command that takes a text such as `-5` as an argument. None of its options looks like a negative number."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # Set this only if an argument is a negative number, because typer then treats every unknown option as an
-        # argument. For a misspelled option, typer would complain about one argument too many.
+        # With this setting, typer takes every unknown option for an argument, and would report a misspelled option as a
+        # surplus argument. So set it only if an argument is a negative number.
         ctx.ignore_unknown_options = any(map(NEGATIVE_NUMBER.fullmatch, args))
         return super().parse_args(ctx, args)
 

@@ -38,10 +38,10 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListCursor(msgspec.Struct, array_like=True, frozen=True):
-    """What the cursor of a list stands for: the last item of a page. `of` names the list and its filters.
+    """What the cursor of a list stands for: `after` identifies the last item of a page, `of` the list and its filters.
 
-    The next page begins after this item. `after` has the item's values by which the list is ordered: a text, or
-    several values. For the journal or an owner's posts, it has the number of the last change read in each partition.
+    The next page begins after that item. `after` has the item's values by which the list is ordered: a text, or several
+    values. For the journal or an owner's posts, `after` has the number of the last change read in each partition.
     """
 
     of: str | int | None
@@ -75,11 +75,11 @@ class CursorCodec:
             raise BadCursorError from None
 
     def find_start(self, cursor: str | None, of: str | int | None, first: A) -> A:
-        """Return the value after which the page of list `of` begins: the cursor's `after`, or `first` without a cursor.
+        """Return the value after which a page begins: the cursor's `after`, or `first` without a cursor.
 
         Raises:
             BadCursorError: the store did not sign the cursor, or `after` does not have the type of `first`.
-            ProblemError: bad_cursor, because the cursor belongs to another list than `of`.
+            ProblemError: `bad_cursor`, because the cursor belongs to another list: its `of` is not the parameter `of`.
         """
         if cursor is None:
             return first
@@ -103,7 +103,7 @@ class CursorCodec:
         return numbers[0] if len(numbers) == 1 else self.encode_cursor(ListCursor(of, numbers))
 
     def decode_numbers(self, place: int | str, of: Literal["journal", "posts"] = "journal") -> tuple[int, ...]:
-        """Return a journal position: a number for each partition. `place` is its cursor, or the number of partition 0.
+        """Return a journal position: a number for each partition. `place` is a cursor, or the number in partition 0.
 
         Raises:
             BadCursorError, ProblemError: the store did not sign the cursor, or the cursor belongs to another list.

@@ -117,7 +117,7 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     TimeoutError: "timeout",
 }
 
-# The codes with another status in the error of a post, because a post names its columns in the body, not in the path.
+# Codes that have another status than in `CODES` if a post is rejected: posts name columns in the body, not in the path.
 POST_STATUSES = {"unknown_column": 422}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"
@@ -210,7 +210,7 @@ def post_problem_of(error: BaseException) -> ProblemError:
 
 
 def name_post(problem: ProblemError, index: int | None) -> ProblemError:
-    """Return a problem that names post `index` (0-based) in pointers and detail; unchanged if None: a single post."""
+    """Return the problem with a post's 0-based `index` in pointers and detail; unchanged for a single post (None)."""
     if index is None:
         return problem
     errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]

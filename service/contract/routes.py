@@ -51,7 +51,7 @@ class Call(msgspec.Struct):
     other_boards: Sequence[str] = ()  # ids of boards that the handler reads although the request does not name them
     has_alias: bool = False  # the caller named a board by an alias of a period; the handler gets the board's real id
     is_batch: bool = False  # the request is so large that its duration says nothing about the speed of the service
-    answer_headers: Mapping[str, str] | None = None  # headers to add by a handler that sends its answer itself
+    answer_headers: Mapping[str, str] | None = None  # headers that a handler must add if it sends its answer itself
 
 
 Handler = Callable[[Any, Call], Awaitable[Answer]]
@@ -69,7 +69,7 @@ class Route:
     path: str  # with parameters in braces, such as `{board}`
     handler: Handler
     role: Role | None  # the lowest role that may send the request; None: anyone may
-    view: str  # the name in logs and metrics
+    view: str  # the route's name in logs and metrics
     tag: str = ""
     _: KW_ONLY
     query: type[msgspec.Struct] | None = None
@@ -88,7 +88,7 @@ class Route:
 
     @property
     def shared_metrics_name(self) -> str:
-        """Return the metrics name that routes share. Batches count under it, even if the route has another name."""
+        """Return the metrics name that routes share. Every route measures batches (`is_batch`) under this name."""
         if not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()

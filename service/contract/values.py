@@ -2,9 +2,9 @@
 
 A text that can't be converted exactly is refused. Only ASCII digits are accepted.
 
-Some fields of answers have one of several types of structs. msgspec encodes such a field, but it makes no schema for
-the OpenAPI document, because it could not decode the field. So `one_of` makes the schema, and `UNION_MEMBERS` collects
-the types.
+Some fields of answers have one of several types of structs. msgspec can encode such a field, but it makes schemas only
+for types that it can also decode. So `one_of` makes the field's schema for the OpenAPI document, and `UNION_MEMBERS`
+collects the types.
 """
 
 import re
@@ -43,7 +43,7 @@ NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
 NO_NUL_PATTERN = "^[^\\u0000]+$"
 SEARCH_PATTERN = "^[^\\u0000]*$"  # a text to search for, such as the beginning of an id
 KEY_NAME_PATTERN = "^[^\\x00-\\x1f\\x7f]+$"
-SEQ_PATTERN = "^[A-Za-z0-9_-]{20,}$"  # a cursor for a journal position; it is longer than any 64-bit number
+SEQ_PATTERN = "^[A-Za-z0-9_-]{20,}$"  # a journal position as a cursor; a plain number has at most 19 digits
 _ID_WORDS = "1 to 128 letters, digits and ._:=,@+- of ASCII, a letter or digit first"
 PATTERN_WORDS = {  # pattern -> a description of the texts that match it, for messages of errors
     BOARD_PATTERN: _ID_WORDS,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     Number: TypeAlias = int | msgspec.Raw
 else:
     # Decimals in answers are `Raw`, so that they are never converted to a float. msgspec can't describe `Raw` in the
-    # OpenAPI document, so at run time `Number` is a type that it can describe.
+    # OpenAPI document. So only type checkers see `Raw`. msgspec sees this float, but converts no value to it.
     Number = Annotated[float, msgspec.Meta(description="fixed point, with the column's scale")]
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"}, description="ISO 8601 in UTC, with microseconds")]
@@ -209,7 +209,7 @@ def parse_name(text: str, what: str, chars_max: int, pointer: str) -> str:
     if text.isascii():
         if text.isprintable() and 0 < len(text) <= chars_max:
             return text
-    elif len(text) <= chars_max * 4:  # a longer text stays too long, because NFC keeps at least a third of its length
+    elif len(text) <= chars_max * 4:  # NFC keeps over a quarter of the length, so longer texts stay too long
         found = unicodedata.normalize("NFC", text)
         if len(found) <= chars_max and not any(unicodedata.category(char) in ("Cc", "Cs") for char in found):
             return found

@@ -21,7 +21,7 @@ from config.settings import RequestSettings
 from service.contract.problems import ProblemError, clip_text
 
 _CHUNKED = "chunked"
-_HEAP_BYTES_MAX = 64 * 1024
+_HEAP_BYTES_MAX = 64 * 1024  # a body that may be larger is collected in mapped memory, see `_arrived`
 _map_memory = partial(mmap.mmap, -1, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
@@ -63,7 +63,7 @@ class BodyReader:
             self._held_bytes -= self._held.pop(id(request), 0)
 
     def _hold(self, request: web.BaseRequest, size: int) -> None:
-        """Count at least `size` bytes for a body. Raises `too_many_bodies` if all bodies together have too many."""
+        """Count a body as `size` bytes, if it does not count as more. Raise `too_many_bodies` above the limit."""
         held = self._held.get(id(request), 0)
         if size > held:
             if self._held_bytes + size - held > self._limits.arriving_bytes_max:

@@ -66,11 +66,11 @@ class _ProblemHandler(web.RequestHandler):
         super().pause_reading()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Parse the bytes that arrived during a pause, and continue to read. Do nothing before the first pause.
+        """Parse the bytes that arrived during a pause, and continue to read. Do nothing if reading was never paused.
 
-        aiohttp calls this for every body. To parse again each time would make a single post 10 % slower. On most
-        connections no body fills the buffer, so reading is never paused and nothing is left to parse. After the first
-        pause, the parser may hold back bytes at any time, so every later call is passed on to aiohttp.
+        aiohttp pauses reading when a body fills the buffer, which is rare. But it calls this method for every body, and
+        the call would make a single post 10 % slower. Until reading was paused for the first time on a connection, no
+        bytes are left to parse. From then on, the parser may hold back bytes, so all calls are passed on to aiohttp.
         """
         if self._was_paused:
             super().resume_reading(resume_parser)
@@ -83,7 +83,7 @@ class _ProblemHandler(web.RequestHandler):
             raise ConnectionError("a part of the answer is sent already")
         unreadable = exc if isinstance(exc, HttpProcessingError) else None
         response = self._refuse(unreadable)
-        if unreadable is None:  # log after `_refuse`, which has made the request id of the log line
+        if unreadable is None:  # aiohttp failed: log it after `_refuse`, which has made the request id for the log
             self.log_exception("an answer failed", exc_info=exc)
         response.force_close()
         return response

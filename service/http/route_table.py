@@ -22,9 +22,10 @@ class RouteTable(Generic[H]):
     """
 
     def __init__(self) -> None:
-        # One tree for each method and number of words: a word of a short route may be a parameter in a longer route.
+        # One tree for each method and number of words. In a common tree, the word `b` of a route `/a/b` would hide the
+        # parameter of a longer route `/a/{name}/c` from the path `/a/b/c`.
         self._trees: dict[tuple[str, int], dict[str, Any]] = {}
-        self._open_ended: dict[tuple[str, str], H] = {}
+        self._open_ended: dict[tuple[str, str], H] = {}  # by (method, beginning of the path)
 
     def add_route(self, methods: Iterable[str], path: str, handler: H, *, open_ended: bool = False) -> None:
         """Add a route. A `{name}` in `path` matches one word. If `open_ended`, a final `{name}` matches the rest."""

@@ -3,8 +3,7 @@
 The docstring of the package draws the states of a process. The workers share one port (SO_REUSEPORT), and the kernel
 distributes new connections among the workers. The supervisor keeps the port bound, but does not listen on it.
 
-Orders travel through a pipe, never on a command line or in the environment, because the store's URL may hold a
-password.
+Orders travel through a pipe, not on a command line or in the environment, because the store's URL may hold a password.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ WorkKind = Literal["serve", "jobs"]
 class Orders(msgspec.Struct, frozen=True):
     """What a new process has to do. The supervisor sends it as the only line on the process's standard input."""
 
-    name: str  # the name of the process's place; a process that replaces another has the same name
+    name: str  # such as `worker1`; a process that replaces another has the same name
     work: WorkKind
     folder: str  # the folder with the metrics of the node's processes
     settings: dict[str, Any]
@@ -59,7 +58,7 @@ class NodeFailedError(ServiceError):
 
 
 class ProcessSlot(NamedTuple):
-    """A place in the node for one process. When that process crashes, another one takes the same place."""
+    """A place for one process of the node, such as `worker1`. If the process crashes, another starts in this place."""
 
     name: str
     work: WorkKind
@@ -69,7 +68,7 @@ Spawn = Callable[[ProcessSlot], Awaitable[Process]]
 
 
 class Supervisor:
-    """Keeps one process running in every place of a node. `node` makes one supervisor and runs it."""
+    """Keeps the processes of a node running: one in each `ProcessSlot`. `node` makes one supervisor and runs it."""
 
     def __init__(
         self,
@@ -82,7 +81,7 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]],
         monotonic: Callable[[], float],
     ) -> None:
-        """Prepare the places. `ready` is called one time, as soon as every place has had a process that was ready.
+        """Prepare to run a process in each of `places`. `ready` is called once, when each has had a ready process.
 
         `ended` is called after the end of each process, before another process is started in the same place.
         A process that takes longer than `stop_s_max` seconds to stop is killed.
@@ -100,7 +99,7 @@ class Supervisor:
         self._stop.set()
 
     async def run(self) -> None:
-        """Keep one process running in every place until `stop` is called.
+        """Keep one process running in each `ProcessSlot` until `stop` is called.
 
         Raises:
             NodeFailedError: the processes can't run, or one of them did not stop cleanly.
@@ -127,7 +126,7 @@ class Supervisor:
                 if report is not None and report.outcome == "ready" and code != 0:
                     self._unclean.append(f"{place.name} (exit code {code})")
                 return
-            if place not in self._ready:  # no process was ever ready in this place, so another start would not help
+            if place not in self._ready:  # no process of this name was ever ready, so another start would not help
                 detail = report.detail if report is not None else f"{place.name} crashed (exit code {code})"
                 raise NodeFailedError(detail)  # `serve` without `--workers` fails with the same detail
             detail = "" if report is None else report.detail

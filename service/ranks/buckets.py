@@ -61,7 +61,7 @@ def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part
     if not curve.total:
         return []
     first, last = curve.key_at(1), curve.key_at(curve.total)
-    assert first is not None  # only an empty column has no keys
+    assert first is not None  # `key_at` returns None only if no entry has a value, but `total` is not 0
     assert last is not None
     values = [padding.decode_value(padding.cell_of_key(key)) for key in (first.low, last.high)]
     edges = _split_range(min(values), max(values), parts)
@@ -74,7 +74,7 @@ def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part
 
 
 def _below(curve: AnyCurve, padding: Padding, value: int) -> _Counts:
-    # `pad` returns the best cell that a value can have. So an entry with a better cell than this has a better value.
+    # `pad` returns the best cell of a value. So the rank at this cell is 1 + the number of entries with a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))
         total = curve.total + 1

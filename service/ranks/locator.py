@@ -7,9 +7,9 @@ The mode of the request decides. A gap is the range between two neighbouring kno
     estimate  never counts where a curve exists
 
 A count may start at the nearer knot of the gap around the value (the anchor knot), so a count is not longer for a bad
-rank than for a good rank. The change log must still hold every change since the curve's mark, the log position up to
-which the curve includes the changes. If a curve exists, a count in the mode `auto` reads a bounded number of rows. The
-more ranks a request wants, the shorter a gap must be for `auto` to count in it.
+rank than for a good rank. The curve includes all changes before its mark, a position in the change log. A count can
+start at a knot only if the log still holds every change from the mark on. If a curve exists, a count in the mode `auto`
+reads a bounded number of rows. The more ranks a request wants, the shorter a gap must be for `auto` to count in it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,8 +35,8 @@ from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
-COUNT_SLACK = 2  # after counting `exact_top` times this many rows from the top, `auto` uses the curve instead
-DEFAULT_CHANGES_MAX = 100  # with the read of a row, a count adds up at most this many changes after the curve's mark
+COUNT_SLACK = 2  # `auto` counts at most COUNT_SLACK * `exact_top` rows from the top; for worse ranks it uses the curve
+DEFAULT_CHANGES_MAX = 100  # if more changes follow the curve's mark, a statement that reads a row counts no rank
 COUNTED_METHODS = ("count", "gap")  # methods whose rank is exact in the snapshot that was read
 
 
@@ -52,7 +52,7 @@ class CountBegin(NamedTuple):
     """Where a count starts, found before the read begins. If `start` is None, the count starts at the top."""
 
     start: CountStart | None
-    asked_us: int  # a time before the read
+    asked_us: int  # the service's clock before the read began; a counted rank is as of this time or later
 
 
 class LocatedRank(msgspec.Struct, frozen=True, gc=False):
@@ -60,7 +60,7 @@ class LocatedRank(msgspec.Struct, frozen=True, gc=False):
     low: int
     high: int
     method: PositionMethod
-    as_of_us: int
+    as_of_us: int  # a time for which the rank and its bracket hold
     curve: AnyCurve | None = None  # the curve that the rank was read off; None: the rank was counted
 
     @property
@@ -75,7 +75,7 @@ class _CellForm(NamedTuple):
     name: str
     offset: int | None  # the number in the cell is the value plus this; None: the cell is the value itself
     width: int | None  # how many digits of the cell come before its time; None: the cell holds no time
-    scale: int
+    scale: int  # the number of decimals
 
 
 class Locator:
@@ -135,8 +135,8 @@ class Locator:
     ) -> Position | None:
         """Return the position of an owner's cell, or None if the caller must use `RankContext.find_positions`.
 
-        `read` is the owner's entry. If it has a count for this column, the rank comes from the count, else from the
-        curve. `starts`: by column index, where the read was allowed to start its counts.
+        `read`: the owner's entry. The same read may also have counted better entries; then the rank comes from this
+        count, otherwise from the curve. `starts`: by column index, the curve and mark with which the read could count.
         """
         index = wanted.column_index
         count = read.counts.get(index)
@@ -157,7 +157,7 @@ class Locator:
         return None if self._archived else self._book.find_curve(self.board, index)
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
-        """Return whether a rank is exact in the snapshot of `totals`. If it was counted, it must be from there, too."""
+        """Return whether a rank is exact in the snapshot of `totals`. A counted rank must come from this snapshot."""
         return located.exact and (located.curve is None or self.is_current(index, located.curve, totals))
 
     def is_current(self, index: int, curve: AnyCurve, totals: dict[int, int]) -> bool:
@@ -262,8 +262,8 @@ class Locator:
     def locate_by_count(self, found: GapCount) -> LocatedRank:
         """Return the rank that a count found. Its `as_of_us` is a time at which the counted snapshot was current.
 
-        Each segment of a board is counted in a snapshot of its own. So the sum of these counts is as of a time before
-        the first snapshot, and the bracket covers the posts since then.
+        Each segment of a board is counted in a snapshot of its own. So for the sum of these counts, `as_of_us` is a
+        time before the first of the snapshots, and the bracket covers the posts after this time.
         """
         rank = 1 + found.better_count + found.ties_before
         low, high, as_of_us = rank, rank, found.asked_us
@@ -301,7 +301,7 @@ class Locator:
         value = int(cell if width is None else cell[:width]) - (offset or 0)
         total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high
         if self._segmented and located.curve is not None:
-            total = located.curve.total  # for an estimate, only the owner's segment was read
+            total = located.curve.total  # `totals` has only the owner's segment, the curve has the whole board
         return Position(
             column=name,
             value=value if scale == 0 else to_wire_number(value, scale),

@@ -121,7 +121,7 @@ class Pager:
             row_number = 1 + before
         if place.forward:
             rows = yield from self.ranking.read_rows_after(place.cell, place.owner, limit + 1)
-            row_number += is_there  # the row of the cursor comes before the page
+            row_number += is_there  # the page begins after the cursor's row, if the board still has this row
             return (yield from self._window(rows, limit, row_number, totals))
         rows = yield from self.ranking.read_rows_before(place.cell, place.owner, limit)
         window = yield from self._window(rows, limit, row_number - len(rows), totals)

@@ -126,8 +126,8 @@ class RankContext:
             alone = await locator.count_alone(wanted, begins[0].start)
             if alone is not None:
                 return [locator.locate_by_count(alone)], {boards[0].key: alone.totals}
-            # The change log can't confirm the start, so count from the top. With segments, keep the start: the attempt
-            # may have used the start of another request, and the start of this request may still be usable.
+            # The log has too many changes since the start or lacks some. So count from the top. With segments, keep the
+            # start: `count_alone` may have used the older start of another request, and this one may still be usable.
             begins, far = begins if boards[0].is_spread else [begins[0]._replace(start=None)], mode == "exact"
 
         def count_all() -> Program[tuple[list[LocatedRank], _Totals]]:

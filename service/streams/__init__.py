@@ -4,8 +4,8 @@
                                                  │ FeedSnapshot: the data that all topics share in one poll
     client ──joins──> waits for the next poll ──first events──> follows its topic ──leaves, or is too slow──> dropped
 
-All streams of a process whose boards are in the same partitions share one reader of the journal, the feed. It pauses
-for `stream_poll_s` seconds between two polls. Each poll reads one snapshot, whatever the number of topics.
+In a process, all streams that follow boards of the same partitions share one reader of the journal, the feed. The feed
+pauses for `stream_poll_s` seconds between two polls. Each poll reads one snapshot, whatever the number of topics.
 
 A topic is the top of a ranking or an owner's position. Its clients share one state: what they were last told. The state
 is an immutable value, so if a poll fails, the topic keeps the state from before the poll. The id of an event has

@@ -1,8 +1,7 @@
-"""Reads the journal once for all streams of this process whose boards are in the same partitions.
+"""Reads the journal once for all streams of this process that follow boards in the same partitions.
 
 Every poll reads the rows of the journal that the topics have not seen yet, and sends at most one event for each topic.
 A client that connects again, to any process, names the last event that it has seen. So the client misses no change.
-
 A board is in one partition; a board with segments may be in several. Each partition has a journal with its own numbers.
 """
 
@@ -53,8 +52,8 @@ class _Joining:
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    begins_after: Numbers  # by partition, the number after which the journal has all rows
-    lost: bool = False  # True if the journal was pruned of rows that the topics have not seen
+    begins_after: Numbers  # by partition: the number of the last pruned row, or 0. The journal has all later rows
+    lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
     states: dict[Topic, Any] = field(default_factory=dict)  # the states that the poll has read or changed
     events: list[tuple[Topic, Event]] = field(default_factory=list)
     ended: list[Topic] = field(default_factory=list)  # topics whose streams end after this poll
@@ -104,11 +103,11 @@ class Feed:
         self._monotonic, self._sleep = feeds.monotonic, feeds.sleep
         self._topics: dict[Hashable, Topic] = {}
         self._joining: list[_Joining] = []
-        self._seen: Numbers | None = None  # the topics have seen all rows up to here; None: no topics
-        self._sizes: dict[int, int] = {}  # number of entries by board key, if ranks are counted from the top
+        self._seen: Numbers | None = None  # the topics have seen all rows up to these numbers; None: no topics
+        self._sizes: dict[int, int] = {}  # entries by board key, for boards whose ranks are counted from the top
         self._task: asyncio.Task[None] | None = None
         self._failure = ""  # the error of the last poll; empty if it succeeded
-        self._beaten_s = 0.0
+        self._beaten_s = 0.0  # when the last heartbeat was sent to the clients, by the monotonic clock
 
     @property
     def clients(self) -> int:
@@ -224,8 +223,8 @@ class Feed:
     def _reached(self, poll: _PollResult, watched: list[Topic]) -> Program[None]:
         """End the streams of family boards that have received their first post since the last poll.
 
-        Rows of the journal name a board by its key, and such a board gets its own key at its first post. The clients
-        connect again and follow the board by this key.
+        Rows of the journal name a board by its key. Before its first post, a family board has no key of its own, so a
+        topic cannot recognise the board's rows. The clients connect again and follow the board by its new key.
         """
         waiting = [each for each in watched if each.board.is_unreached]
         if waiting:
@@ -254,7 +253,8 @@ class Feed:
             return [] if state.is_empty else [event]
         found: list[tuple[Numbers, JournalRow]] | None = None
         bounds = zip(poll.begins_after, last_seen, ends, strict=True)
-        # While the feed is behind the journals, it cannot tell what a client has missed.
+        # The feed can tell what the client has missed only if the feed has read the journals to their ends, and if the
+        # journals still have all rows after `last_seen`.
         if until == ends and all(begin <= number <= last for begin, number, last in bounds):
             found = yield from self._read_changes(last_seen, [topic.board])
         if found is None or len(found) == self._limits.stream_rows_max:
@@ -308,7 +308,7 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
-    """Return for each column with followed owners the curve from whose knots ranks are counted. None: from the top."""
+    """Return, for each column with followed owners, the curve at whose knots rank counts start, or None: at the top."""
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         slot = topic.board.key, topic.index
@@ -326,4 +326,4 @@ def _follow(poll: _PollResult, each: Topic) -> Program[None]:
             if state.last is not each.state.last:
                 poll.events.append((each, state.last))
     except (UnknownBoardError, BoardChangedError, UnknownOwnerError, NotRankedError):
-        poll.ended.append(each)  # the clients connect again and then receive the error
+        poll.ended.append(each)  # clients connect again, and get an HTTP error if the topic still can't be read

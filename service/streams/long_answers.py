@@ -21,11 +21,11 @@ _encode = msgspec.json.Encoder().encode_lines
 
 
 class LongAnswers:
-    """Lets one request for a journal read and encode at a time, in the order in which the requests arrive."""
+    """Lets only one request at a time read and encode a journal, in the order in which the requests arrive."""
 
     def __init__(self, *, reads_waiting_max: int) -> None:
         self._reads_waiting_max = reads_waiting_max
-        self._readers = 0  # requests for a journal that read or wait
+        self._readers = 0  # how many requests are reading a journal or waiting for their turn
         self._free = asyncio.Semaphore(1)
 
     @asynccontextmanager

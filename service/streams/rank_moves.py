@@ -1,8 +1,8 @@
 """Finds how rows of the journal change a ranked column, and tests whether such a change, a move, concerns an owner.
 
-A cell is the stored text of a value. A row concerns an owner in three cases: it belongs to the owner; it names no owner
-and may be about this owner; or it moves an entry past the owner's cell. The test takes two binary searches for each
-owner and does not look at every row, so clients can follow many owners of a busy board.
+A cell is the stored text of a value. A row concerns an owner in three cases: it names the owner; it names no
+owner, because it erases one or empties the board, so it may be about this owner; or it moves another entry past the
+owner's cell. The test needs only two binary searches for an owner, so clients can follow many owners of a busy board.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class RankMove:
     after: str | None
 
     def may_concern_cell(self, cell: str | None) -> bool:
-        """Return whether the row names no owner, and may erase an owner with this cell or empties the board."""
+        """Return whether the row erases an owner who had this cell, without naming the owner, or empties the board."""
         return self.row.owner is None and (self.before == cell or not self.row.next)
 
 
@@ -68,7 +68,7 @@ class Moves:
         self._from, self._to = sorted(map(min, spans)), sorted(map(max, spans))
 
     def concern_owner(self, owner: str, cell: str | None) -> bool:
-        """Return whether a move changes or may change the owner's entry, or brings another past the owner's cell."""
+        """Return whether a move may have changed the owner's entry, or brings another entry past the owner's cell."""
         if owner in self._owners or cell in self._nameless or self._of_all:
             return True
         return cell is not None and self._search(self._from, cell) != self._search(self._to, cell)

@@ -50,7 +50,7 @@ class FeedSnapshot:
         self._entries: defaultdict[int, dict[str, Entry | None]] = defaultdict(dict)
 
     def add_rows(self, rows: Iterable[JournalRow], followed: Iterable[tuple[int, str]]) -> None:
-        """Store the new rows of the journal, and the followed owners as pairs of board key and owner."""
+        """Add new journal rows to this snapshot. `followed` has (board key, owner) for each topic about an owner."""
         for row in rows:
             self._rows[row.board_key].append(row)
         for board_key, owner in followed:
@@ -71,7 +71,7 @@ class FeedSnapshot:
         return self._totals[board.key]
 
     def read_entry(self, board: Board, entries: OpenBoard, owner: str) -> Program[Entry | None]:
-        """Return an owner's entry. Read it together with the entries of all followed owners whom the new rows name."""
+        """Return an owner's entry. The first call also reads the entries of followed owners that the new rows name."""
         kept = self._entries[board.key]
         if owner not in kept:
             moved = {row.owner for row in self.find_rows(board)} & self._followed[board.key]
@@ -126,7 +126,7 @@ class _Top:
     last: Event  # the last event, which shows the whole state to a new client
     owners: frozenset[str]
     worst: str | None  # stored text of the last shown row's value; None if there are too few rows to fill the top
-    shown: bytes
+    shown: bytes  # the rows of the top as JSON
 
     is_empty = False  # whether there is nothing to show to a new client yet
 
@@ -134,10 +134,10 @@ class _Top:
 @dataclass(frozen=True, slots=True)
 class _Standing:
     last: Event  # as in `_Top`
-    cell: str | None
-    rank: int | None
+    cell: str | None  # the stored text of the owner's value; None: no value
+    rank: int | None  # None: no value
     total: int
-    counted: Mapping[int, int]  # by key of each leaf of the board: the last journal number that `rank` includes
+    counted: Mapping[int, int]  # by the key of each leaf: `rank` takes account of all journal rows up to this number
 
     @property
     def is_empty(self) -> bool:
@@ -147,7 +147,7 @@ class _Standing:
 class _Topic:
     """The base of both topics: a ranked column of a board, the clients of the topic, and the state that they follow.
 
-    Methods that the store runs return a new state and leave the topic as it is, because a poll may fail or run again.
+    Methods with the parameter `snapshot` return a new state and do not change the topic, because a poll may run again.
     """
 
     def __init__(self, board: Board, index: int, ranking: Ranking) -> None:
@@ -207,7 +207,7 @@ class OwnerTopic(_Topic):
         self.owner, self._entries = owner, locator.entries
 
     def find_count_start(self) -> CountStart | None:
-        """Return the curve from whose knots the rank is counted. None: from the top. Called before a poll begins."""
+        """Return the curve at whose knots counts of ranks start, or None: they start at the top. Call before a poll."""
         return self._locator.find_count_start(self.index)
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[_Standing]:
@@ -267,7 +267,7 @@ class OwnerTopic(_Topic):
         return self._told(now, until, before, overtakers).last
 
     def _passed(self, moves: Iterable[RankMove], cell: str | None) -> tuple[list[str], bool, int]:
-        """Return who overtook the owner, whether its value may have changed, and what others add to its rank."""
+        """Return who overtook the owner, whether its value may have changed, and by how much others change its rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.is_better
         for move in moves:

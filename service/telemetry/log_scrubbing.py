@@ -58,7 +58,7 @@ def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
 
 
 def escape_unprintable(_: object, __: str, event: Event) -> Event:
-    """Escape unprintable characters, so that text can't begin a line or control a terminal. JSON escapes it itself."""
+    """Escape unprintable characters, which could begin a line or control a terminal. Lines of JSON don't need this."""
     for name, value in event.items():
         if isinstance(value, str):
             event[name] = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in value)

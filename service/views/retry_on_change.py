@@ -25,7 +25,7 @@ _RENEWALS_MAX = 3  # the boards are read again at most this often; if a board ch
 
 
 def retry_on_change(route: Route) -> Route:
-    """Return a route whose handler replaces aliases, and runs again if a board is unknown or changed after its read."""
+    """Return a route whose handler replaces aliases, and runs again if this process knew an old state of a board."""
     names_boards = "{board}" in route.path or route.body is ManyBoards or route.query is HistoryQuery
     if not names_boards or route.method == "PUT":
         return route
@@ -49,7 +49,7 @@ def retry_on_change(route: Route) -> Route:
                     raise
                 raise NotRankedError(f"{owner!r} is hidden") from None
             except (UnknownBoardError, BoardChangedError) as error:
-                # The handler wrote nothing: a transaction that finds its board deleted or changed is rolled back.
+                # Running the handler again is safe: a transaction that raises one of these errors is rolled back.
                 board_ids = _boards_of(call)
                 if isinstance(error, UnknownBoardError) and not all(map(context.catalog.find_known, board_ids)):
                     raise  # the handler has just asked the store for the board, so a reread would not find it

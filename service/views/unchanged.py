@@ -11,9 +11,10 @@ from storage.records import Board, Leaf
 
 
 async def find_unchanged(context: Context, call: Call, board: Board | Leaf, index: int | None = None) -> Tagged | None:
-    """Return the answer 304 if the caller sent an entity tag of the board's current state, else None. Read only totals.
+    """Return the answer 304 if the caller sent an entity tag of the board's current state, else None.
 
-    `index` is the column if the answer may be read off the column's curve. Its tag may then also name this curve.
+    Read the board's totals, but no entries. `index` is the column if the answer may be read off the column's curve. The
+    tag that the caller sent may then also name this curve.
     """
     known = call.request.headers.get(hdrs.IF_NONE_MATCH)
     if known is None or (known == "*" and "owner" in call.path):  # for `*`, the handler must look for the owner

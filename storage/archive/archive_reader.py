@@ -87,7 +87,7 @@ class ArchivedRanking(Ranking):
         kept = [entry for _, document in blocks for entry in _widened(document, self._columns)]
         unseen = {NOBODY, *(yield from find_hidden_owners([entry.owner for entry in kept]))}
         shown = [entry for entry in kept if entry.owner not in unseen]
-        if len(shown) < rows_max <= len(kept):  # too few rows are left, so read all blocks
+        if len(shown) < rows_max <= len(kept):  # too many of the rows belong to unseen owners: read all blocks
             return (yield from self._top())
         return shown
 
@@ -109,7 +109,7 @@ class ArchivedRanking(Ranking):
 
     def _less_than(self, text: str) -> Program[int]:
         """Return how many entries have a cell that sorts before `text`. The text may be the first digits of a cell."""
-        # `count_better` needs a cell of full width, so missing digits become zeros. The text ":" sorts after all cells.
+        # The text ":" means a limit after all cells. Shorter texts get zeros, because `count_better` needs all digits.
         width = len(self.padding.pad(self.padding.min_scaled))
         if text > "9" * width:
             return (yield from self._total())

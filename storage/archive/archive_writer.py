@@ -50,14 +50,15 @@ class ArchiveBlock(NamedTuple):
     """A block of an archive, as a row of the table of archives."""
 
     section: int
-    number: int  # entries in the earlier blocks of the section; for a curve, the number of its segment
-    entries: int
+    number: int  # how many entries of the section come before the block; in a section of curves, the segment's number
+    entries: int  # how many entries the block has; in the section `HEAD`, the board's count of changes; of a curve, 0
     first: str  # the first owner of a block of owners, or the best cell of a tally block; empty in other sections
     last: str  # the last owner of a block of owners, or the worst cell of a tally block; empty in other sections
-    document: bytes = b""
+    document: bytes = b""  # the encoded content; empty until `encode_blocks` sets it
 
 
-DraftBlock = tuple[ArchiveBlock, Callable[[], bytes]]  # a block without its document, and the function that encodes it
+# A block whose `document` is still empty, and the function that returns the encoded content for `document`.
+DraftBlock = tuple[ArchiveBlock, Callable[[], bytes]]
 
 
 class ArchiveStep(NamedTuple):
@@ -115,7 +116,7 @@ class ArchiveWriter:
             part = parts[place.part_index]
             blocks, rows = yield from part.read(place)
             found += blocks
-            left -= rows  # the loop ends early only after reading a block, so every step makes progress
+            left -= rows  # `left` is above 0 until something was read, so every step makes progress
             if part.stepwise and rows == self.limits.archive_step_rows:
                 block, _ = blocks[-1]
                 place = _Progress(place.part_index, block.number + block.entries, block.last)

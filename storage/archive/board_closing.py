@@ -59,8 +59,8 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
             closed.append((yield from _shut_segments(board, now_us)))
     for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
         theirs = [board.key for board in boards if board.family_key == family_key]
-        # A transaction with posts to the family locks the family's row, so this update waits until that one ends.
-        # Therefore every transaction after this one sees all posts that the family took.
+        # Every transaction that posts to the family locks the family's row, so this update waits for these transactions
+        # to end. Transactions that begin later therefore see all posts that the closed boards took.
         yield (
             update(FAMILIES)
             .set(closed_through=now_us)

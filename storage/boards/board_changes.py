@@ -62,7 +62,7 @@ def _rename_own_table(leaf: Leaf) -> Program[Leaf]:
 
 
 def _store_spec(key: int, spec: BoardSpec, board: Board, *, is_segment: bool) -> Program[None]:
-    """Store a spec and the times of its season in the catalog's row with this key. `board` is as before the change."""
+    """Store a spec and its season's times in the catalog's row with this key. Only the gate of `board` is used."""
     values: dict[str, int | str | None] = {"spec": encode_spec(spec)}
     if board.gate.archived_us is None:
         values |= times_of(spec.season)

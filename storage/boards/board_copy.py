@@ -13,8 +13,8 @@ The targets of a copy are a leaf in another partition (`begin_move`) or new segm
 So before the switch nothing refers to the copy, and afterwards nothing refers to the source. Posts that waited for the
 switch find that their copy of the board is outdated, and are applied again in the targets.
 
-The most important rule: the switch copies nothing that an earlier transaction can still change. The switch locks the
-board's row in the catalog and the table with the entries, so it waits for all such transactions.
+The most important rule: while the switch copies the last changes, no other transaction may write to the source. So the
+switch first locks the board's row in the catalog and the table with the entries, and waits until other writers end.
 
 `storage.leaves.leaf_copy` copies a leaf. The log of earlier changes stays in the partition of the source. The journal
 merges this log with the logs of the targets.
@@ -76,7 +76,7 @@ def check_not_moving(board: Board) -> Program[None]:
 
 
 class BoardCopy:
-    """A copy of a board in other leaves, and programs that make the board use the copy. Run them for `CONTROL`."""
+    """Programs that copy a board to other leaves, and make the board use the copy. Run them in partition `CONTROL`."""
 
     def __init__(self, board: Board, targets: Sequence[Leaf]) -> None:
         """Prepare the programs. `targets` are the board's leaf in another partition, or the board's new segments."""
@@ -111,8 +111,8 @@ class BoardCopy:
         `marks`: for each leaf, the log position of the first change to copy. The program `released` ends the lease.
 
         Raises:
-            LostRaceError: too many changes are left to copy, or an owner was erased, or a hidden owner is being shown.
-            BoardChangedError: the board was emptied, archived, moved or split, got columns, or was closed in a split.
+            LostRaceError: too many changes are left to copy, or an owner was erased, or a hidden one becomes visible.
+            BoardChangedError: the board was emptied, archived, moved or split, got columns, or closed during a split.
             JournalIncompleteError: changes that have not been copied were pruned from the log.
         """
         now = yield from find_board(self.board.id, lock=Lock.UPDATE, queued=True)
@@ -124,7 +124,7 @@ class BoardCopy:
         else:
             yield from self._begin_segments(now, marks, begun_us)
         yield from released
-        # This event makes streams look up the board again. Log it last: from then on, posts wait for the log's counter.
+        # The event makes streams look up the board again. Log it last, because posts then wait for this transaction.
         yield from journal.log_event(self.board, ChangeKind.MOVED, begun_us)
 
     def _begin_elsewhere(self, now: Board, mark: int) -> Program[None]:
@@ -146,7 +146,8 @@ class BoardCopy:
             yield from leaf.write_changes(found)
             yield from leaf.copy_small_table(HIDDEN_ENTRIES)
         totals = yield from find_totals_of([now])
-        counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)  # kept: a split changes no content
+        # A split changes no entries. So all segments together keep the board's count of changes; the first one gets it.
+        counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)
         for number, source in enumerate(now.leaves):
             yield from in_partition(source.partition, clear_partition(source))
             if now.is_spread:
@@ -205,7 +206,7 @@ def _remove_tables(targets: Sequence[Leaf]) -> Program[None]:
 def begin_move(
     board_id: str, leases: WorkLeases, *, target: int, holder: str, lease_us: int
 ) -> Program[tuple[BoardCopy, WorkLease]]:
-    """Take the lease for moving a board, and prepare an empty copy in the partition `target`. Run this for `CONTROL`.
+    """Take the lease for moving a board, and prepare an empty copy in the partition `target`. Run this in `CONTROL`.
 
     This locks the board's row in the catalog, so a move waits for a rebuild of the board, but not for posts.
 
@@ -249,7 +250,7 @@ def begin_split(
     holder: str,
     lease_us: int,
 ) -> Program[tuple[BoardCopy, WorkLease]]:
-    """Take the lease for moving a board, and create new, empty segments of the board. Run this for `CONTROL`.
+    """Take the lease for moving a board, and create new, empty segments of the board. Run this in `CONTROL`.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.

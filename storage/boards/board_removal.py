@@ -50,7 +50,7 @@ def delete_board(*, board_id: str) -> Program[Board]:
         else:
             yield from in_partition(row.leaf.partition, clear_partition(row.leaf))
     keys = [board.key, *(leaf.key for leaf in board.leaves), *(row.leaf.key for row in others)]
-    if board.is_spread:  # a part of an archive may be stored already
+    if board.is_spread:  # the archive of all segments has the board's own key; a part may be stored already
         yield from in_partition(board.home, delete_of_leaves([ARCHIVE_BLOCKS], [board.key]))
     yield from delete_of_leaves((BOARDS, REFRESH_REQUESTS), keys)
     earlier = [replace(row.leaf, segment=1) for row in others if row.segment > PENDING]
@@ -60,7 +60,7 @@ def delete_board(*, board_id: str) -> Program[Board]:
 
 
 def clear_partition(leaf: Leaf) -> Program[None]:
-    """Permanently remove all data of a leaf except its change log. Run this program for the leaf's partition."""
+    """Permanently remove all data of a leaf except its change log. Run this program in the leaf's partition."""
     if leaf.archived_us is None:
         yield from drop_rows(leaf)
     yield from delete_of_leaves((TOTALS, ARCHIVE_BLOCKS), [leaf.key])
@@ -70,8 +70,7 @@ def clear_partition(leaf: Leaf) -> Program[None]:
 def drop_rows(leaf: Leaf) -> Program[None]:
     """Permanently remove a leaf's rows, curves, live counts, hidden entries and refresh leases.
 
-    Run this program for the leaf's partition.
-    If the rows are in a shared table, only note in `dropped_rows` that they are unused. `sweep_rows` deletes the rows.
+    Run this program in the leaf's partition. Only note the rows of a shared table as unused; `sweep_rows` deletes them.
     """
     yield from hold_epoch(leaf.key, lock=Lock.UPDATE)
     if leaf.table_key is not None:
@@ -122,7 +121,7 @@ def begin_epoch(board: Board) -> Program[Board]:
 
 
 def count_epochs(board: Board) -> Program[None]:
-    """After `begin_epoch`, make all processes forget the earlier epoch. Call this last in the transaction."""
+    """After `begin_epoch`, let `count_fact` make processes forget the old epoch. Call this last in the transaction."""
     for partition in sorted({leaf.partition for leaf in board.leaves}):
         yield from in_partition(partition, count_fact())
 

@@ -54,9 +54,9 @@ def lock_standalone_board(board_id: str, *, lock: Lock, queued: bool = False) ->
 def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False) -> Program[Board]:
     """Return the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board.
 
-    With `queued`, later posts to a board in a shared table wait. Otherwise overlapping posts could share the row's lock
-    for ever, and this transaction would never get it. `queued` is only for short transactions, because posts to some
-    other boards wait for the same advisory lock.
+    Posts share the lock of the row, so posts that overlap could keep this transaction waiting for ever. With `queued`,
+    therefore also take the advisory lock of a board in a shared table: later posts wait until this transaction ends.
+    Use `queued` only in short transactions, because posts to some other boards wait for the same advisory lock.
     """
     outputs = (*COLUMNS, advisory_lock(BOARD_LOCK, shared=False)) if queued else COLUMNS
     found = select(*outputs).from_(BOARDS).where(col("id").eq(param("id")), col("segment_of").is_null())
@@ -129,9 +129,9 @@ _BOARDS_BY_ID = _WHOLE_BOARDS.where(col("id").in_(param("ids"))).packed().prepar
 
 
 def find_present_boards(keys: list[int]) -> Program[dict[int, Board]]:
-    """Return, for each key of a board or segment, the board that takes posts to this key now.
+    """Return, by key, the board that now takes the posts that were queued for the key of a board or a segment.
 
-    For a retired segment and for a board that was split, this is the board with its present segments.
+    If the key is of a retired segment or of a board that was split, this is the board with its present segments.
     """
     rows = yield from find_rows_by_key(keys)
     split = {key: row.segment_of or key for key, row in rows.items() if row.segment < 0}

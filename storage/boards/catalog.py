@@ -37,8 +37,8 @@ class Catalog:
         self._on_removal.append(forget)
 
     def _tell_removal(self, board: Board) -> None:
-        # Call this method only for boards that were in the copy before a read of the store began. If a board was added
-        # to the copy during the read, the result of the read may lack this board, although the board still exists.
+        # A board that is created while this process reads the store may be missing in the result. So a caller that does
+        # not find a board in a result may call this method only if the copy had the board before the read.
         for forget in self._on_removal:
             for leaf in board.leaves:
                 forget(leaf.key)
@@ -171,7 +171,7 @@ class Catalog:
                 await self.families.reread_family(family_id)
 
     def keep_board(self, board: Board) -> Board:
-        """Put a board that this process has just written into the copy. Return the object that the copy then holds."""
+        """Put a board into the copy, after this process has stored it. Return the object that the copy then holds."""
         if self._reads_under_way:
             self._written_meanwhile.add(board.id)
         return self._keep(board)

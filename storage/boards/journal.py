@@ -68,7 +68,7 @@ def read_page(
             partition, partition_journal.read_sizes(start[partition], limit=limit, boards=boards)
         )
         sizes[partition] = found
-        # The last bundle is never removed. So if nothing follows the reader's number, the reader missed nothing.
+        # Without rows, the reader has read everything up to the last bundle, which is never pruned, and missed nothing.
         if found.rows:
             begins[partition] = max(0, last_number_before(found.rows[0].pruned_before))
     chosen = _choose_bundles(sizes, limit)
@@ -85,8 +85,9 @@ def read_posts_of_owner(
 ) -> Program[tuple[list[tuple[int, JournalRow]], Numbers | None]]:
     """Return an owner's changes as pairs (partition, change), newest first, and the `before` of the next page.
 
-    With `before`, return only changes with smaller numbers. Search about `blocks_max` blocks of the journal at most.
-    If this limit ends the search, a later page may have newer changes than this one.
+    With `before`, return only changes with smaller numbers. In all partitions together, search at most about
+    `blocks_max` blocks (groups of log rows). If this limit ends the search of one partition, its other changes come on
+    later pages, even if they are newer than the changes of other partitions on this page.
     """
     numbers = (INT64_MAX,) * partitions if before is None else padded(before, partitions)
     found: list[list[JournalRow]] = []
@@ -163,7 +164,7 @@ def padded(numbers: Numbers, partitions: int) -> Numbers:
 
 
 def _choose_bundles(sizes: Mapping[int, BundleSizes], limit: int) -> list[int]:
-    """Choose bundles (log rows with one or more changes) for a page. Return the partition of each, in page order."""
+    """Return the partition of each bundle (log row) of a page, in page order. A partition gives its oldest bundles."""
     ordered = sorted(
         (
             (logged_us, partition, index, count)

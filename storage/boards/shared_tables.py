@@ -57,14 +57,15 @@ def note_dropped_rows(table_key: int, rows_key: int) -> Program[None]:
 def sweep_rows(*, rows_max: int, only: tuple[int, int] | None = None) -> Program[int]:
     """Delete at most `rows_max` unused rows of one board. `only`: delete just rows of this `table_key` and `rows_key`.
 
-    Return the number of deleted rows, but at least 1, so that the caller calls again. Return 0 if there was nothing
-    left to delete.
+    Return 0 if `dropped_rows` names no such rows. Otherwise return the number of deleted rows, or 1 if none was
+    deleted, so that the caller calls again.
     """
     first = select(col("table_key"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
     if only is not None:
         first = first.where(col("table_key").eq(only[0]), col("rows_key").eq(only[1]))
-    # Without the lock, a second sweep of these keys could go on after this one, and delete new rows with the same keys.
     ordered = first.order_by(asc(col("table_key")), asc(col("rows_key")))
+    # Lock the row of `dropped_rows`, so that only one sweep of these keys runs at a time. Otherwise the slower of two
+    # sweeps could delete rows that a new copy of the board has stored under the same keys after the faster sweep.
     left = yield ordered.locked(Lock.UPDATE).bind()
     if not left:
         return 0

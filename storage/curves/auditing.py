@@ -144,7 +144,7 @@ def audit_curve(
 
 
 def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
-    """Return a leaf's entries and changes since the curve's moment, or None if its changes are unknown or too many."""
+    """Return a leaf's entry count and its changes since the curve's moment. None: changes unknown or too many."""
     leaf, served = part.entries.leaf, part.served
     totals = (yield from find_totals([leaf.key]))[leaf.key]
     check_copy(leaf, totals)
@@ -206,7 +206,8 @@ def _count_better_then(
 
 def _count_between(ranking: RowRanking, above: str | None, cell: str) -> Program[int]:
     """Count the entries from the cell `above` (included) to `cell` (excluded). If `above` is None, begin at the top."""
-    # The text of a cell followed by "0" sorts after the cell and before every larger cell.
+    # `count_range` includes `least` and excludes `past`. A cell followed by "0" sorts directly after the cell, so this
+    # text excludes the cell as `least`, and includes the cell as `past`.
     if ranking.padding.high:
         return (yield from ranking.count_range(least=cell + "0", past=":" if above is None else above + "0"))
     return (yield from ranking.count_range(least=above or "", past=cell))

@@ -1,13 +1,13 @@
 """Reads in one snapshot what a job has to fold (add) into the live counts: changes since the mark, and new curves.
 
-The mark is the first log position that is not folded. Run these programs for the partition whose log is folded.
+The mark is the first log position that is not folded. Run these programs in the partition whose log is folded.
 
-    mark ──changes of every board──> now             a curve with live counts continues from the mark
-    mark of a fit ──changes of its board──> now      a new curve continues from the changes that its snapshot saw
+    mark ──changes of every board──> now             are added to the live counts that a curve has already
+    mark of a fit ──changes of its board──> now      are the first live counts of a new curve, which has none yet
 
 The needed changes may have been pruned, or may be too many. After a restore from a backup, log positions may belong to
-other changes. If no curve can continue from the mark, `lost` is set, and the caller reads again with all curves as new.
-If only the changes for a new curve are missing, `void` names its column, which has no live counts until the next fit.
+other changes. If the changes since the mark cannot be used, `lost` is set, and the caller reads again, treating all
+curves as new. A new curve whose changes cannot be used is in `void`: it has no live counts until the next fit.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,8 +25,7 @@ from .live_counts import FoldState, StoredCounts, changes_of_board, counted_fits
 from .shared_curves import ListedCurve, Slot
 from .stored_curves import curves_after, read_documents
 
-# A query names at most this many boards. With more boards, comparing the board keys costs as much as reading the
-# changes of all boards.
+# A query names at most this many boards. With more, comparing the keys costs as much as reading all boards' changes.
 NAMED_BOARDS_MAX = 200
 
 
@@ -73,18 +72,18 @@ class KnownCurves:
 class FoldBacklog:
     """The changes and new curves that are still to be folded, as read from one snapshot."""
 
-    before: FoldState | None
-    mark: int
-    changed_us: int  # the latest time at which a logged transaction began; for `date_snapshot`
-    fits: list[ListedCurve] = field(default_factory=list)  # new curves, oldest first
+    before: FoldState | None  # the stored mark with its time and version; None before the first fold
+    mark: int  # the first log position after this snapshot; it is stored as the new mark after the fold
+    changed_us: int  # when the last transaction in the log began; `date_snapshot` finds the snapshot's time with this
+    fits: list[ListedCurve] = field(default_factory=list)  # curves newer than `KnownCurves.version`, oldest first
     # Versions of the curves that have live counts; read only if the process knows no curve yet.
     counted: dict[Slot, int] = field(default_factory=dict)
-    lost: bool = False  # whether no curve can continue from the stored mark; then read all curves as new
+    lost: bool = False  # whether the changes since the stored mark cannot be used; every curve is then treated as new
     rows: int = 0  # how many changes were read, not counting those in `replays`
     changed: bool = False  # whether there are changes, even if only on boards without a curve
     # The net changes since the stored mark, by board key.
     changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
-    # For each new curve without live counts: the net changes since the mark of its fit.
+    # For each new curve (a curve without live counts): the net changes since the mark of its fit.
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
     void: set[Slot] = field(default_factory=set)  # new curves whose changes are unknown or too many
     leaves: dict[int, Leaf] = field(default_factory=dict)  # the leaves of the curves whose live counts change, by key
@@ -94,7 +93,7 @@ class FoldBacklog:
     counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
 
     def goes_on(self, fit: ListedCurve) -> bool:
-        """Return whether a newly listed curve already has live counts, which count the changes up to the mark."""
+        """Return whether a curve of `fits` keeps its stored live counts, which end at the mark. If not, it is new."""
         return not self.lost and self.counted.get(fit.slot) == fit.version
 
 

@@ -27,7 +27,7 @@ class FoldState:
     """How far the changes of the change log have been added to the live counts."""
 
     mark: int  # the first position of the change log that is not folded
-    as_of_us: int  # a time at which exactly the folded changes had been made; see `change_log.date_snapshot`
+    as_of_us: int  # a time at which all folded changes had been made, and no others; see `change_log.date_snapshot`
     version: int  # the version of the newest document
 
 

@@ -39,7 +39,7 @@ from config.settings import MemcachedSettings
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 _LINE_BYTES = 512  # bytes allowed for the protocol lines around one value of a server's answer
-_THREAD_TIMEOUTS_MAX = 4  # a call is given up after this many times the timeout: resolving a name has no timeout
+_THREAD_TIMEOUTS_MAX = 4  # give up a call after this many times `memcached_timeout_s`: resolving a name has no timeout
 # Bytes to receive at a time, far more than the 4 KiB of pymemcache: the thread may wait for the interpreter lock after
 # each piece.
 RECV_BYTES = 256 * 1024
@@ -69,7 +69,7 @@ class Memcached:
             host, _, port = server.rpartition(":")
             self._ring.add_server((host.strip("[]"), int(port)))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memcached")
-        self._given_up: asyncio.Future[tuple[Any, int]] | None = None
+        self._given_up: asyncio.Future[tuple[Any, int]] | None = None  # a call that may still run on the thread
         self._closed = False
 
     @property
@@ -157,11 +157,11 @@ class Breaker:
     def __init__(self, *, failures_max: int, pause_s: float, monotonic: Callable[[], float]) -> None:
         self._failures_max, self._pause_s, self._monotonic = failures_max, pause_s, monotonic
         self._failures = 0  # failures in a row
-        self._closed_again_s = 0.0
+        self._closed_again_s = 0.0  # until this time of `monotonic`, no call is allowed while the breaker is open
 
     @property
     def open(self) -> bool:
-        """Return whether the server failed so often that it is only called after a pause, to test if it works."""
+        """Return whether the server has failed so often that it is not called for now. A later trial call tests it."""
         return self._failures >= self._failures_max
 
     def allows(self) -> bool:
@@ -191,7 +191,7 @@ class Budget:
         self.errors = 0
 
     def fair(self) -> bool:
-        """Return whether at least half of the time is left. If not, a timeout may be the fault of slower servers."""
+        """Return whether half of the time is left. If not, the servers asked before may be to blame for a timeout."""
         return self._ends_s - self._monotonic() >= self._timeout_s / 2
 
     def left_s(self) -> float:

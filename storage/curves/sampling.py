@@ -1,9 +1,8 @@
 """Makes a curve of a ranked column from samples: reads a row, skips many rows, reads the next one, in one snapshot.
 
-The predictor's `walk` decides which row to read next, and `sample_curve` reads this row. On PostgreSQL, one statement
-does several steps of the walk, a `Stride`. Each step reads a row and counts the entries with the same cell.
-
-A step is a query with an offset from the cell of the previous row.
+The predictor's `walk` decides which row to read next. Each step skips a number of rows after the cell of the previous
+row (an SQL offset), reads one row, and counts the entries with the same cell. On PostgreSQL, one statement does several
+steps; a `Stride` describes these steps.
 """
 
 from functools import lru_cache
@@ -38,7 +37,8 @@ from storage.records import Best
 from storage.store import Program
 
 KNOTS_MIN = 2  # a curve needs knots at the best and the worst value
-# The most samples that one statement on PostgreSQL reads. After each statement, the walk corrects its spacing for ties.
+# The most samples that one statement on PostgreSQL reads. After each statement, the walk decides anew how many rows to
+# skip between samples, because equal values share one sample and so save samples.
 STRIDE_MAX = 64
 
 

@@ -119,7 +119,7 @@ class Envelopes:
         return self._make_seal(listed, body) + body
 
     def open(self, listed: ListedCurve, value: bytes) -> Curve | None:
-        """Return the listed curve, or None if the value is an intact curve of the column with another version.
+        """Unseal a value from memcached. Return the listed curve, or None if the value holds another version of it.
 
         Raises:
             CurveCorruptError: the value is damaged, forged, or a curve of another column or epoch.

@@ -43,7 +43,7 @@ from .live_counts import FoldState, StoredCounts, counts_after
 from .shared_curves import ListedCurve, SharedCurves, Slot
 
 log = structlog.get_logger(__name__)
-STATES_MAX = 16  # the most states kept for a curve; `_count_later` needs the state at the time of an older curve
+STATES_MAX = 16  # how many pairs (time, count of changes) are kept for a curve, see `_states` and `_count_later`
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,8 @@ class ServedCurve:
     epoch: int
     version: int  # greater than the version of every curve that was stored earlier in the partition
     curve: RankCurve
-    mark: int | None = None  # the curve counts the changes up to this mark; None: unknown, or folds still move it
+    # The curve counts the changes up to this mark. None: unknown, or the curve is live, with the mark of the last fold.
+    mark: int | None = None
     changes: int | None = None  # the board's count of changes at the moment of the curve; None: unknown
     live_version: int = 0  # the version of the live counts; 0: the curve is as it was fitted
     fitted: "ServedCurve | None" = None  # the curve without live counts; None: `curve` is not live
@@ -93,8 +94,8 @@ class CurveBook:
         self._poll_rows_max = poll_rows_max
         self._meter = meter
         self._polled: dict[int, _Polled] = {}  # by partition
-        self._served: dict[Slot, ServedCurve] = {}  # a live curve that folds still change has the mark None
-        # The latest states of each curve, the newest last: the curve's time, and the board's count of changes then.
+        self._served: dict[Slot, ServedCurve] = {}  # while folds update a live curve, its mark is None
+        # The latest pairs of each curve, the newest last: a time of the curve, and the board's count of changes then.
         self._states: dict[Slot, tuple[tuple[int, int], ...]] = {}
         self._expecting = 0
         # Keys of boards that were forgotten while a `remember_forgotten` context is open.
@@ -121,7 +122,7 @@ class CurveBook:
         return served
 
     def _count_later(self, board: Board, column_index: int, parts: Sequence[RankCurve]) -> int:
-        """Return an upper limit for the changes by which the segments' curves are newer than the oldest of them."""
+        """Find the time of the segments' oldest curve. Return how many later changes the other curves may count."""
         times_us = [part.as_of_us for part in parts]
         first_us = min(times_us)
         if max(times_us) == first_us:
@@ -145,15 +146,15 @@ class CurveBook:
         return None if served is None else self._with_mark(served)
 
     def is_current(self, board: Board, column_index: int, curve: AnyCurve, totals: Mapping[int, int]) -> bool:
-        """Return whether the curve counts exactly the entries of the snapshot in which these totals were read.
+        """Return whether nothing changed between the curve's moment and the snapshot in which `totals` were read.
 
-        For a sum of curves, return False, because the segments may have been read at different moments.
+        If so, the curve counts the same entries. For a sum, return False: segments are read at different moments.
         """
         served = None if board.is_spread else self._find_in_use(board.leaf, column_index)
         return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
 
     def find_count_start(self, board: Board, column_index: int, changes_max: int, asked_us: int) -> CountStart | None:
-        """Return the curve of `find_curve` and its mark, from which counts can start, or None if one is unknown."""
+        """Return the curve of `find_curve` with its mark, so that a count can start at a knot. None: one is unknown."""
         starts = list[CountStart]()
         for leaf in board.leaves:
             served = self._find_in_use(leaf, column_index)
@@ -231,10 +232,7 @@ class CurveBook:
         return [self._with_mark(served) for served in self._served.values()]
 
     async def poll(self, partition: int | None = None) -> int:
-        """Load the curves and live counts that were stored since the last poll, in one partition or in all.
-
-        Return how many curves were loaded.
-        """
+        """Load curves and live counts stored since the last poll, in one partition or all. Return how many curves."""
         taken = 0
         for each in range(self._store.partitions) if partition is None else [partition]:
             if each not in self._polled:
@@ -266,9 +264,9 @@ class CurveBook:
             marks = one.mark, one.changes
             read = ServedCurve(*one.slot, one.epoch, one.version, curve, *marks, partition=polled.partition)
             current = self._find_fitted(one.slot)
+            # If the board moved while the curve was read, a curve from the new partition is served: keep that one.
             if current is None or current is before[one.slot] or current.partition == polled.partition:
                 self.serve_curve(read)
-            # Otherwise the board has moved meanwhile, and this process already serves a curve from the new partition.
         if listed:
             polled.version = max(polled.version, listed[-1].version)
         return len(curves)
@@ -303,7 +301,7 @@ class CurveBook:
     def _take_over(self, polled: _Polled, counts: StoredCounts, fit: Curve | None, live: LiveCurve | None) -> None:
         """Serve the curve `live`. If it is None, serve the curve without live counts.
 
-        If `counts` belong to another curve than the served one, keep the served curve. The caller has stopped it.
+        If `counts` belong to another curve, keep the served one. The caller has fixed its time and mark with `_stop`.
         """
         slot, fitted = counts.slot, self._find_in(polled, counts.slot)
         if fitted is None or fitted.curve is not fit:
@@ -400,11 +398,10 @@ def store_curve(
     mark: int | None = None,
     owned: Callable[[], Program[None]] | None = None,
 ) -> Program[int]:
-    """Store a curve under a new version, unless the leaf was deleted, emptied or moved since the fit.
+    """Store a curve, unless the leaf was deleted, emptied or moved since the fit. Return the curve's new version.
 
-    Return the version. Run this program for the leaf's partition.
-    `changes` is the leaf's count of changes in the snapshot of the fit. The snapshot saw the changes of the change log
-    up to `mark`. `owned` runs in the same transaction. If `owned` raises an error, nothing is stored.
+    Run this program in the leaf's partition. The snapshot of the fit had `changes` as the leaf's count of changes, and
+    saw the log up to `mark`. `owned` runs in the same transaction. If `owned` raises an error, nothing is stored.
 
     Raises:
         UnknownBoardError: the leaf was deleted, emptied or moved to another partition since the fit.

@@ -75,7 +75,7 @@ class BriefReads:
         self._clock, self._disk_reads = clock, disk_reads
         self._seen_disk_reads = disk_reads()
         self._steps = 0
-        self._paused_until_s: dict[Hashable, float] = {}  # by kind of read; the key None stands for all reads
+        self._paused_until_s: dict[Hashable, float] = {}  # by kind of read (there are few); the key None: all reads
         self._connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -84,11 +84,11 @@ class BriefReads:
         return connection
 
     def run(self, work: Callable[[sqlite3.Connection], T], kind: Hashable = None, *, snapshot: bool = False) -> T:
-        """Run `work` and return its result. With `snapshot`, its queries see one snapshot. `kind` is one of few labels.
+        """Run `work`, a read of this `kind`, and return its result. With `snapshot`, its queries see one snapshot.
 
         Raises:
-            NotBriefError: `work` took too long. Or in the last PAUSE_S seconds, a read of the same kind took too long,
-                or any read waited for the disk.
+            NotBriefError: `work` took too long. Or it was not started, because in the last PAUSE_S seconds, a read of
+                the same kind took too long, or any read waited for the disk.
         """
         began_s, paused = self._clock(), self._paused_until_s
         if paused and (began_s < paused.get(None, 0.0) or began_s < paused.get(kind, 0.0)):

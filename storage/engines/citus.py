@@ -26,7 +26,7 @@ _PLACED = (
     .prepared()
 )
 _COORDINATOR = select(col("nodename"), col("nodeport")).from_("pg_dist_node").where(col("groupid").eq(0)).prepared()
-# Every partition has one of these two tables, and on Citus each of these tables is one shard.
+# One table shows where a partition is: META for the control partition, otherwise LOG_COUNTER. Each is one shard.
 _SHARDS = (
     select(col("shardid", "s"))
     .from_("pg_class", "c")
@@ -35,13 +35,13 @@ _SHARDS = (
     .prepared()
 )
 # A move of a shard writes its row in `pg_dist_placement` again. This changes `xmin`, the id of the writing transaction.
-# No other column changes in every move: a worker keeps `placementid`, and a move back restores the earlier `groupid`.
+# No other column changes in every move: worker nodes keep `placementid`, and a move there and back restores `groupid`.
 _PLACEMENTS = (
     select(col("shardid"), col("xmin")).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
 )
 
 
-Placements = set[tuple[Any, ...]]
+Placements = set[tuple[Any, ...]]  # pairs of a shard's id and `xmin`
 
 
 class DefinitionNeededError(Exception):
@@ -71,14 +71,14 @@ class PlacementCheck:
 
     def __init__(self) -> None:
         self._shards: list[int] = []
-        self._last: Placements | None = None  # as last found; None: look up the shards and placements again
+        self._last: Placements | None = None  # as found last; None: look up shards and placements anew
 
     def forget(self) -> None:
         """Look the partitions up again before the next read, because there may be a new partition."""
         self._last = None
 
     async def begin(self, connection: PostgresConnection) -> Placements:
-        """Return on which nodes the partitions are before a read. Pass this to `end` after the read."""
+        """Return the placements of all partitions. Call this before a read, and give the result to `end` after it."""
         if self._last is None:
             self._shards = [row[0] for row in await connection.run_query(_SHARDS.bind().build(POSTGRES))]
             self._last = await self._find_placements(connection)

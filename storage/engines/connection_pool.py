@@ -66,7 +66,7 @@ class ConnectionPool:
         self.name, self.connections = f"{name} {kind}", connections
         self._limits, self._connect = limits, connect
         self._meter, self._pool, self._kind = meter, name, kind
-        # Whether to run an attempt again whose lock timed out. On Citus, moves of partitions cause such deadlocks.
+        # Whether to run an attempt again after a lock timeout. On Citus, a timeout ends deadlocks with partition moves.
         self.retries_late_locks = False
         self._lent = 0
         self._slots = asyncio.Semaphore(connections)

@@ -78,8 +78,8 @@ class Partitions:
         if not self.apart and not self.distributed and partition <= 0:
             return POSTGRES
         schema_of = place_tables(partition, self._schema_of)
-        # On Citus, an insert that skips conflicts counts the skipped rows, too. A chain is an insert of rows that the
-        # same statement updates. Citus sends these rows to all nodes, so a chain fails while any node does not answer.
+        # On Citus, ON CONFLICT DO NOTHING reports skipped rows as inserted. And if a statement updates rows and inserts
+        # what RETURNING returns (a chain), Citus sends these rows to all nodes, and fails while a node is down.
         chains = not self.distributed
         return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False)
 

@@ -120,10 +120,10 @@ class PostgresStore:
         return await self.write(made)
 
     async def add_partition(self, fill: Callable[[int], Program[None]]) -> int:
-        """Add a partition in its own schema and return its number. `fill` copies to it which owners are hidden.
+        """Add a partition in its own schema and return its number.
 
-        Raises:
-            TooManyPartitionsError: the store has as many partitions as a store can have.
+        The program `fill(number)` copies the list of hidden owners to the new partition. Raises TooManyPartitionsError
+        if the store has as many partitions as a store can have.
         """
         layout = self._partitions
         added = partial(add_partition, schema_of=layout.schema_named, distributed=layout.distributed, fill=fill)
@@ -162,7 +162,7 @@ class PostgresStore:
                 result = await self._drive(connection, program())
             except DRIVER_ERRORS:
                 raise
-            except Exception as error:  # raise it after the check: a moved partition looks empty
+            except Exception as error:  # check for a move first: a moved partition looks empty, which may be the cause
                 refusal = error
             await connection.execute("COMMIT")
             if self._placements is not None:

@@ -173,7 +173,7 @@ class SqliteStore:
     async def _connect(self) -> None:
         uri = self._path.absolute().as_uri()
         self._writer = await self._open_connection(partial(self._open_raw, uri, self._prepare_writer))
-        # SQLite makes a checkpoint when the last connection closes. Readers have mode=ro, so that they never make it.
+        # SQLite makes a checkpoint when the last connection closes. Readers must not make one, so they have mode=ro.
         reading_uri = uri + "?mode=ro"
         open_reader = partial(self._open_raw, reading_uri, self._prepare_reader)
         open_brief = partial(open_reader, timeout_s=0)
@@ -201,7 +201,7 @@ class SqliteStore:
         try:
             await connection
         except BaseException:
-            # The thread tells the event loop that it ends. Wait for this, because the event loop may be closed soon.
+            # When the thread ends, it calls the event loop. Wait for this call, because a closed event loop refuses it.
             await asyncio.to_thread(connection.join)
             raise
         self._connections.append(connection)
@@ -383,6 +383,6 @@ def _refused(path: Path, error: Exception) -> Exception:
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error)
-    if cause is not None and cause != NO_DATABASE:  # a file that is no database: probably a wrong path
+    if cause is not None and cause != NO_DATABASE:  # NO_DATABASE is no damage: the path is probably wrong
         return StoreDamagedError(f"{path} is damaged: {cause}: restore a backup")
     return StoreUnsupportedError(f"{path}: {error}")

@@ -5,8 +5,8 @@ Each round copies what the writer has logged since the last round. At the end, t
 few pages, between two transactions. SQLite then syncs the file, and the next transaction begins the log anew.
 
 SQLite before 3.51.3 can damage the file if a transaction begins the log anew while another connection copies it
-(https://www.sqlite.org/wal.html#walresetbug). So during each round, a read transaction is open. If it reads from the
-log, SQLite can't begin the log anew. If it reads only the file, the log was copied before, and SQLite copies nothing.
+(https://www.sqlite.org/wal.html#walresetbug). So each round opens a read transaction. While it is open, SQLite either
+can't begin the log anew (if the file lacked pages of the log), or can't copy the log (if the file had all pages).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Two kinds of leases share one mechanism, the conditional writes that `claims` explains:
 
 - `work_leases`: the store's own work, such as refreshing a curve or applying a shard's posts. `jobs.ownership` uses it.
-- All other modules: resources of pools, which keys lease. A key is a name that a client of the API chooses.
+- All other modules: leases that keys have on resources of pools. A key is a name that a client of the API chooses.
 
 The life of a resource of a pool:
 

@@ -90,7 +90,7 @@ class LeaseBatcher:
             raise QueueFullError("the service is shutting down")
         key = request[:3]
         try:
-            # A group has one kind. The kind is how many requests of the key wait, so a group has each key only once.
+            # Only requests of one kind share a group. A key's first waiting request has kind 0, its second kind 1 …
             asked = self._writes.ask(self._waiting[key], request)
         except StoreBusyError as error:
             raise QueueFullError(f"{self._waiting.total()} requests for leases are waiting") from error

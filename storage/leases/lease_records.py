@@ -32,7 +32,7 @@ class LeaseRequest(NamedTuple):
     key: str
     region: str  # the region that a new resource is taken from
     expires_at_us: int | None = None  # the requested expiry; None: `lease_us` from now
-    lease_us: int = 0
+    lease_us: int = 0  # how long the lease lasts if no expiry is requested
 
     def until_us(self, now_us: int) -> int:
         return now_us + self.lease_us if self.expires_at_us is None else self.expires_at_us
@@ -72,8 +72,8 @@ class Resource(NamedTuple):
     holder: str | None
     version: int
     expires_at_us: int
-    free_since_us: int | None  # None: the resource is leased; an expired lease ends only when it is liberated
-    acquired_at_us: int = 0  # 0: the resource is free
+    free_since_us: int | None  # None: leased, and after the expiry still leased until the resource is liberated
+    acquired_at_us: int = 0  # when the holder acquired the resource; 0: the resource is free
 
     @property
     def is_free(self) -> bool:

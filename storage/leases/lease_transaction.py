@@ -62,7 +62,7 @@ class Findings(NamedTuple):
     held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key
 
     def key(self, request: PoolRequest) -> ResourceKey:
-        """Return the pool key and lease key by which `held` has the request's resource. The pool must exist."""
+        """Return the key of the dict `held` for a request: its pool key and its lease key. The pool must exist."""
         return self.pools[request[:2]].key, request.key
 
     def find_running(self, request: PoolRequest) -> Grant | None:
@@ -87,12 +87,11 @@ class LeaseTransactions:
 
         No other key gets the resource of an expired lease before `margin_us` have passed since the expiry. The margin
         is for a store whose clock may jump, because somebody sets the clock or because another server takes over.
-
         If `clock` is None, the programs use the time that `read_findings` reads from the store anyway. `peers` says
         whether keys may also have leases in other stores.
         """
         self._peers = peers
-        self._fronts: dict[Region, tuple[int, int]] = {}  # `free_since` of the longest-free row, and when it was read
+        self._fronts: dict[Region, tuple[int, int]] = {}  # the front, see `_find_free`, and when it was read
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
     def serve_requests(self, requests: Sequence[PoolRequest]) -> Program[list[Outcome]]:
@@ -163,9 +162,10 @@ class LeaseTransactions:
     def _find_free(self, region: Region, *, limit: int, now_us: int) -> Program[list[Resource]]:
         """Return up to `limit` free resources, longest free first. Begin where the last search found its first row.
 
-        The `free_since` of that row is the front. Without it, PostgreSQL would scan every dead index entry before the
-        row, until it has cleaned up these entries. If a resource is moved or a long transaction commits, a row may
-        appear before the front. This row is found after `FRONT_KNOWN_US`, or when too few rows follow the front.
+        The `free_since` of that row is the front. Without a front, PostgreSQL would scan all dead index entries of
+        earlier rows until vacuum removes them. A row may still appear before the front: a free resource that is moved
+        keeps its `free_since`, and a long transaction commits an old `free_since`. Such a row is found after
+        `FRONT_KNOWN_US`, or when too few rows follow the front.
         """
         since_us, read_us = self._fronts.get(region, (0, now_us))
         if not 0 <= now_us - read_us < FRONT_KNOWN_US:
@@ -270,7 +270,7 @@ class _Group:
     def count_wanted(self, region: Region, *, is_free: bool) -> int:
         """Return how many free (or leased) rows of a region to read, so that each of its `wanted` requests gets one.
 
-        The rows may include some that earlier decisions change. No other request gets these, so read that many more.
+        Earlier decisions may use some of these rows. `give_resources` skips these, so add their number.
         """
         here = [row for row, _ in self.decided.values() if (row.pool_key, row.region) == region]
         return len(self.wanted[region]) + sum(row.is_free == is_free for row in here)

@@ -135,7 +135,7 @@ class LeasePools:
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
 
     def sweep_dropped(self, *, rows_max: int) -> Program[int]:
-        """Delete up to `rows_max` rows of a dropped pool. Return how many (at least 1); 0: there is no such pool."""
+        """Delete up to `rows_max` rows of a dropped pool. Return how many, or 1 if none; 0: no dropped pool is left."""
         found = yield self._to_sweep.bind()
         if not found:
             return 0
@@ -164,11 +164,7 @@ class LeasePools:
     def remove_resources(
         self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[Removed]:
-        """Remove free resources from a pool. Leased resources stay.
-
-        Raises:
-            UnknownPoolError: the pool was dropped after the caller read it.
-        """
+        """Remove free resources from a pool. Leased resources stay. Raises UnknownPoolError if the pool was dropped."""
         yield from self._hold_floor(pool)
         wanted = sorted(set(names))
         found = yield self._remove.bind(pool_key=pool.key, resources=wanted)

@@ -1,4 +1,4 @@
-"""Stores for each region of a pool the load that a job measured, and counts of resources, leases and refusals.
+"""Keeps, for each region of a pool, counts of resources, leases and refusals, and the load that a job measured.
 
 A transaction that changes a resource also changes the counts, so readers need not count rows.
 

@@ -13,17 +13,17 @@ from storage.records import SEGMENT_SIGN, Board, BoardSpec, Family, FamilySpec, 
 from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program, Row
 
-# Values of the catalog's column `segment`: the 0-based number of a segment, 0 for a board without segments, or:
-WHOLE = -1  # the row of a board that has segments
-RETIRED = -1  # `RETIRED - n`: segment n is retired. Later segments have its entries; the journal still has its changes
+# Values of the column `segment` in a board's row (its `segment_of` is null): 0 for a board without segments, or:
+WHOLE = -1  # a board that has segments
+# In a segment's row (its `segment_of` is the key of the board): n = 0, 1, … for the current segment n, or:
+RETIRED = -1  # `RETIRED - n`: the former segment n. Later segments have its entries; the journal still has its changes
 PENDING = -1_000  # `PENDING - n`: segment n is pending, because a split is still copying entries into it
 
 SPECS_KEPT_MAX = 4_096  # the most decoded specs in the cache; boards whose specs have the same text share one object
 
 # All boards in shared tables use this many advisory locks together, so a post to many boards takes at most this many.
-# PostgreSQL has room for 64 locks for each connection.
-BOARD_LOCKS = 64
-_SHARED_KEY = plus(col("board_key"), times(0, col("table_key")))  # null if the board has a table of its own
+BOARD_LOCKS = 64  # PostgreSQL has room for 64 locks for each connection
+_SHARED_KEY = plus(col("board_key"), times(0, col("table_key")))  # own table: `table_key` is null, so this is too
 BOARD_LOCK = remainder(_SHARED_KEY, BOARD_LOCKS)  # the number of a board's advisory lock; null: no lock
 
 Spec = TypeVar("Spec", BoardSpec, FamilySpec)
@@ -98,7 +98,7 @@ def times_of(season: Season | None) -> dict[str, int | None]:
 
 
 def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
-    """Return the leaves with the ids of posts to a board. If the board is archived, include its former segments."""
+    """Return the leaves that hold the post ids of a board. If the board is archived, include its former segments."""
     leaves = board.leaves if isinstance(board, Board) else (board,)
     if leaves[0].archived_us is None or board.family_key is not None:
         return [*leaves]

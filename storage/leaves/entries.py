@@ -277,7 +277,7 @@ def find_on_leaves(leaves: Iterable[OpenLeaf], owner: str) -> Program[dict[int, 
 
 
 def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
-    """Lock the owner's entries. Return the boards that have such an entry. All boards must be in shared tables."""
+    """Lock the owner's entries on `boards`, which must be in shared tables. Return the boards with such an entry."""
     tables: dict[TableRows, dict[int, Entries]] = defaultdict(dict)
     for entries in boards:
         tables[entries.table][entries.leaf.rows_key] = entries

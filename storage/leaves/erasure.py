@@ -66,11 +66,11 @@ def rename_owner(
     rows_max: int,
     past: int = 0,
 ) -> Program[int | None]:
-    """Replace the owner's name by the token, and remove the owner's posts, in the oldest bundles within `positions`.
+    """Replace the owner's name by the token, and remove the owner's posts, in the oldest bundles that are left.
 
-    Return the position to pass as `past` in the next call, or None if no bundle is left. One call rewrites bundles
-    after `past`, with about `rows_max` changes in all. `until`: the last position to rewrite, by board key.
-    `otherwise`: the last position for boards that are not in `until`. Each erasure needs a `token` of its own.
+    A bundle is rewritten if its position is in `positions`, after `past`, and at most `until[board key]`, or at most
+    `otherwise` if `until` lacks the board. One call handles bundles with about `rows_max` changes in all. Return the
+    `past` of the next call, or None if no bundle is left. Each erasure needs a `token` of its own.
     """
     last = max(otherwise, *until.values()) if until else otherwise
     past, last = max(past, positions.first - 1), min(last, positions.last)

@@ -76,10 +76,10 @@ class GapCount(NamedTuple):
     ties_before: int  # entries with the cell that stand before the given owner
     totals: dict[int, int]  # by column index
     from_anchor: bool  # True: the count started at a knot; False: at the best row
-    # `date_snapshot` needs the next two values to tell when the count was true. For a sum, `late` bounds the error.
+    # From the next two values, `date_snapshot` computes a time at which the count was exact. For a sum, see `late`.
     asked_us: int  # a time before the snapshot was read
     changed_us: int  # see `LogState.changed_us`
-    late: int  # how many changes in the snapshot were posted after `asked_us`
+    late: int  # changes logged after `asked_us`; a sum over segments is exact for the time `asked_us` up to ± `late`
     is_sum: bool = False  # whether this is the sum over segments, which are read in different snapshots
 
 
@@ -90,7 +90,7 @@ def count_of(better_count: int, asked_us: int, *, changed_us: int, late: int = 0
 
 class _Place(NamedTuple):
     knot: int | None  # the key of the anchor knot; None: the count starts at the best row
-    counted: int  # by the curve: the entries better than the knot, and also those equal to it, unless `below`
+    counted: int  # the knot's count in the curve: entries better than the knot; if not `below`, also those equal to it
     below: bool  # True: the knot is worse than the cell, or has the same value. False: the knot is better
     cell: str  # empty: count only the entries up to the knot
     owner: str
@@ -111,9 +111,9 @@ class GapCounts:
         """Count the entries better than each cell, and the entries with this cell that stand before its owner.
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
-        If `gap_rows_max` is given, the result lacks each cell past rank `exact_top` whose rank the curve knows exactly,
-        or with more than `gap_rows_max` entries between the knots on its two sides. And all counts are None if an
-        earlier call has found too many changes after the mark.
+        `gap_rows_max` leaves out cells past rank `exact_top` if the curve knows their rank exactly, or if more than
+        `gap_rows_max` entries are between the two knots around the cell. If `gap_rows_max` is given, and an earlier
+        call has found too many changes after the mark, the result has None for every cell.
         """
         if gap_rows_max is not None and start.mark == self.passed_mark:
             return dict.fromkeys(cells)
@@ -155,7 +155,7 @@ class GapCounts:
         totals: dict[int, int] = {}
         found: list[GapCount | None] = [None] * len(asked)
         for number, counted, changes, between, ties, late, following, pruned_before, changed_us in read:
-            if following is None:  # the row holds a total
+            if following is None:  # a row of `TOTALS`: `number` is a column index, `counted` its total
                 totals[number] = totals.get(number, 0) + counted
             elif changes > changes_max:
                 self.passed_mark = mark
@@ -170,9 +170,9 @@ class GapCounts:
 def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
     """Prepare the statement that makes a count for each row of the parameter `places`.
 
-    The text `edge` in such a row separates the cells that the knot's count includes from all other cells. If high
-    values are best, the knot's count includes the cells from `edge` on, otherwise the cells before `edge`. The
-    statement counts the rows of the leaf with cells from `least` (included) to `past` (excluded).
+    Each row of `places` has limits as texts. `edge` limits the knot's count, and so the logged changes to add to it: if
+    high values are best, this count includes the cells >= `edge`, otherwise the cells < `edge`. The rows between knot
+    and cell are the rows of the leaf with `least` <= cell < `past`.
     """
     own = col(layout.columns[index].name)
     edge, least, past, cell, owner = places = [col(name, _PLACE) for name in ("edge", "least", "past", "cell", "owner")]
@@ -180,10 +180,10 @@ def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
     entries = select(count()).from_(layout.table).where(*layout.scope())
     entered, left = ((span.at_least if span.high else span.better)(name, edge) for name in ("next", "previous"))
     of_board = col("board_key").eq(param("totals_key", INTEGER))
-    # Without ORDER BY, PostgreSQL may scan the log from its start, because it expects to find enough rows early.
     piece = col("value", _PIECE)
     cells = *span.cells_before_and_after(piece), col("updated_at")
     changes = select(*cells).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
+    # Without this ORDER BY, PostgreSQL may scan the log from its start, because it expects to find enough rows early.
     changes = changes.where(of_board, AFTER_MARK, span.holds_column(piece)).order_by(POSITION).limit(param("changes"))
     number = col("number", _PLACE)
     counted = (

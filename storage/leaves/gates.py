@@ -4,9 +4,9 @@
     closing     updates the same row: waits for these posts, and rejects all later posts ──> freezes the board
 
 A board is not closed by a clock alone: a transaction updates a row that every post to the board reads and locks. So
-it sees every post that the board took before. All boards of a family share one gate, the family's row. A new time in
-its column `closed_through` closes each board whose end, plus the grace time for late posts, is not after this time. The
-gate of any other board is the board's own row in the catalog.
+this transaction sees every post that the board took before. All boards of a family share one gate, the family's row. To
+close boards, a time T is written to this row's column `closed_through`: each board whose end plus grace time (for late
+posts) is T or earlier is then closed. The gate of any other board is the board's own row in the catalog.
 
 Posts do not read the gate of a board that has its own table and no season. If such a board is deleted, moved, split, or
 gets a season, its table is dropped or renamed. So a post that does not know of this fails to write to the table.
@@ -27,9 +27,9 @@ from .catalog_rows import BOARD_LOCK, GATE, PLACE, find_families_by_key
 def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Program[dict[int, Leaf | None]]:
     """Lock the gates of leaves until the transaction ends. Return, by key, the leaves that the caller must check.
 
-    The result has the current state of each leaf that is closed, has a season, or differs from its item in `leaves`.
-    Instead, it has None for a leaf that was deleted, whose rows are in another partition, or whose table has another
-    name. `check_all`: find leaves of this second kind even if their gates need not be locked.
+    A leaf that is closed, has a season, or differs from its item in `leaves` is returned in its current state. A leaf
+    that was deleted, whose rows are in another partition, or whose table has another name is returned as None.
+    `check_all`: also look for leaves to return as None among the leaves whose gates a post does not lock.
 
     A board that moves out of a shared table, or is emptied there, leaves old rows behind. Without the lock, a post
     could be written to old rows and lost. All transactions lock the rows of boards before the rows of families.
@@ -91,7 +91,7 @@ _OUTPUTS = tuple(map(col, ("board_key", *PLACE, *GATE)))
 _WIDTH = 1 + len(PLACE)
 _AMONG = col("board_key").in_(param("keys")), col("segment").ge(0)  # `segment` is negative for leaves without rows
 _GATES = select(*_OUTPUTS).from_(BOARDS).where(*_AMONG).packed().prepared()
-# Posts lock the rows of boards in share mode. Before that they wait for advisory locks, so that they do not overtake a
-# transaction that waits to lock a row exclusively. All transactions take the advisory locks in the same order.
+# Posts share the lock of a board's row. If new posts always got it at once, a transaction that needs the row for itself
+# would wait for ever. So both wait for an advisory lock first. All transactions take these locks in the same order.
 _QUEUED, _IN_ORDER = advisory_lock(BOARD_LOCK, shared=True), (asc(BOARD_LOCK), asc(col("board_key")))
 _HELD_GATES = select(*_OUTPUTS, _QUEUED).from_(BOARDS).where(*_AMONG).packed().locked(Lock.SHARE, *_IN_ORDER).prepared()

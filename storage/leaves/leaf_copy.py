@@ -63,7 +63,7 @@ class TableCopy:
     def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
         """Return a page of rows after the key `after`, and the key to pass for the next page, or None at the end.
 
-        An empty `after` gives the first page. Rows have all columns; `after` has the key columns except the scope's.
+        An empty `after` gives the first page. Rows have all columns, `after` the key columns not in `scope`.
         """
         page = self._next.bind(**self._scope, **dict(zip(self._keys, after, strict=True))) if after else None
         rows = yield self._first.bind(**self._scope) if page is None else page
@@ -190,7 +190,7 @@ class LeafCopy:
         return found
 
     def copy_small_table(self, name: str) -> Program[None]:
-        """Copy the leaf's rows in the table `name`, such as its curves. Only hidden rows can go to several targets.
+        """Copy the leaf's rows in the table `name`. If there are several targets, only `HIDDEN_ENTRIES` can be copied.
 
         Raises:
             LostRaceError: a hidden owner is being shown again.
@@ -223,14 +223,14 @@ def _hold_marks(owners: Sequence[str]) -> Program[None]:
 
 
 def _rename_post_id(row: Row, board_key: int) -> Row:
-    """Return the row of a post id with another board key, also in its JSON, which `post_ids._encode_parts` makes."""
+    """Return a copy of a post id's row in which `board_key` replaces the old key, in its column and in the JSON."""
     values = dict(zip(TABLES[POST_IDS].kinds, row, strict=True))
     outcome = [[board_key, *part[1:]] for part in json.loads(values["outcome"])]
     return tuple((values | {"board_key": board_key, "outcome": json.dumps(outcome)}).values())
 
 
 def _number_curves(rows: Rows) -> Program[Rows]:
-    """Return copied curves with new versions of this partition, and without marks: their positions are of another log.
+    """Return copied curves with new version numbers, and without marks, which are positions in the source's log.
 
     The new versions are greater than the old ones. So a process that has the old curves takes the copies for newer.
     """

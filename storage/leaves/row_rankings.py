@@ -70,7 +70,7 @@ class OwnersNeighbours(NamedTuple):
     """The rows around an owner's row, and the totals of the leaf from the same snapshot."""
 
     near: Neighbours
-    totals: dict[int, int]  # by column index: the total of the ranked column, `CHANGES`, and `STATE` if it is stored
+    totals: dict[int, int]  # keys: the index of the ranked column, `CHANGES`, and `STATE` if the leaf's state is stored
     counted: GapCount | None = None  # the entries better than the owner's cell; None: not counted
 
 
@@ -124,8 +124,8 @@ class _ColumnStatements:
         self.sample_below, self.sample_worst = (self._with_ties(row).prepared() for row in (below, worst))
 
     def _with_ties(self, one_row: Select) -> Select:
-        # Count the ties before the found row and the other ties (the row included) separately. A second count of all
-        # ties would read the ties before the found row twice.
+        # Count the ties before the found row, and the ties from this row on. The sum of both is the number of all ties,
+        # so the statement reads each tie only once.
         cell, found_owner, owner = col(self._name, _FOUND), col("owner", _FOUND), col("owner", _TIED)
         tied = select(count()).from_(self._table, _TIED).where(*self._layout.scope(_TIED))
         tied = tied.where(col(self._name, _TIED).eq(cell))
@@ -146,9 +146,9 @@ class _ColumnStatements:
         return self._either(cell, self._owner.lt(owner), self._better(cell)).order_by(*self._worst_first)
 
     def _either(self, cell: Term, on_its_side: Condition, beyond: Condition) -> Union:
-        """Select all rows on one side of a place: first those with the place's cell. The caller orders and limits them.
+        """Return a query for all rows on one side of a place: the ties of the place on this side, and the rows beyond.
 
-        With one comparison of pairs (cell, owner) instead of a union, the database would check every row that it reads.
+        The query is a union. If it compared pairs (cell, owner), the database would check every row that it reads.
         """
         rows_of = self._from_board(*self._layout.row_columns())
         return union_all(rows_of.where(self._cell.eq(cell), on_its_side), rows_of.where(beyond))
@@ -230,7 +230,7 @@ class RowRanking(Ranking):
             skip_rows = rank - 1 - found.better_count
             if skip_rows >= 0:
                 return self.padding.cell_of_key(gap.better_key), skip_rows
-            sought = max(1, sought + skip_rows)  # entries came since the fit, so the row is before this knot
+            sought = max(1, sought + skip_rows)  # the knot turned out to be behind the row: try a better knot
         return None, rank - 1
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
@@ -276,7 +276,7 @@ class RowRanking(Ranking):
         return [decode_entry(row) for row in reversed(rows)]
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
-        # No owner sorts before "". So if equal values share a rank, the search finds no row with the same cell.
+        # If equal values share a rank, search before the owner "": no row with this cell is before it.
         before = yield from self.read_rows_before(cell, owner if self.timed else "", 1)
         return (str(before[0].cells[self.index]), before[0].owner) if before else None
 
@@ -314,10 +314,10 @@ class RowRanking(Ranking):
         return OwnersNeighbours(_neighbours(row), totals)
 
     def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
-        """Fill in `edge_ties` of the neighbours in `places`, which are pairs of a place's cell and its neighbours.
+        """Fill in `Neighbours.edge_ties`. `places`: for each place, its cell and the neighbours around it.
 
-        If the first row of `before`, called the edge, has this cell, `edge_ties` is computed from `ties_before`. One
-        statement counts the ties of all other edges.
+        The first row of `Neighbours.before` is called the edge. If the edge has the cell of the place, its ties follow
+        from `ties_before`. For all other edges, one statement counts the ties.
         """
         index = self.index
         to_count: list[Neighbours] = []

@@ -85,9 +85,9 @@ def scope_of(leaf: Leaf) -> dict[str, int]:
 def entries_table(board_key: int, *, moves: int = 0) -> str:
     """Return the name of a leaf's own table. `moves`: how often the table got a new name.
 
-    Each move to another partition changes the name. So a process that does not know of a move never writes to a table
-    that a later move fills. The name also changes when the leaf gets a season, because posts to a leaf without a season
-    do not check whether it is closed.
+    Each move to another partition changes the name. So if a leaf moves away and back, a process that missed the moves
+    writes to a name that no longer exists, and not to the new table. The name also changes when the leaf gets a season,
+    because posts to a leaf without a season do not check whether it is closed.
     """
     return f"{ROW_TABLES_PREFIX}{board_key}" + (f"_{moves}" if moves else "")
 

@@ -30,7 +30,7 @@ def state_of(leaf: Leaf) -> int:
 
 
 def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
-    """Check that `leaf`, as this process remembers it, agrees with totals read later. Accept a leaf without any posts.
+    """Check with new totals that `leaf`, which was read earlier, is not outdated. Accept every leaf without posts.
 
     Raises:
         UnknownBoardError: the leaf was deleted.
@@ -47,8 +47,8 @@ def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
 def hold_epoch(board_key: int, *, lock: Lock) -> Program[int | None]:
     """Lock a leaf's state and return the leaf's epoch, or None if this partition does not hold the leaf.
 
-    A transaction that stores a curve takes this lock in share mode. So a transaction that removes the leaf's curves
-    has to lock or delete the state first.
+    A transaction that stores a curve takes this lock in share mode. To keep out new curves, a transaction that removes
+    the leaf's curves first locks the state exclusively, or deletes the state.
     """
     rows = yield _HOLD_STATE[lock].bind(key=board_key)
     return int(rows[0][0]) // COLUMNS_LIMIT if rows else None
@@ -148,7 +148,7 @@ def read_board_totals(board: Board) -> Program[dict[int, int]]:
 
 
 def add_up_totals(parts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """Return the totals of a board: the sums over its segments. The sum of the states changes when a state changes."""
+    """Return the sums over a board's segments. States only grow, so the sum `STATE` changes if one of them grows."""
     found: dict[int, int] = {}
     for part in parts:
         for index, number in part.items():

@@ -1,12 +1,12 @@
 r"""Bundles: a bundle is a row of the log with all changes of one board in one transaction.
 
-With one row per change instead, posting was slower. Three database columns hold one item per change, in the order in
-which the changes happened:
+One row per change made posting slower. Three columns hold an item per change, in the order of the changes:
 
-    cells   "  100  250,  007    "   text: a piece per change, with the ranked cells before and after the change
-    owners  "\nada\nbob\n"           text: the owner of each change, between newlines, so that SQL can find one owner
-    posts   '[["p", …], …]'          JSON: a record per change, see `log_record`
+    cells   "01000250,    0007"   text: a piece per change, with the ranked cells before and after the change
+    owners  "\nada\nbob\n"        text: the owner of each change, between newlines, so that SQL can find one owner
+    posts   '[["p", …], …]'       JSON: a record per change, see `log_record`
 
+In this example, the value of ada changed from 100 to 250. The blanks mean that bob had no value before the value 7.
 Commas separate the pieces, so that SQL can split them. Both halves of a piece are equally long. A piece is empty if the
 change leaves the cells as they are, or if the owner of the change was erased long ago.
 """

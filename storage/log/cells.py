@@ -48,7 +48,7 @@ class Padding:
         return self.pad(scaled, TIME_LIMIT_US)
 
     def text_start(self, scaled: int) -> str:
-        """Return a text that is greater than the cells of all values below `scaled`, and not greater than others."""
+        """Return a text t. Cells of values below `scaled` are less than t; cells of all other values are not."""
         if scaled > self.max_scaled:
             return ":"  # greater than every digit
         return str(scaled + self.offset).zfill(self.width)

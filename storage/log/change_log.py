@@ -46,7 +46,7 @@ class NewChange(NamedTuple):
     board_key: int
     owner: str
     previous: str  # the ranked cells before the change, see `RankedCells`
-    next: str  # the ranked cells after the change; as long as `previous`
+    next: str  # the ranked cells after the change; this text has the same length as `previous`
     record: RecordFields  # see `log_record`
 
 
@@ -54,7 +54,7 @@ class LogState(NamedTuple):
     """The state of a partition's log in one snapshot."""
 
     mark: int  # the first position that the snapshot does not hold
-    changed_us: int  # the latest time at which a transaction in the snapshot began, see `date_snapshot`
+    changed_us: int  # the latest start time of the transactions whose changes the snapshot holds, see `date_snapshot`
     pruned_before: int  # the position before which all bundles were pruned, or 0
 
     def holds_changes_since(self, mark: int) -> bool:
@@ -74,7 +74,7 @@ class Logged(NamedTuple):
 
 _ASKED = "b"
 PROBES_MAX = 4_096  # the most positions whose times one statement of `find_positions` reads
-LATEST_ROWS = 100  # bundles that `count_later_changes` reads at once; if clocks differ, fewer are out of time order
+LATEST_ROWS = 100  # bundles that `count_later_changes` reads at once; more than differing clocks put out of order
 POSITION = col("position")
 BUNDLE_COLUMNS = tuple(map(col, ("position", "board_key", "owners", "cells", "changes")))
 # The first position that this snapshot does not hold.
@@ -86,10 +86,10 @@ _only_row = col("counter_key").eq(0)
 
 
 def date_snapshot(changed_us: int, asked_us: int, now_us: Callable[[], int]) -> int:
-    """Return a time at which the store was as in a snapshot. `asked_us` is a time before the snapshot was read.
+    """Return a time t so that a snapshot shows the store as it was at t. `asked_us`: a time before the snapshot.
 
-    The snapshot has every post that was answered before the returned time, and no post that came after it. The result
-    is not in the future, even if a clock was set back. `changed_us`: see `LogState`.
+    The snapshot has every post that was answered before t, and no post that came after t. The time t is not in the
+    future, even if a clock was set back. `changed_us`: see `LogState`.
     """
     return asked_us if changed_us <= asked_us else max(asked_us, min(changed_us, now_us()))
 
@@ -108,7 +108,7 @@ def build_log_insert() -> Insert:
 
 
 def bundle_rows(drafts: Sequence[BundleDraft], *, now_us: int, next_position: int) -> list[tuple[object, ...]]:
-    """Return the rows of these bundles, which get the last positions before `next_position`."""
+    """Return the rows of these bundles. They get consecutive positions, the last of which is `next_position` - 1."""
     return [(at, *draft.encode_row(now_us)) for at, draft in enumerate(drafts, next_position - len(drafts))]
 
 
@@ -248,7 +248,7 @@ class ChangeLog:
 
 
 def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
-    """Return how many rows, from the first on, are needed for a sum of `changes` changes; all if the sum is less."""
+    """Return how many of the first rows are needed to hold `changes` changes. If all hold fewer, count all."""
     held = 0
     for rows, (size,) in enumerate(sizes, 1):
         held += size

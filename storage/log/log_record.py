@@ -43,7 +43,7 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
     cells: list[Cell] = []  # the row's unranked cells after the change; all its cells if the row is hidden
     version: int | None = None  # the version of the row after the change; None: the version is the bundle's time
     board_id: str | None = None  # the id of a deleted board
-    spec: Any = None  # the spec of a deleted board, as JSON types
+    spec: Any = None  # the spec of a deleted board, decoded from JSON to dicts, lists, strings and numbers
     error: RecordedError | None = None  # why the post was rejected
 
 
@@ -81,5 +81,5 @@ def record_of_rejection(
 
 
 def encode_records(records: Sequence[RecordFields | ChangeRecord | None]) -> str:
-    """Encode the records of a bundle for the column `posts`. None replaces the record of an erased owner."""
+    """Encode the records of a bundle for the column `posts`. None stands for the record of an erased owner."""
     return _encode(records).decode()

@@ -58,7 +58,7 @@ class BundleSizes(NamedTuple):
     skipped: int
 
     def sized(self) -> Iterator[tuple[int, int]]:
-        """Yield the time at which each bundle was logged, and how many of its changes the page may show.
+        """Yield, for each bundle, the time at which it was logged, and how many changes it has without skipped ones.
 
         The clocks of writers differ. If a bundle has an earlier time than one before it, yield the latest time so far.
         """
@@ -136,7 +136,7 @@ def find_ends() -> Program[tuple[int, int]]:
 
 
 def find_deletion(board_key: int) -> Program[dict[int, Leaf]]:
-    """Return the deleted leaf, by its key. Return no leaf if its newest bundles in the log have no deletion."""
+    """Return {key: leaf} for the deleted leaf with this key, or {} if the key's newest bundles hold no deletion."""
     rows = yield _LAST_OF_BOARD.bind(board_key=board_key, limit=_LAST_BUNDLES)
     return _find_deletions((board_key, row[-1]) for row in rows)
 
@@ -168,7 +168,7 @@ def _bound(after: int, boards: Sequence[int] | None) -> dict[str, object]:
 
 
 def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Leaf]:
-    """Return, by key, the leaves whose deletion is in these bundles, given as pairs of `board_key` and `posts`."""
+    """Return, by key, the leaves that these bundles delete. `bundles`: the columns `board_key` and `posts` of each."""
     deleted = {}
     for key, posts in bundles:
         for record in decode_records(posts):

@@ -6,8 +6,7 @@ nobody knows how many more posts the store could take. Then the estimated wait i
 
 import math
 
-# The weight of a measurement halves in this time. 4 s after a store becomes half as fast, the measured rate is wrong by
-# at most a quarter.
+# The weight of a measurement halves in this time. 4 s after a store becomes half as fast, the rate is at most 25 % off.
 HALF_LIFE_S = 2.0
 COMMITS_MIN = 2  # with fewer commits the rate would be random
 POSTS_MIN = 1e-9  # lower bound of the weighted number of posts, so that nothing is divided by 0
@@ -17,9 +16,11 @@ class DrainRate:
     """The recent rate of committed posts per second."""
 
     def __init__(self) -> None:
+        # Posts, seconds and commits from `_began_s` to `_counted_to_s`. Earlier posts and seconds count less than later
+        # ones. If `_counted_to_s` is None, nothing is measured, because the last group left no post in the queue.
         self._posts, self._seconds, self._commits = 0.0, 0.0, 0
         self._began_s = 0.0
-        self._counted_to_s: float | None = None  # end of the measured time; None: the last group emptied the queue
+        self._counted_to_s: float | None = None
 
     def record_left_behind(self, posts: int, *, now_s: float) -> None:
         """Record that a group was taken and left `posts` posts in the queue. If none are left, measuring ends."""
@@ -33,7 +34,7 @@ class DrainRate:
         if self._counted_to_s is None:
             return
         kept, seconds = _decayed(now_s - self._counted_to_s)
-        # Give the posts the same weight as the time that they took. Otherwise slow groups would seem fast.
+        # The earlier seconds of a slow group count less. Its posts must count less too, or the rate would be too high.
         share = seconds / (now_s - self._counted_to_s) if now_s > self._counted_to_s else 1.0
         self._posts = self._posts * kept + posts * share
         self._seconds = self._seconds * kept + seconds
@@ -51,6 +52,6 @@ class DrainRate:
 
 
 def _decayed(seconds: float) -> tuple[float, float]:
-    """Return the factor by which older weights shrink in `seconds`, and the sum of the weights of these seconds."""
+    """Return how much of a second still counts `seconds` later, and how much of the last `seconds` counts in all."""
     kept = 0.5 ** (seconds / HALF_LIFE_S)
     return kept, (1 - kept) * HALF_LIFE_S / math.log(2)

@@ -24,11 +24,11 @@ EPOCHS_MAX = 100_000  # the most boards of a partition whose epochs a process re
 
 
 class Facts(NamedTuple):
-    """What a process remembers about one partition: which owners are hidden or being shown, and epochs of boards."""
+    """What a process remembers of one partition: which owners are hidden or being shown again, and epochs of boards."""
 
-    version: int  # the number `facts` in the counter of the change log when the facts were read
+    version: int  # the version of the facts when they were read: `facts` in the counter of the change log
     marks: dict[str, str]  # by marked owner: `HIDDEN`, or `SHOWING` for an owner who is being shown again
-    epochs: dict[tuple[int, int], int]  # by (board key, key of the board in its table of rows); filled by look-ups
+    epochs: dict[tuple[int, int], int]  # by (board key, `rows_key` of its `Place`); filled when post ids are looked up
 
     def is_hidden(self, owner: str) -> bool:
         return self.marks.get(owner) == HIDDEN
@@ -48,7 +48,7 @@ class KnownFacts:
         self.ids_known = False  # whether callers recently sent ids that are stored; groups then look up their ids
 
     def read_facts(self, partition: int, owners: Iterable[Iterable[str]]) -> Program[Facts]:
-        """Read which owners of a partition are hidden or being shown. Remember them in the attribute `facts`.
+        """Read which owners of a partition are hidden or are being shown again. Remember them in the field `facts`.
 
         If there are more than `MARKS_MAX` of them, remember nothing, and return only those that are in `owners`.
         """

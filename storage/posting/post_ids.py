@@ -76,7 +76,7 @@ def in_range(column: Term) -> tuple[Condition, Condition]:
 
 
 class RememberedPost(msgspec.Struct):
-    """A post whose id a board or a family remembers, with the outcome on each board of the post.
+    """A post whose id is stored for a board or a family, with the outcome on each board of the post.
 
     Every post with an id needs such a record. It is a struct, because making a named tuple takes three times as long.
     """
@@ -87,7 +87,7 @@ class RememberedPost(msgspec.Struct):
     parts: Sequence[PartOutcome]  # each outcome names its board
 
 
-PostKey = tuple[int, str]  # (key of the board or family that remembers a post, result of `hash_post_id`)
+PostKey = tuple[int, str]  # (key of the board or family for which the post's id is stored, result of `hash_post_id`)
 
 
 class KnownPosts(NamedTuple):
@@ -120,9 +120,9 @@ def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[K
 
 
 def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
-    """Return up to `limit` remembered posts whose hash begins with `begin`, each with the time when its id was stored.
+    """Return up to `limit` posts whose hashed id begins with `begin`, each with the time when its id was stored.
 
-    If the leaf belongs to a family, return posts that the family remembers. Otherwise, return those of the leaf.
+    If the leaf belongs to a family, return posts whose ids are stored for the family, otherwise those of the leaf.
     """
     key, epoch_text = leaf.family_key, ""
     if key is None:
@@ -135,7 +135,7 @@ def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[Remember
 def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], times_us: Iterable[int]) -> Program[int]:
     """Store those post ids that are not stored yet. Return how many were stored.
 
-    `epochs`: by board key, the current epoch of each board that remembers one of the posts.
+    `epochs`: by board key, the current epoch of each board for which one of these ids is stored.
     `times_us`: for each post, the time at which it was logged.
     """
     rows = [
@@ -189,7 +189,7 @@ _KNOWN = (
         alias="p",
     )
 )
-# The boards' epochs are read in the same statement: a board may have been emptied since the caller last saw it.
+# The statement that looks up ids also reads the epochs: a board may have been emptied since the caller read its epoch.
 # The number `STATE` in a board's totals contains the board's epoch, see `state_of`.
 _EPOCHS = select(col("board_key"), *[null(TEXT)] * 3, whole_part(col("entries"), COLUMNS_LIMIT)).from_(TOTALS)
 _EPOCHS = _EPOCHS.where(col("board_key").in_(param("boards")), col("column_index").eq(STATE))

@@ -50,7 +50,7 @@ from .post_ids import PostIds, RememberedPost, find_known, remember_posts
 # Computes a post's fingerprint from its owner, its board's spec, its changes and its time. See `Post.fingerprint`.
 FingerprintOf = Callable[[str, BoardSpec, Sequence[ColumnChange], int | None], str]
 
-PAGE_ROWS = 5_000
+PAGE_ROWS = 5_000  # how many changes one step reads from the journal, and how many rows one step stores
 CLOCK_SKEW_US_MAX = 600_000_000  # the clocks of two processes differ by less than this
 _POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN)
 
@@ -126,10 +126,10 @@ def _check_start(board: Board) -> Program[None]:
 
 
 def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf]]:
-    """Return, by key, the deleted leaves of boards with this id. Ignore deletions with journal numbers below `since`.
+    """Return, by key, the deleted leaves of boards with this id. `since`: by partition, the journal number to start at.
 
     Raises:
-        JournalIncompleteError: the journal of a partition begins after its number in `since`.
+        JournalIncompleteError: the journal of a partition no longer has all changes from that number on.
     """
     begins = yield from journal.find_begins()
     found: dict[int, Leaf] = {}

@@ -74,7 +74,11 @@ def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -
 
 
 class PostTransaction:
-    """One attempt to apply a group of posts: its state in memory, and the program that applies the group."""
+    """One attempt to apply a group of posts: its state in memory, and the program that applies the group.
+
+    Every transaction locks and inserts rows in the same order: by partition, table, board and owner. After the rows, it
+    locks the counters of the logs, and last the totals. So groups never deadlock.
+    """
 
     def __init__(
         self,
@@ -85,17 +89,13 @@ class PostTransaction:
         *,
         check_boards: bool,
     ) -> None:
-        """Prepare to apply a group of posts to `boards`. `store`: the store whose `write` runs the program."""
+        """Prepare to apply a group of posts to `boards`. The caller runs `apply_posts` with the `write` of `store`."""
         self._store, self._known_facts, self._now_us = store, known_facts, now_us
-        # False: assume that all boards exist. If one does not, the store raises `UnknownBoardError`.
-        self._check_boards = check_boards
-        # Every process locks and inserts rows in the order of board and owner, so that groups never deadlock. After the
-        # rows, a transaction locks the counter of the log, and last the totals.
-        self._boards: dict[int, BoardState] = {}
-        # The partition of each board and family, by key. Every transaction writes to the partitions in ascending order.
-        self._places: dict[int, int] = {}
-        self._partitions: dict[int, list[BoardState]] = {}
-        self._home: int | None = None  # the partition of `store` itself; None: no board is in it
+        self._check_boards = check_boards  # False: if a board does not exist, the store raises `UnknownBoardError`
+        self._boards: dict[int, BoardState] = {}  # by board key, in ascending order of the keys
+        self._places: dict[int, int] = {}  # by key of a board or a family: its partition
+        self._partitions: dict[int, list[BoardState]] = {}  # by partition: its boards
+        self._home: int | None = None  # the partition in which `store` runs programs; None: no board is there
         for entries in sorted(boards, key=attrgetter("leaf.key")):
             leaf = entries.leaf
             state = self._boards[leaf.key] = BoardState(entries, leaf.rows_key, BundleDraft(leaf.key))
@@ -107,13 +107,12 @@ class PostTransaction:
             self._partitions[leaf.partition].append(state)
         self._tables: list[tuple[int, TableRows, list[BoardState]]] = []  # see `_list_tables`
         self._facts: dict[int, Facts] = {}  # by partition
-        self._any_marked = False  # whether an owner of the group is marked as hidden or as being shown
+        self._any_marked = False  # whether an owner of the group is hidden or is being shown again
         self._has_absent = False  # whether a post found no row of its owner
         self._looks_up = False  # whether the group looks up its post ids
         self._refuses_ids = False  # whether a post with an id was refused
-        # Posts with an id that were found in the store, or that this group has applied, by `PostKey`.
-        self._known: dict[PostKey, RememberedPost] = {}
-        self._epochs: dict[int, int] = {}  # the stored epochs of the boards that remember posts, by key
+        self._known: dict[PostKey, RememberedPost] = {}  # posts whose id is stored, or that this group has applied
+        self._epochs: dict[int, int] = {}  # by board key: its epoch now; post ids of earlier epochs are not valid
         self._fresh: dict[int, list[RememberedPost]] = {}  # posts whose ids the group will store, by partition
         self._further: dict[int, dict[int, BundleDraft]] = {}  # what `log_too` added, by partition and board key
         self._applied: dict[int, int] = {}  # see `TransactionResult`
@@ -167,7 +166,7 @@ class PostTransaction:
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
-        remembering: set[int] = set()  # the keys of boards and families that remember posts of the group
+        remembering: set[int] = set()  # keys of boards and families for which ids of the group are to be stored
         for post in posts:
             for part in post.parts:
                 owners[part.leaf.key][post.owner] = None
@@ -176,7 +175,7 @@ class PostTransaction:
             if post.post_hash is not None and post.family is not None:
                 remembering.add(post.family.key)
                 self._places[post.family.key] = post.family.partition
-                self._looks_up |= not post.parts  # no board takes the post now, but a board may have taken it before
+                self._looks_up |= not post.parts  # no board takes the post now, but it may repeat an earlier post
         copies = map(attrgetter("entries.leaf"), self._boards.values())
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
         for key, leaf in gates.items():
@@ -206,7 +205,7 @@ class PostTransaction:
             yield from self._find_hidden(owners)
 
     def _look_up(self, posts: Sequence[Post]) -> Program[None]:
-        """Find which posts were applied before. Lock the rows first, so that no other transaction applies them now."""
+        """Find which posts were applied before. `_read` has locked their rows, so nobody else can apply them now."""
         asked: dict[PostKey, None] = {}
         for post in posts:
             keys = [part.leaf.key for part in post.parts] if post.family is None else [post.family.key]
@@ -219,7 +218,7 @@ class PostTransaction:
                 yield from self._find_in_segments(state.entries.leaf, asked)
 
     def _find_known(self, partition: int, asked: Iterable[PostKey]) -> Program[None]:
-        """Look up which posts of `asked` the boards and families of a partition remember."""
+        """Look up the ids of `asked` in a partition. Add those that are stored, with their outcomes, to `_known`."""
         gone = [key for key, state in self._boards.items() if not state.exists]
         theirs = [each for each in asked if self._places[each[0]] == partition and each[0] not in gone]
         epochs = {key: self._boards[key].entries.leaf.epoch for key, _ in theirs if key in self._boards}
@@ -233,7 +232,7 @@ class PostTransaction:
                 self._facts[partition].keep_epoch(key, self._boards[key].rows_key, epoch)
 
     def _find_in_segments(self, leaf: Leaf, asked: Iterable[PostKey]) -> Program[None]:
-        """Look up posts to an archived board among the post ids that its former segments remember."""
+        """Look up posts to an archived board among the ids that are stored for its former segments."""
         hashes = [post_hash for key, post_hash in asked if key == leaf.key]
         for part in (yield from find_posted_leaves(leaf)) if hashes else ():
             finding = find_known([(part.key, post_hash) for post_hash in hashes], {part.key: part.epoch})
@@ -256,7 +255,7 @@ class PostTransaction:
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
         family = post.family
-        # The family remembers a post, not its boards, because a retry may reach other boards of the family.
+        # Its id is stored for the family, not for single boards, because a retry may go to other boards of the family.
         if family is not None and (repeated := self._find_repeated(family.key, post)) is not None:
             return repeated
         if len(post.parts) == 1 and family is None:  # nearly every post
@@ -394,14 +393,14 @@ class PostTransaction:
             if state.totals:
                 totals[state.entries.leaf.key] = state.totals
         facts, version = self._facts.get(partition), None
-        if changed and self._store.dialect.chains:  # one statement, so that the lock on the counter is short
+        if changed and self._store.dialect.chains:  # one statement for log and totals locks the counter briefly
             rows = bundle_rows(changed, now_us=self._now_us, next_position=0)
             bound = {"bundle_rows": rows, "total_rows": total_rows(totals), "now_us": self._now_us}
             [[_, version]] = yield _RECORD.bind(bundles=len(rows), **bound)
         elif changed:
             version = (yield from change_log.append_drafts(changed, now_us=self._now_us)).facts
             yield from add_totals(totals)
-        elif self._has_absent:  # a post may have been rejected only because its owner's row was not found
+        elif self._has_absent:  # nothing to log; check whether a post was rejected because its owner was just hidden
             version = yield from change_log.read_facts()
         if facts is not None and version is not None and version != facts.version:
             self._known_facts.facts.pop(partition, None)
@@ -428,7 +427,8 @@ _RECORD = chained(
     "taken",
     build_position_taking(),
     build_log_insert().compute_from("taken", position=plus(col("position", BULK_ALIAS), col("next", "taken"))),
-    build_totals_upsert().where(select(count()).from_("taken").scalar().eq(1)),  # so the counter is locked first
+    # The condition reads `taken`, which locks the log's counter. So the counter is locked before the totals.
+    build_totals_upsert().where(select(count()).from_("taken").scalar().eq(1)),
 ).prepared()
 
 
@@ -436,7 +436,7 @@ class TransactionRow(msgspec.Struct):
     """An owner's entry on a board, with the changes of the group's posts so far."""
 
     entry: Entry
-    expected: int | None  # the version that was read; None: there was no row
+    expected: int | None  # the row's version when it was read; None: there was no row
     changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
     first_values: tuple[int, ...] = ()  # indexes of the ranked columns in which the entry had no value before
     ranked: str | None = None  # the ranked cells as `RankedCells` joins them for the log; None: not computed yet
@@ -450,7 +450,7 @@ class BoardState:
     log: BundleDraft  # the board's changes that the group will log
     exists: bool = True  # False: the board was deleted, or its rows are in another partition or table
     gate: Gate | None = None  # None: there is nothing to check, because the gate takes posts of all times
-    shut: bool = False
+    shut: bool = False  # True: the board takes no posts now
     applied: int = 0  # posts that the group applied to the board
     rows: dict[str, TransactionRow] = field(default_factory=dict)
     totals: dict[int, int] = field(default_factory=dict)  # what the group adds to the board's totals, by column index

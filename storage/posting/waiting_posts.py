@@ -129,7 +129,7 @@ class WaitTimer:
         self._timer: asyncio.TimerHandle | None = None
 
     def add_waiting(self, waiting: WaitingRequest) -> None:
-        self._drop_done()  # keeps the queue short; afterwards, the first request in the queue still waits
+        self._drop_done()  # keeps the queue short: removes answered and cancelled requests from its front
         loop = waiting.done.get_loop()
         self._requests.append((loop.time() + self._wait_s, waiting))
         if self._timer is None:

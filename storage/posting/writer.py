@@ -52,8 +52,8 @@ FAULTS_OF_STORE = (RacesLostError, StoreAwayError, StoreDamagedError, StoreFullE
 # With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
 # the posts. If batches were larger, the store would be idle while the event loop answers a batch and reads the next.
 BATCH_POSTS = 500
-# Answering a batch takes the event loop milliseconds. So if another batch waits, the answers wait for this many turns
-# of the event loop, in which the writer gives the other batch to the store.
+# The event loop needs milliseconds to answer a batch. So if another batch is waiting, the writer first lets this many
+# turns of the event loop pass, in which it hands the waiting batch to the store. Then it answers.
 HANDOVER_TURNS = 3
 # A new post is accepted if the posts before it are expected to take at most this share of `post_wait_s_max`. Then the
 # wait stays within that limit even if the store becomes half as fast. With a share of 1, an overloaded writer would
@@ -124,7 +124,7 @@ class Writer:
         loop = asyncio.get_running_loop()
         waiting = WaitingRequest(posts, parts, loop.create_future())
         self._queue.append_request(waiting)
-        self._wake.set()  # `_run` then reports the queue's length, once for all requests of a turn of the event loop
+        self._wake.set()  # wakes `_run`, which also sets the metric of the queue's length, once for many requests
         # The caller waits for a bare future, and one timer for all callers ends the wait. asyncio's timeout and shield
         # together would make a single post 10 % slower.
         self._expiry.add_waiting(waiting)
@@ -139,7 +139,7 @@ class Writer:
             self._turn_away("stopping", parts, QueueFullError("the service is shutting down"))
         waiting = self._queue.parts
         ahead_s = total_s = 0.0
-        if waiting:  # if no post waits, accept the new posts: the rate is measured only from accepted posts
+        if waiting:  # if no post waits, accept the new posts, because only accepted posts can correct a wrong rate
             now_s, ahead = self._monotonic(), waiting + self._queue.parts_in_flight
             ahead_s = self._drain.estimate_wait_s(ahead, now_s=now_s)
             total_s = self._drain.estimate_wait_s(ahead + parts, now_s=now_s)
@@ -211,8 +211,8 @@ class Writer:
         self._meter.set("rankcurve_writes_in_flight", groups)
 
     async def _settle(self, group: list[WaitingRequest], *, unknown: bool = False) -> TransactionResult | None:
-        # Return the result if callers still have to be answered. Return None if every caller has already got an answer
-        # or an error. `unknown`: True if an earlier run may have applied the posts.
+        # This applies a group. It returns the result, from which `_answer` must answer the callers, or None if every
+        # caller has got an answer or an error here. `unknown`: whether an earlier run may have applied the posts.
         started = self._monotonic()
         try:
             posts = [post for waiting in group for post in waiting.posts]
@@ -226,8 +226,7 @@ class Writer:
         except Exception as error:
             if len(group) > 1:
                 for waiting in group:
-                    # If the future is done, the caller got `WaitTooLongError` or has left. The posts of the request
-                    # need not be applied then.
+                    # If the future is done, the caller got `WaitTooLongError` or has left: do not apply the posts.
                     if not waiting.done.done():
                         await self._settle_and_answer([waiting], unknown=unknown)
                 return None
@@ -274,12 +273,12 @@ class Writer:
             try:
                 return await self._store.write(program)
             except LostRaceError as error:
-                is_lost = not isinstance(error, OutdatedFactsError)  # outdated facts: the group can run again at once
+                is_lost = not isinstance(error, OutdatedFactsError)  # True: pause before the next run, False: do not
                 self._meter.add("rankcurve_write_conflicts", is_lost)
             except UnknownBoardError:
                 if check_boards:
                     raise
-                # With the check, only the posts to the missing board are rejected.
+                # A board is missing. Check each board in the next run, to reject only the posts to the missing board.
                 return await self._apply(posts, check_boards=True)
         raise RacesLostError(f"rows kept changing during {self._limits.write_attempts_max} attempts")
 
@@ -300,7 +299,7 @@ class Writers:
     """
 
     def __init__(self, store: Store, make: Callable[[Store, list[Writer]], Writer]) -> None:
-        """Make the writer for all partitions. `make(store, writers)` makes a writer and adds it to `writers`."""
+        """Start the common writer. `make(store, writers)` makes a writer and adds it to the list `writers`."""
         self._store, self._make = store, make
         self._all: list[Writer] = []
         self._writers: dict[Store, Writer] = {}

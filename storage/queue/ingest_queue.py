@@ -90,8 +90,8 @@ class ShardCount:
 def list_queues(dialect: Dialect, partitions: int) -> list[int]:
     """Return the partitions with queues, in the order in which transactions lock their rows.
 
-    The control partition has a queue only if it has a schema of its own and there are several partitions. The queue is
-    for posts to boards in several partitions.
+    If there are several partitions, and the control partition has a database schema of its own, it has a queue, too. In
+    this queue, posts to boards in several partitions wait.
     """
     return [*([CONTROL] if partitions > 1 and is_apart(dialect) else []), *range(partitions)]
 
@@ -212,7 +212,7 @@ def find_mentions(
 
 
 def read_counts() -> Program[dict[int, ShardCount]]:
-    """Return the stored counts by shard. Outside the control partition, a shard has none before workers store one."""
+    """Return the stored counts by shard. Leave out shards for which this partition has not stored a count yet."""
     rows = yield _COUNTS.bind()
     return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
 

@@ -128,7 +128,7 @@ class Enqueuer:
         return refused
 
     def _split(self, group: list[Sequence[Post]]) -> list[list[int]]:
-        """Group the indexes of requests by partition. If a request has several, make only one group, in order."""
+        """Group the indexes of requests by queue. If a request has posts for several queues, put all into one group."""
         by_queue: dict[int, list[int]] = defaultdict(list)
         for number, posts in enumerate(group):
             queues = {find_queue(post, self._store.dialect) for post in posts}
@@ -172,11 +172,9 @@ class Enqueuer:
 
 
 def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
-    """Return the indexes of the requests with a post to a board or family that was deleted, emptied or moved.
-
-    Another process may have changed the board after this process checked the posts.
-    """
-    copies: set[tuple[int, tuple[Place, Gate]]] = set()  # what posts know of a leaf: several items if posts differ
+    """Return the indexes of requests with a board or family that was deleted, emptied or moved since the check."""
+    # (leaf key, (place, gate)) as when a post was checked. A key occurs twice if its leaf changed between two checks.
+    copies: set[tuple[int, tuple[Place, Gate]]] = set()
     families: set[int] = set()
     for post in chain.from_iterable(group):
         if post.family is not None:

@@ -89,12 +89,12 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
 
 
 def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post_id: str, begin: str) -> Program[Fates]:
-    """Return the fates of posts with this id. Their keys begin with `begin`. `part`: the board or leaf to search."""
+    """Return the fates of posts whose keys begin with `begin`. Search `queues` and the leaves of `part`."""
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
         found |= yield from in_partition(partition, _find_waiting(keys, post_id, begin))
-        if begin in found:  # `begin` is the whole key of a single post, which was found
+        if begin in found:  # so `begin` is a whole key, and its only post was found
             return found
     found |= yield from _find_settled(queues, board, part, begin)
     if not found:

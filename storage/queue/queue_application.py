@@ -57,7 +57,7 @@ from .ingest_queue import BlockHead, WaitingBlock
 from .outcomes import encode_error, store_rejected
 from .post_blocks import Block, QueuedPost, decode_block, restore_post
 
-BLOCKS_MIN = 50  # a round of several posts may always read this many blocks per shard, as blocks may be small
+BLOCKS_MIN = 50  # a round may read at least this many blocks per shard, except a round of one post; blocks may be small
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Drainer:
         self._posts_max = limits.ingest_round_posts_max
         self._alone_failures = 0
         self._counted_to_s = 0.0  # monotonic time at which the last round stored its busy time
-        self._uncounted_s = 0.0  # time from then to the end of that round, which is added to the next busy time
+        self._uncounted_s = 0.0  # time from `_counted_to_s` to the end of the last round; the next round stores it, too
 
     async def drain_round(self, shards: Sequence[tuple[int, WorkLease]]) -> DrainedRound | None:
         """Apply some of the oldest posts of these shards. Return None if no posts wait there.
@@ -316,7 +316,7 @@ def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family])
 def _refused_by(posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]) -> list[Refusal]:
     refused: list[Refusal] = []
     for post, parts in zip(posts, outcomes, strict=True):
-        # Lengths may differ: a duplicate of a family's post has the outcomes of the first, whose boards may be others.
+        # If a post repeats an earlier post to a family, `parts` has the earlier outcomes, which may be more or fewer.
         for target, part in zip(post.parts, parts, strict=False):
             if part.error is not None:
                 there = not isinstance(part.error, UnknownBoardError)

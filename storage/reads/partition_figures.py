@@ -21,7 +21,7 @@ class PartitionFigures(NamedTuple):
     boards: int
     entries: int  # entries of all boards, archived boards included
     log_next: int  # the position of the next bundle in the change log
-    folded_us: int | None  # live curves count all changes before this time; None: nothing was folded yet
+    folded_us: int | None  # the live counts include all changes before this time; None: none were counted yet
 
 
 _COUNT = (
@@ -51,11 +51,11 @@ async def find_away_partitions(store: Store, *, wait_s_max: float) -> list[int]:
     Raises:
         StoreBusyError: the control partition does not answer, or no partition with boards answers.
     """
-    # In a store with one schema, control and partition 0 are the same tables, and the store gives both the same view.
+    # If the control partition and partition 0 have the same tables, `store.at` returns the same object for both.
     control = store.at(CONTROL)
     others = [number for number in range(store.partitions) if store.at(number) is not control]
     if not others:
-        await control.read(count_partitions)  # its BEGIN fails on a connection that is stuck in another transaction
+        await control.read(count_partitions)  # with BEGIN, which shows if a connection is stuck in a transaction
         return []
     asked: dict[int, Callable[[], Program[Any]]] = {CONTROL: count_partitions}
     asked |= dict.fromkeys(others, change_log.take_mark)

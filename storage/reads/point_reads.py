@@ -37,7 +37,8 @@ class EntryRead(NamedTuple):
 
     entry: Entry | None
     totals: dict[int, int]  # number of entries by column index
-    # Numbers of better entries by column index, in this or a later snapshot; None: the log cannot confirm the number.
+    # By column index, how many entries are better than the owner's cell, in this or a later snapshot. None: unknown,
+    # because the change log cannot bring the curve's counts up to date.
     counts: Mapping[int, GapCount | None]
 
 
@@ -100,8 +101,7 @@ class PointReads:
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
         """Return an owner's entries by board key, with the totals of the leaves. Read each partition in one snapshot.
 
-        Raises:
-            UnknownBoardError, BoardChangedError: a board was deleted, or has changed since the caller read it.
+        Raises UnknownBoardError or BoardChangedError if a board was deleted, or has changed since the caller read it.
         """
         by_store: dict[Store, dict[int, OpenLeaf]] = defaultdict(dict)
         for board in boards:
@@ -144,7 +144,7 @@ class PointReads:
         return self._counts.ask(self._store.at(board.partition), kind, (board, column_index, cell, start))
 
     async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount | None]:
-        # Each `CountStart` is older than this read, so the first one can serve all requests.
+        # Every `CountStart` gives right counts, because the log adds the later changes. So use the first.
         board, column_index, _, start = asked[0]
         cells = list({cell for _, _, cell, _ in asked})
         found = await self._segments.count_cells(board, column_index, start, cells)
@@ -154,7 +154,7 @@ class PointReads:
         return min(self._gap_rows_max, SHORT_GAP_ROWS) if self._crowd.is_crowded() else self._gap_rows_max
 
     async def _read_entries(self, asked: list[tuple[Store, Leaf, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
-        # Each `CountStart` is older than this read, so the first one can serve all requests.
+        # Every `CountStart` gives right counts, because the log adds the later changes. So use the first.
         store, leaf, _, starts = asked[0]
         owners = list(map(itemgetter(2), asked))
         entries = self._boards.open_leaf(leaf)
@@ -275,7 +275,7 @@ class SegmentReads:
         return found
 
     async def _count_edges(self, board: Board, merged: SegmentedRanking, around: Sequence[Neighbours]) -> None:
-        """Set `edge_ties` in each of `around` for which `has_edge` is true, with one statement for each segment."""
+        """Set `edge_ties` in each `Neighbours` whose first two rows tie: the ties above them. Ask each segment once."""
         edges = [near for near in around if merged.has_edge(near)]
         places = [edge_of(near, merged.index) for near in edges]
 

@@ -38,7 +38,8 @@ _PARTITIONS = "partitions"
 
 async def prepare_store(store: Store) -> str:
     """Create the tables unless they exist. Return the salt (hex). Raises SchemaUnknownError, StoreDamagedError."""
-    salt = await store.read(find_salt) if is_apart(store.dialect) else None  # only a command creates a store apart
+    # If the control partition has its own tables, the store exists already: an operator's command has created it.
+    salt = await store.read(find_salt) if is_apart(store.dialect) else None
     return await store.write(create_schema) if salt is None else salt
 
 
@@ -86,10 +87,9 @@ def create_schema_apart(partitions: int, *, schema_of: Callable[[int], str], dis
 def add_partition(
     *, schema_of: Callable[[int], str], distributed: bool, fill: Callable[[int], Program[None]]
 ) -> Program[int]:
-    """Add a partition and return its number. `fill` copies to this partition which owners are hidden.
+    """Add a partition and return its number. The program `fill(number)` copies the list of hidden owners to it.
 
-    Raises:
-        TooManyPartitionsError: the store has `PARTITIONS_MAX` partitions.
+    Raises TooManyPartitionsError if the store has `PARTITIONS_MAX` partitions.
     """
     number = yield from hold_partitions(lock=Lock.UPDATE)
     if number >= PARTITIONS_MAX:

@@ -21,7 +21,7 @@ QUEUE_TABLES: tuple[Query, ...] = (
     create_table(INGEST_SHARDS)
     .column("shard", INTEGER)
     .column("applied", INTEGER)  # how many posts workers have ever taken from the shard
-    .column("busy_us", INTEGER)  # working time of workers; if they work on several shards, one shard gets all the time
+    .column("busy_us", INTEGER)  # working time; a worker with posts of several shards adds its whole time to one shard
     .primary_key("shard")
     .clustered(),
     create_table(REJECTED_POSTS)

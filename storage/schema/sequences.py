@@ -21,7 +21,7 @@ def take_number(name: str, numbers: int = 1) -> Program[int]:
 
 
 def count_fact(now_us: int = 0) -> Program[None]:
-    """Make all processes forget what they remember of this partition, see `posting.known_facts`.
+    """Increase the number `facts` of this partition. Processes then forget what they remember, see `known_facts`.
 
     Call this last in the transaction, because every post to the partition then waits until the transaction ends.
     """
@@ -37,5 +37,5 @@ _TAKE = (
     .prepared()
 )
 _counter = update(LOG_COUNTER).where(col("counter_key").eq(0))
-# After a restore from a backup, a plain counter could repeat a number that stood for other facts. A time cannot.
+# After a restore from a backup, adding 1 could repeat a number that a process remembers. So use the time if greater.
 _COUNT_FACT = _counter.set(facts=larger_of(plus(col("facts"), 1), param("now_us", INTEGER))).prepared()

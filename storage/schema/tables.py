@@ -88,8 +88,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("origin", TEXT)  # the HTTP request in which an operator last asked for a refresh
     .primary_key("board_key", "column_index")
     .clustered(),
-    # A search for open requests nearly always finds none. With this partial index, the search costs nearly nothing,
-    # however large the table is.
+    # A search for open requests nearly always finds none. This partial index makes it cheap, however large the table.
     create_index("refresh_demands_open", REFRESH_REQUESTS, col("demanded"), where=col("demanded").gt(col("answered"))),
 )
 
@@ -100,13 +99,13 @@ WORK_TABLES: tuple[Query, ...] = (
     create_table(WORK_LEASES)
     .with_columns(kind=TEXT, resource=TEXT, holder=TEXT)
     .column("version", INTEGER)  # the fencing number: grows with every new lease
-    .column("expires_at", INTEGER)  # by the store's clock; 0: released
+    .column("expires_at", INTEGER)  # when the lease ends, by the store's clock; 0: it was released
     .primary_key("kind", "resource")
     .clustered(),
 )
 
 
-# Totals, post ids, hidden entries, archives, and the keys of unused rows, which a job deletes.
+# Totals, post ids, hidden entries, archives, and keys of rows that no board uses any more: a job deletes these rows.
 ENTRY_TABLES: tuple[Query, ...] = (
     create_table(DROPPED_ROWS)
     .with_columns(table_key=INTEGER, rows_key=INTEGER)
@@ -124,15 +123,16 @@ ENTRY_TABLES: tuple[Query, ...] = (
     create_index("post_ids_remembered_at", POST_IDS, col("remembered_at")),
     # Entries of hidden owners. They are not in the tables of their boards, so no ranking has to filter them out.
     create_table(HIDDEN_ENTRIES)
-    .column("board_key", INTEGER)  # 0: no entry; the row says that the owner is hidden, or is being shown again
+    .column("board_key", INTEGER)  # 0: the row is no entry; `cells` says if the owner is hidden or is being shown again
     .with_columns(owner=TEXT, updated_at=INTEGER)
-    .column("cells", TEXT)  # a JSON array
+    .column("cells", TEXT)  # a JSON array; with board_key 0: [] if the owner is hidden, else ["showing"]
     .primary_key("board_key", "owner")
     .clustered(),
     create_index("hidden_entries_owner", HIDDEN_ENTRIES, col("owner")),
+    # An archived board has sections, such as the tally of a column. A section is a list of blocks, one row for each.
     create_table(ARCHIVE_BLOCKS)
     .with_columns(board_key=INTEGER, section=INTEGER)
-    .column("number", INTEGER)  # how many entries are in the earlier blocks of the section
+    .column("number", INTEGER)  # how many entries are in the earlier blocks of this section; for a curve: its segment
     .with_columns(entries=INTEGER, first=TEXT, last=TEXT, document=BLOB)
     .primary_key("board_key", "section", "number"),
     create_index("archive_blocks_first", ARCHIVE_BLOCKS, *map(col, ("board_key", "section", "first"))),
@@ -156,7 +156,7 @@ LOG_TABLES: tuple[Query, ...] = (
     create_table(LOG_COUNTER)  # one row
     .column("counter_key", INTEGER)
     .column("next", INTEGER)  # the position that the next row (a bundle of changes) gets
-    .column("changed_at", INTEGER)  # the latest start time of all transactions that took positions
+    .column("changed_at", INTEGER)  # the latest start time of all transactions that added rows to the log
     .column("pruned_before", INTEGER)  # all rows with a lower position were pruned, and no other rows
     .column("facts", INTEGER)  # grows when an owner is hidden or shown or a board is emptied, see `posting.known_facts`
     .primary_key("counter_key")
@@ -179,10 +179,10 @@ CURVE_TABLES: tuple[Query, ...] = (
     create_table(LIVE_COUNTS)
     .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER)
     .column("curve_version", INTEGER)  # the version of the curve that the counts belong to
-    .column("version", INTEGER)  # a document that is written later, here or for another column, has a greater version
+    .column("version", INTEGER)  # of `document`; any document in this table that is written later has a greater version
     .column("document", BLOB)
-    .column("changes", INTEGER)  # the board's count of changes (see `totals.CHANGES`) that the live counts include
-    .column("counted", INTEGER)  # 0: the curve has no live counts, and the document is empty; otherwise 1
+    .column("changes", INTEGER)  # the live counts include the board's changes up to this value of `totals.CHANGES`
+    .column("counted", INTEGER)  # 1: the curve has live counts; 0: it has none, and `document` is empty
     .primary_key("board_key", "column_index"),
     create_index("live_counts_version", LIVE_COUNTS, col("version")),
     create_table(LIVE_MARK)

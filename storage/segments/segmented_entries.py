@@ -62,7 +62,7 @@ class SegmentedRanking(Ranking):
         return sum([ties for ties, _ in found]), sum([before for _, before in found])
 
     def count_from_anchor(self, start: CountStart, cell: str, *, owner: str = "") -> Program[GapCount | None]:
-        """Count the entries better than a cell, from a knot in each segment. None: a log can't confirm the knot."""
+        """Count the entries better than a cell, from a knot per segment. None: a log can't bring a count up to date."""
         counts = []
         for leaf, part, its_start in zip(self._board.leaves, self._parts, start.parts, strict=True):
             counting = part.count_from_anchor(its_start, cell, owner=owner)
@@ -73,7 +73,10 @@ class SegmentedRanking(Ranking):
         return add_up_counts(counts)
 
     def choose_cells(self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int) -> list[CellOf]:
-        """Return the cells to count: near the top, or with 1 to `gap_rows_max` entries between the nearest knots."""
+        """Return those of the `cells` for which to count the better entries.
+
+        These are cells near the top, and cells with 1 to `gap_rows_max` entries between the two nearest knots.
+        """
         chosen = []
         for cell, owner in cells:
             gap = start.curve.find_gap(self.padding.key_of_cell(cell))
@@ -84,8 +87,8 @@ class SegmentedRanking(Ranking):
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
 
-        With `start`, the search begins at a cell that is above the row by the board's curve, the sum of the segments'
-        curves. It then reads few rows: at most about as many as all segments have between the knots around this cell.
+        With `start`, the board's curve (the sum of the segments' curves) gives a cell above the row, where the search
+        begins. The search then reads about as many rows as all segments together have between two knots, or fewer.
         """
         place, skip_rows = (None, rank - 1) if start is None else (yield from self._find_place_before(start, rank))
         return (yield from self._walk(place, skip_rows))
@@ -97,14 +100,14 @@ class SegmentedRanking(Ranking):
             near = start.curve.key_at(sought)
             if near is None:
                 break
-            # No row needs to have exactly this cell, because only the better rows are counted.
+            # It does not matter if no row has exactly this cell: only the better rows are counted.
             edge = self.padding.cell_of_key(near.low)
             counted = yield from self.count_from_anchor(start, edge)
             if counted is None:
                 break
             if counted.better_count < rank:
                 return (edge, BEFORE_ALL_OWNERS), rank - 1 - counted.better_count
-            sought = max(1, sought - (counted.better_count - rank + 1))  # entries were added after the curve was fitted
+            sought = max(1, sought - (counted.better_count - rank + 1))  # new entries moved the cell below the row
         return None, rank - 1
 
     def _walk(self, place: tuple[str, str] | None, skip_rows: int) -> Program[tuple[str, str] | None]:
@@ -164,7 +167,7 @@ class SegmentedRanking(Ranking):
         )
 
     def has_edge(self, near: Neighbours) -> bool:
-        """Return whether the first two rows of `before` tie. If they do, `edge_ties` has to be counted."""
+        """Return whether the first two rows of `before` tie. If so, `edge_ties` must count the ties above them."""
         before = near.before
         return len(before) > 1 and before[0].cells[self.index] == before[1].cells[self.index]
 
@@ -178,7 +181,7 @@ def count_with_late(part: Ranking, cell: str, rows_max: int | None, asked_us: in
 
 
 def add_up_confirmed(found: Sequence[GapCount | None]) -> GapCount | None:
-    """Add up the counts of a cell in all segments. Return None if the log of a segment could not confirm its count."""
+    """Add up the counts of a cell in all segments. Return None if the count of a segment is None, that is, unknown."""
     parts = [part for part in found if part is not None]
     return add_up_counts(parts) if len(parts) == len(found) else None
 

@@ -16,7 +16,8 @@ from service.commands.tables import show_json
 from service.commands.target import BoardArgument, service_command
 
 MERGES = ("sum", "max", "min", "last")
-MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}  # word -> column field
+# By each word that --column may have, as in `xp:sum:high`: the JSON field of the column that has the word as its value.
+MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}
 COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 BOARD_PATH = "/v1/leaderboards/{board}"

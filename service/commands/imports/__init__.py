@@ -7,6 +7,5 @@
 An import keeps no state. If it was stopped, the same command sends all records again, which does no harm. For a CSV
 file, a post id is made of the file's content, the mapping of columns and the line number, so every line counts once. A
 score of Redis replaces the owner's value or, with --merge, only improves it. So posting a score twice changes nothing.
-
 Begin with `importing`, which has the command.
 """

@@ -72,9 +72,9 @@ def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) 
 
 
 def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], where: str) -> None:
-    """Move a board's rows and print the result. `begin` takes the store and returns the function that begins the copy.
+    """Move a board's rows and print the result. If the move fails, end the command.
 
-    End the command if the move fails. `where` ends the printed sentence, such as "is in partition 3".
+    `begin(store)` returns a function that begins the copy. `where` ("is in partition 3") is printed after the id.
     """
     settings = settings.model_copy(update={"lock_timeout_s": min(settings.lock_timeout_s, LOCK_TIMEOUT_S_MAX)})
     begun_s = time.perf_counter()

@@ -24,7 +24,8 @@ def run_on_store(
 ) -> T:
     """Open the store that `settings` names, call `work` with it, close it, and return the result of `work`.
 
-    On a StorageError, print one line and exit with code 1. `if_locked` begins this line if a service owns the store.
+    On a StorageError, print one line and exit with code 1. If a service has locked the store, the printed line begins
+    with the text `if_locked`.
     """
 
     async def session() -> T:

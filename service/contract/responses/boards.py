@@ -53,8 +53,8 @@ class CurveState(CurveFacts, kw_only=True):
     knots: int
     age_seconds: float
     certificate: float | None = None
-    live: bool  # whether live counts add the changes since its fit to the curve
-    moves: int  # how many times since the fit a value came into a gap between knots, left a gap, or moved within a gap
+    live: bool  # whether the curve counts the changes since its fit, so that its ranks include them
+    moves: int  # how often since the fit an entry's value entered a gap between knots, left one, or changed within one
     bound: float  # the largest relative error that a rank greater than `exact_top` may have now
 
 
@@ -387,7 +387,7 @@ class Page(msgspec.Struct, gc=False):
 
 
 class RankValue(msgspec.Struct):
-    """The worst value with this rank or a better rank. The true value lies between `low` and `high`.
+    """The worst value that still reaches this rank. The true value lies between `low` and `high`.
 
     If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
     leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
@@ -401,7 +401,7 @@ class RankValue(msgspec.Struct):
 
 
 class PercentileValue(msgspec.Struct):
-    """The worst value with this percentile or a better percentile. The true value lies between `low` and `high`.
+    """The worst value that still reaches this percentile. The true value lies between `low` and `high`.
 
     If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
     leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
@@ -452,11 +452,11 @@ class EndAnswer(msgspec.Struct):
 
 
 class OutsideAnswer(msgspec.Struct):
-    """Limits of values better or worse than all knots of a curve. Entries with such values came after the fit.
+    """How far values reach beyond the best and the worst knot of a curve. Entries got such values after the fit.
 
-    No entry is better than `best`, which is null if no entry is better than the best knot. No entry is worse than
-    `worst`, which is null if no entry is worse than the worst knot. `errors` has two numbers: by how many ranks an
-    estimate can be wrong beyond the best knot and beyond the worst knot. It is null if this was not measured.
+    `best` is the limit of the values that are better than the best knot: none of them is better than `best`. If there
+    are no such values, `best` is null. In the same way, `worst` is the limit of the values worse than the worst knot.
+    `errors` has two numbers: by how many ranks estimates can be wrong beyond these two knots; null if not measured.
     """
 
     best: EndAnswer | None
@@ -467,7 +467,7 @@ class OutsideAnswer(msgspec.Struct):
 class KnotAnswer(msgspec.Struct):
     """A value of the column, its exact rank, and the number of entries with this value (`ties`).
 
-    If the earliest of equal values is better, a knot also has `reached_at`: the time when an owner reached the value.
+    If the earlier of two equal values ranks better, a knot also has `reached_at`: when an owner reached the value.
     """
 
     value: Number
@@ -493,8 +493,9 @@ class CurveAnswer(CurveSegment):
     Between two neighbouring knots, the rank follows a straight line, or a cubic Bézier curve if there are `shapes`.
     `shapes` has two inner control values for each pair of neighbouring knots, in units of 1/65536 of the difference
     between their ranks. `errors` has, for each pair, by how many ranks an estimate between the knots can be wrong; null
-    if this was not measured. Lines and cubics are defined on lattice points: the key of the first knot plus multiples
-    of `step`. docs/curve.md says what a key is. If `snaps` is true, every stored value is a lattice point.
+    if this was not measured. The formula turns each value into a whole number, the key of the value. Lattice points are
+    the key of the first knot plus multiples of `step`. Each line or cubic begins at the first lattice point after a
+    knot, and ends at the next knot. If `snaps` is true, the key of every stored value is a lattice point.
 
     Only a leaderboard with several segments has `segments`, and then `knots` is empty. To get a rank, add up the number
     of better entries in each segment, and add up the bounds in the same way. `certificate` is about this sum.
@@ -533,9 +534,9 @@ class AuditAnswer(CurveFacts, kw_only=True):
     The service compares these ranks with the true ranks at the curve's time `as_of`. To get the true ranks, it counts
     the current entries and takes back the changes since `as_of`. If it does not know all of these changes, or there
     are too many, it compares nothing: `outcome` is `changed`. `outcome` is `empty` if the column has no entry.
-    `broken` lists the first few values whose true rank is outside the bracket. `bound` is the largest error that is
-    possible now. `mean_error`, `p99_error`, `worst_error` and `bound` are about ranks greater than `exact_top`, but
-    `certificate` is about all ranks.
+    `broken` lists the first few values whose true rank is outside the bracket. `certificate` is the largest possible
+    error at any rank, and `bound` is the largest possible error at ranks greater than `exact_top`. `mean_error`,
+    `p99_error` and `worst_error` are also about ranks greater than `exact_top`.
     """
 
     column: str

@@ -5,7 +5,6 @@ over `/v1`, the event streams and `/jolokia`, with the API key that its user ent
 the page, which are in `page/`.
 
 The page at `/docs` shows the API. A script of the documentation writes this page from the OpenAPI document. The page
-shows no data of the store, so it needs no key.
-
-The package imports `service.contract` and `service.http`. Begin with `views`.
+shows no data of the store, so it needs no key. The package imports `service.contract` and `service.http`. Begin with
+`views`.
 """

@@ -66,7 +66,7 @@ def _list(path: Sequence[str], objects: Objects) -> Any:
     described: dict[str, dict[str, Any]] = {}
     for _, managed in sorted(objects.items()):
         described.setdefault(managed.name.domain, {})[managed.name.key_list] = describe_object(managed)
-    # A request may name an object with its keys in any order, but the tree has the keys in alphabetical order.
+    # A request may name an object with its keys in any order. In the dicts of `described`, the order is alphabetical.
     named = [*path[:1], *(",".join(sorted(keys.split(","))) for keys in path[1:2])]
     try:
         return follow_path(described, [*named, *path[2:]])

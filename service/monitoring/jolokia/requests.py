@@ -93,7 +93,7 @@ def read_request(body: Any, query: Mapping[str, str]) -> tuple[JolokiaRequest, P
 
 def _convert(value: Any, kind: type[_T]) -> _T:
     try:
-        return msgspec.convert(value, kind, strict=kind is not Parameters)  # flags of a query are text
+        return msgspec.convert(value, kind, strict=kind is not Parameters)  # in a URL query, `True` is the text "true"
     except msgspec.ValidationError as error:
         raise RefusedError(Fault.REQUEST_INVALID, str(error)) from error
 

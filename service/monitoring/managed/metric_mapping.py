@@ -17,10 +17,10 @@ from .object_names import ObjectName
 from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject, name_object
 
 _PREFIX = "rankcurve_"
-_ALL = "all"  # the name of the object for samples without the group's label
+_ALL = "all"  # if a group has an object for each value of a label, samples without the label belong to the object `all`
 _UNITS = ("seconds", "bytes", "ratio", "posts", "rows", "entries", "requests", "reads", "connections", "curves")
 
-Figures = dict[str, Any]  # the shown values of a series: Value, or Count, Sum, Mean and percentiles
+Figures = dict[str, Any]  # the numbers shown for a series, by name: Value, or Count, Sum, Mean and percentiles
 
 
 class MetricGroup(NamedTuple):
@@ -31,7 +31,7 @@ class MetricGroup(NamedTuple):
     description: str
     name: str = ""  # the name of the group's only object; empty if it has no name, or if `label` is set
     label: str = ""  # a label of the samples; there is one object for each of its values
-    key: str = "name"  # the key under which an object's name holds the value of the label
+    key: str = "name"  # in an object's name, the key before `name` or before the label's value, as in `number=0`
 
 
 GROUPS: Sequence[MetricGroup] = (
@@ -65,14 +65,14 @@ class _Shown(NamedTuple):
 
     name: str
     description: str
-    is_number: bool  # True for a gauge: if it has no labels, its attribute is a plain number
+    is_number: bool  # whether it is a gauge; a gauge without labels is shown as a plain number instead of Figures
     labels: Sequence[str]
     series: Iterable[Labels]
     read: Callable[[Labels], Figures]
 
 
 def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
-    """Return the managed objects of all metrics, by the text of their names. `store` names the store's object."""
+    """Return the managed objects of all metrics, by name. `store`, such as `sqlite`, names the object of the store."""
     named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
     by_prefix = sorted(
         ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
@@ -120,7 +120,8 @@ def _split(group: MetricGroup, shown: _Shown) -> list[tuple[ObjectName, list[Lab
 def attribute_name(family: str, prefix: str = _PREFIX) -> str:
     """Return the name of the attribute for a family: `rankcurve_write_batch_posts` becomes `WriteBatchPosts`.
 
-    If `prefix` ends with `_`, the attribute's name leaves out the prefix. Otherwise it leaves out only `rankcurve_`.
+    Every `prefix` begins with `rankcurve_`. If `prefix` ends with `_`, its last word is complete, and the attribute's
+    name leaves out the prefix. Otherwise, the attribute's name leaves out only `rankcurve_`.
     """
     rest = family.removeprefix(prefix if prefix.endswith("_") else _PREFIX)
     return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)
@@ -142,7 +143,8 @@ def _attribute(shown: _Shown, series: list[Labels], in_name: str) -> Attribute:
 def _nested(names: Sequence[tuple[str, int]], series: Mapping[Labels, Figures]) -> Figures:
     """Return figures nested by labels, such as `{"Count": 3, "kind": {"read": {"Count": 1}, "write": {"Count": 2}}}`.
 
-    The outer figures are sums over the values of a label. `names` has each label and its index in a key of `series`.
+    The outer figures are sums over the values of a label. The keys of `series` are tuples of label values. `names` has
+    the labels by which to nest, each with the index of its value in these tuples.
     """
     if not names:
         return next(iter(series.values()))

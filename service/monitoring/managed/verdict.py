@@ -55,7 +55,7 @@ class Figures:
         return min((sample.value for sample in samples), default=absent)
 
     def slowest(self, sample: str, share: float, window_s: float) -> float:
-        """Return the quantile `share` of a histogram over all requests to `SLOW_ROUTES` in the window, or 0."""
+        """Return the quantile of the times of requests to SLOW_ROUTES in the window, or 0. `share` is 0.99 for 99 %."""
         growths = [self.moment.growth(sample, (route,), window_s)[1:] for route in SLOW_ROUTES]
         counts = [sum(bucket) for bucket in zip(*growths, strict=True)]
         return quantile(self.moment.totals.families[sample].bounds, counts, share) or 0.0
@@ -64,7 +64,7 @@ class Figures:
         return not self.view("rankcurve_partition_reachable", absent=1)
 
     def longest_rest_s(self) -> float:
-        """Return the seconds since each job last finished a round, for the job with the longest such time, or 0."""
+        """Find the job whose last finished round is the oldest. Return how many seconds ago this round ended, or 0."""
         times = self._values("rankcurve_job_last_round_timestamp_seconds")
         return max((time.time() - at for at in times if at > 0), default=0.0)
 
@@ -81,7 +81,7 @@ class Rule(NamedTuple):
 
 
 def _share(part: str, label: str, value: str) -> Callable[[Figures], float]:
-    """Return a function for the share (0 to 1) of a counter's growth in series whose `label` begins with `value`."""
+    """Return a function that divides a counter's growth where `label` begins with `value` by its whole growth."""
 
     def measure(now: Figures) -> float:
         whole = now.growth(part, _5_MIN)

@@ -38,8 +38,8 @@ _OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
 _REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 _LEASE_OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
 _CONNECTION: Mapping[str, Sequence[str]] = {"pool": (), "kind": ()}
-# All workers of a job have the same name. The label is not called `job`, because Prometheus itself uses this label for
-# the group of processes that it scrapes.
+# The label has the name of the job, which is the same for all workers of the job. It is not called `job`, because
+# Prometheus itself uses the label `job` for the group of processes that it scrapes.
 _JOB: Mapping[str, Sequence[str]] = {"job_name": ()}
 
 FAMILIES: Sequence[Family] = (

@@ -19,7 +19,7 @@ from prometheus_client.core import Metric
 # it changes a page that the system is writing to the disk at that moment.
 _MEMORY = Path("/dev/shm")
 _PID_SUFFIX = ".pid"
-# The supervisor's name in the folder. The system adds the processor time of ended processes to that of the supervisor.
+# The supervisor's name in the folder. From the supervisor, `_ended_cpu_s` learns the processor time of ended processes.
 SUPERVISOR = "supervisor"
 
 

@@ -1,6 +1,6 @@
 """Stores the metric numbers of one process, in memory or in a file that every process of the node can read.
 
-prometheus_client takes several times as long, because at each change it takes a lock and asks for the process id.
+Counting is several times as fast as in prometheus_client, which takes a lock and reads the process id at each change.
 
 A series is a family with values of its labels. It has a few numbers, side by side:
 
@@ -33,7 +33,7 @@ _ENTRY = struct.Struct("ii")  # for a series: how many bytes its name has, and h
 def read_series(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[list[str], int, int]]:
     """Yield for each series: a list of its family and label values, the index of its first number, and where it ends.
 
-    `start` (where the first series begins) and the ends count bytes of `content`. The index counts 8 bytes as one.
+    `start` (where the first series begins) and the yielded ends are offsets in bytes. The index is in units of 8 bytes.
     """
     [used] = struct.unpack_from("q", content)
     while start < used:

@@ -30,7 +30,7 @@ class Metrics(Collector):
             self.totals = Totals(FAMILIES, lambda: sources)
         else:
             self.meter = Numbers(FAMILIES, node.numbers_path)
-            # From now on, the node includes the gauges of this process. `Numbers` cleared an earlier process's gauges.
+            # The node now includes this file's gauges. `Numbers` has cleared those that an ended process left in it.
             write_pid(*node)
             self.totals = Totals(FAMILIES, NodeFiles(node.folder).list_sources)
 

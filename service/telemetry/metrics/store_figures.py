@@ -70,7 +70,7 @@ class StoreFigures:
     async def measure_periodically(self, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
         """Measure the size of the store now, and then periodically until the `async with` block ends.
 
-        Every INTERVAL_S seconds, also check which partitions answer. Read their slower figures less often.
+        Every INTERVAL_S seconds, also check which partitions answer. Less often, scan them to count boards and entries.
         """
         await self.measure_size()
         times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1
@@ -100,7 +100,7 @@ class StoreFigures:
             log.info("store_size_unknown", detail=error.detail)
             return
         for size in self.size.partitions:
-            if size.number >= 0:  # the control partition has a negative number
+            if size.number >= 0:  # number -1 is the control partition, which holds no entries of boards
                 self._meter.add("rankcurve_partition_posts_applied", 0, str(size.number))
                 self.partitions.setdefault(size.number, {"reachable": True})["bytes"] = size.store_bytes
 

@@ -27,8 +27,9 @@ class Source:
         self.alive = True
         self.content = content
         self.values = memoryview(content).cast("d")
-        self.read_bytes = HEAD_BYTES
-        # Pairs of the index of a number here and its index in the totals. A gauge's time comes after its value.
+        self.read_bytes = HEAD_BYTES  # where in `content` the first series begins that is not yet in the pairs below
+        # Each pair is for one number to add up: its index in `values`, and its index in the totals. A gauge has two
+        # numbers, its value and then its time. The pair of a gauge has the indexes of the value.
         self.sums: list[tuple[int, int]] = []
         self.gauges: list[tuple[int, int]] = []
         self.latest: list[tuple[int, int]] = []
@@ -56,7 +57,7 @@ class Totals:
 
     def __init__(self, families: Sequence[Family], list_sources: Callable[[], Sequence[Source]]) -> None:
         self.families: Mapping[str, Family] = {family.name: family for family in families}
-        # By family and label values: the index of the series' first number in the totals.
+        # By family, and then by label values: the index of the first number of this series in the totals.
         self.series: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in self.families}
         self._samples: dict[int, list[tuple[str, dict[str, str]]]] = {}
         self._list_sources = list_sources

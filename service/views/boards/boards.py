@@ -140,7 +140,7 @@ async def get_board(context: Context, call: Call) -> BoardAnswer:
 async def get_boards(context: Context, call: Call) -> BoardList:
     query: BoardsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    # The cursor holds `of`. A list with other filters has another `of`, so it refuses the cursor.
+    # The filters are a part of the list's name `of`. A cursor holds this name, so a list with other filters refuses it.
     filters = f"{query.prefix}?{query.contains}?{query.families}" if query.contains or not query.families else ""
     of = filters or query.prefix
     listing = partial(list_boards, prefix=query.prefix, contains=query.contains, families=query.families)

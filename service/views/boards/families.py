@@ -53,11 +53,7 @@ async def put_family_spec(context: Context, call: Call) -> Reply:
 
 
 def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
-    """Check a family's specification and return it.
-
-    Raises:
-        SpecInvalidError: parts of the specification contradict each other.
-    """
+    """Check a family's specification and return it. Raise SpecInvalidError if parts of it contradict each other."""
     periods = tuple(body.periods)
     if len(set(periods)) < len(periods):
         raise SpecInvalidError("a period is given twice", pointer="/periods")
@@ -231,8 +227,8 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     """Return an owner's final positions in closed periods, newest first, back to the first period that took posts.
 
     Periods in which the owner has no entry are listed too, so that a chart has a point for each period. Whatever the
-    limit is, an answer takes at most four reads by each connection pool: of the family, of boards that this process
-    does not know, of the owner's entries, and of the ranks that must be counted.
+    limit is, an answer takes few reads: one read gets the family, and one the boards that this process does not know.
+    In each partition, one read gets the owner's entries, and one counts the ranks that must be counted.
     """
     query: HistoryQuery = call.query
     # Read the family again: another process may have deleted it, shortened `grace_seconds` or added the column.

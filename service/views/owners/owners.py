@@ -77,7 +77,7 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden=unseen or UNSET)
     if query.profiles:
         await add_profiles(context, [answer])
-    elif not unseen:  # a hidden entry can change while the tag of the board stays the same
+    elif not unseen:  # no tag if the entry is hidden: it can change without a change of the board's tag
         return tag_answer(call, board.leaf_of(owner), totals, answer)
     return answer
 

@@ -228,8 +228,8 @@ def _find_next_place(
 ) -> Program[NextPlace | None]:
     """Return the next entry that is better than the owner's stored value `own`, or None if no entry is better.
 
-    If the earliest of equal values is better, the owner needs more than the value of that entry, which another owner
-    reached earlier. `points` is None if the owner would need a value outside the column's range.
+    `points` of the result is how much the owner lacks. If the earlier of two equal values ranks better, an equal value
+    is not enough. `points` is None if the owner would then need a value outside the column's range.
     """
     index, ranking = own.column_index, locator.entries.rankings[own.column_index]
     landed = yield from ranking.find_next_better(own.cell, own.owner or "")

@@ -1,7 +1,7 @@
 """Posting to families: find the boards that a post reaches by its time and its facets, and apply the post to each.
 
-In each period that contains the post's time, the post reaches one board for each list of facets that it has values for.
-If one of these boards is closed, the post is rejected on this board and applied to the others.
+A family has lists of facets. In each period that contains the post's time, the post reaches one board for each list, if
+the post has values for all facets of the list. A closed board rejects the post, but the other boards take it.
 
 A separate transaction creates missing boards before the posts are applied. If applying the posts fails, the new boards
 stay. This does no harm, because readers see an empty board whether or not the store has it.
@@ -61,7 +61,10 @@ async def _resolve_posts(context: Context, family_id: str, posts: Sequence[Recei
 def _resolve(
     context: Context, family: Family, post: ReceivedPost, now_us: int
 ) -> tuple[PostOutcome, list[ColumnChange] | None]:
-    """Return an outcome with the boards that the post reaches, and its changes; an error and None if it is rejected."""
+    """Return an outcome with the boards that the post reaches, and the post's changes.
+
+    If the post is faulty, the outcome has an error instead of boards, and the changes are None.
+    """
     try:
         if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
             raise early

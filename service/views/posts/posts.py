@@ -54,7 +54,7 @@ from storage.records import (
 
 from .queue import QUEUED, queue_posts
 
-_TRIES = 3  # how often a post is tried at most, if its boards are deleted meanwhile
+_TRIES = 3  # how often a post is tried at most, if the boards of each try are deleted before it ends
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
@@ -106,7 +106,7 @@ def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome |
         return state(status="pending")
     if fate.error is not None:
         return state(status="rejected", error=post_problem_of(fate.error).to_document())
-    status: Any = fate.status.value  # the store never remembers `duplicate` as a status
+    status: Any = fate.status.value  # never `duplicate`, because the store keeps the first outcome of a post
     stats = format_stats(board.spec, fate.stats or ())
     return state(status=status, updated_at=format_us(fate.updated_at_us or 0), stats=stats)
 
@@ -168,7 +168,10 @@ async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutc
 async def _find_repeated(
     context: Context, posts: Sequence[Post], applied: Sequence[Sequence[PartOutcome]]
 ) -> dict[int, Leaf]:
-    """Return leaves by key: those of `posts`, and those that duplicates were first applied to and that still exist."""
+    """Return leaves by key: the leaves of `posts`, and for each duplicate the leaves that its first copy reached.
+
+    Leave out leaves that no longer exist. If no post is a duplicate, return an empty dict.
+    """
     again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
     if not again:
         return {}
@@ -180,7 +183,7 @@ async def _find_repeated(
 
 
 def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> None:
-    """Write `parts`, the writer's result for each leaf of a post, into the `outcome`, whose boards will be listed."""
+    """Write `parts`, the writer's result for each leaf of a post, into `outcome`, whose `named` must be true."""
     outcome.status = min({part.status for part in parts}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
     if post.family is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
         outcome.boards = [(repeated[key], part) for part in parts if (key := part.board_key or 0) in repeated]
@@ -359,8 +362,8 @@ def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
 class PostOutcome(msgspec.Struct):
     """A post of a request and its outcome on each of its boards, before and after the writer has applied it.
 
-    `boards` has pairs of a leaf (or only the id of a board) and the post's outcome on it. The outcome is an error if
-    the writer does not get this part of the post, and None until the writer has applied the post.
+    `boards` has pairs of a leaf (or only the id of a board) and the post's outcome on it: None before the writer has
+    answered, and then the writer's answer. The outcome is an error if the writer does not get the post for this board.
     """
 
     boards: Sequence[tuple[Leaf | str, PartOutcome | Exception | None]]
@@ -369,7 +372,7 @@ class PostOutcome(msgspec.Struct):
     status: PostStatus = PostStatus.REJECTED  # the best of the statuses that the post has on its boards
 
     def find_cause(self) -> Exception:
-        """Return the error that explains the rejection: the first that does not only say that another board refused."""
+        """Return the first error that is a board's own reason to refuse the post, or else a `PostRejectedError`."""
         errors = [error for _, part in self.boards if (error := _error_of(part)) is not None] or [PostRejectedError()]
         return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 
@@ -393,11 +396,7 @@ def _error_of(part: PartOutcome | Exception | None) -> Exception | None:
 def make_results(
     context: Context, posts: Sequence[ReceivedPost], outcomes: Sequence[PostOutcome], *, single: bool
 ) -> PostResults:
-    """Return the results of the posts of a request.
-
-    Raises:
-        ProblemError: the body was a single post, which is rejected.
-    """
+    """Return the results of the posts of a request. Raise ProblemError if the body was a single, rejected post."""
     statuses = [outcome.status for outcome in outcomes]
     for status in _BEST_FIRST:
         if count := statuses.count(status):

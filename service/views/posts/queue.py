@@ -20,7 +20,7 @@ from storage.records import Post, PostStatus
 from storage.store import CONTROL, Program
 
 QUEUED = "queued"  # the value of the parameter `mode`
-_RENEWALS_MAX = 3  # how often a request is tried at most, if its boards change meanwhile
+_RENEWALS_MAX = 3  # how often a request is tried at most, if its boards change during each try
 
 
 async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Post]]], *, single: bool) -> Answer:
@@ -43,7 +43,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
                 continue
             for (index, closed), parts in zip(late.items(), repeats, strict=True):
                 errors = [part.error for part in parts if part.error is not None]
-                if not parts or len(errors) == len(parts):  # the post was not applied before
+                if not parts or len(errors) == len(parts):  # no board took the post, now or earlier: refuse it
                     error = next((error for error in errors if not isinstance(error, PeriodClosedError)), closed)
                     raise name_post(post_problem_of(error), None if single else index)
         posts = [post for index, post in enumerate(found) if index not in late]

@@ -1,8 +1,8 @@
 """Handlers of the rows around an owner or a value.
 
 Only the rank of the owner or value is looked up. The ranks of the other rows are calculated from this rank, row by row,
-so all ranks agree. Many requests for rows around owners share one read, which also counts the owners' ranks if that is
-cheap. If this read does not count the rank and no curve gives it, another read gets rank and rows from one snapshot.
+so all ranks agree. Requests for rows around owners share a first read. It gets the rows, and counts the owner's rank if
+that is cheap. Otherwise the curve gives the rank. If it can't, a second read gets rank and rows from one snapshot.
 """
 
 from typing import NamedTuple
@@ -109,7 +109,7 @@ class _RowsAround(NamedTuple):
         before = near.before[max(0, len(near.before) - self.better) :]
         rows = before + near.after[: self.worse]
         ties_before = 0 if ranking.timed else near.ties_before
-        # An archive counts erased and hidden owners, but does not show them. So a row number may be less than the rank.
+        # Ranks of an archive count erased and hidden owners, who have no row. So count its rows by `shown_before`.
         row_number = located.rank + ties_before if near.shown_before is None else near.shown_before + 1
         first_row_number = row_number - len(before)
         more_before = len(near.before) > len(before)

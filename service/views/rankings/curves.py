@@ -36,7 +36,7 @@ from storage.leaves.totals import read_board_totals
 from storage.log.cells import Padding
 from storage.records import Board, ColumnSpec, Leaf
 
-SHOWN_MAX = 10  # the most wrong brackets that the answer to an audit lists
+SHOWN_MAX = 10  # how many wrong brackets the answer to an audit lists at most
 
 
 async def get_curve(context: Context, call: Call) -> Reply:

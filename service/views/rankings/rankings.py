@@ -100,8 +100,8 @@ async def get_value_positions(context: Context, call: Call) -> Positions:
     if not query.with_:
         return Positions(await _value_positions(context, board, index, query))
     boards = [(board, index), *(await _find_added_boards(context, call, board, index))]
-    # A board's count of changes is read before and after the ranks. At `as_of`, and when ranks are counted, the count
-    # is between `before` and `after`. Only a curve may include fewer changes than `before`.
+    # Three counts of a board's changes tell how many lie between `as_of` and its rank: at most `after` - `before` for a
+    # rank that is counted. A rank that a curve gives may be older, so count from the changes in the curve instead.
     off_curves = [context.curves.book.count_changes(*each) for each in boards]
     before = [(await context.reads.read_totals(each)).get(CHANGES, 0) for each, _ in boards]
     as_of = format_us(context.now_us())
@@ -157,9 +157,9 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
 def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int, int]], as_of: str) -> Position:
     """Return the position of a value among the entries of all boards. `parts` has its position on each board.
 
-    Add up the numbers of better entries, and also the limits `low` and `high`. A board may have changed between `as_of`
-    and the time of its position. Each such change can alter the rank by one, so it widens the limits by one. `spans`
-    has three change counts of each board: just before `as_of`, included in its curve, and after all ranks were read.
+    Add up the numbers of better entries, and also the limits `low` and `high`. The sum is for the time `as_of`, but
+    each of `parts` is for a time of its own. Each change of a board between both times can alter the rank by one, so it
+    widens the limits. `spans`: each board's count of changes just before `as_of`, in its curve, and after all reads.
     """
     rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
     for part, (before, off_curve, after) in zip(parts, spans, strict=True):
@@ -212,8 +212,8 @@ def _find_values(
 ) -> Program[list[RankValue | PercentileValue]]:
     """Return the values at ranks and percentiles: exact values from rows, or values with bounds from the curve.
 
-    Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. With a `start`, rows
-    after the nearest knot are also read for greater ranks, until `rows_left` rows are used up.
+    Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. If `start` is given, the rows
+    between two knots are also read for ranks beyond `exact_top`, but no more than `rows_left` rows in all.
     """
     board, ranking = locator.board, locator.entries.rankings[index]
     totals = yield from read_board_totals(board)

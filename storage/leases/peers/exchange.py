@@ -24,7 +24,7 @@ from .elsewhere import KeyEvent, RemoteLease, remote_leases
 
 class AppliedPage(NamedTuple):
     events: int  # number of events on the page
-    duplicates: int = 0  # leases ended here, because their keys had leased in the other store before
+    duplicates: int = 0  # leases ended here, because the key acquired its lease in the other store earlier
 
 
 class _Attempt(NamedTuple):
@@ -69,7 +69,7 @@ class LeaseExchange:
         raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
 
     def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[KeyEvent]]:
-        """Return the events about keys, if the pool exists here. Put this store's pool key and the lease key first."""
+        """Return ((pool key here, lease key), event) for each event about a key whose pool exists here."""
         pools = yield from lease_pools.find_by_names([(event.client_id, event.pool_id) for event in page])
         return [
             ((pools[event.client_id, event.pool_id].key, event.key), event)
