@@ -34,6 +34,7 @@ class LeaseBatcher:
     def __init__(self, store: Store, groups: LeaseTransactions, limits: Settings, meter: Meter) -> None:
         self._store, self._groups, self._limits, self._meter = store, groups, limits, meter
         self._waiting: Counter[tuple[str, str, str]] = Counter()  # waiting requests by client, pool and key
+        self._turns: dict[tuple[str, str, str], int] = {}  # how many requests a key has made since it had none waiting
         self._closing = False
         most, waiting_max = limits.lease_group_max, limits.lease_requests_waiting_max
         # On SQLite, reads run in threads of this process, and two threads would only compete for the interpreter lock.
@@ -90,10 +91,11 @@ class LeaseBatcher:
             raise QueueFullError("the service is shutting down")
         key = request[:3]
         try:
-            # Only requests of one kind share a group. A key's first waiting request has kind 0, its second kind 1 …
-            asked = self._writes.ask(self._waiting[key], request)
+            # Only requests of one kind share a group. While requests of a key wait, each gets another kind.
+            asked = self._writes.ask(self._turns.get(key, 0), request)
         except StoreBusyError as error:
             raise QueueFullError(f"{self._waiting.total()} requests for leases are waiting") from error
+        self._turns[key] = self._turns.get(key, 0) + 1
         self._count_waiting(key, 1)
         try:
             async with asyncio.timeout(self._limits.lease_wait_s_max):
@@ -114,7 +116,7 @@ class LeaseBatcher:
     def _count_waiting(self, key: tuple[str, str, str], change: int) -> None:
         self._waiting[key] += change
         if not self._waiting[key]:
-            del self._waiting[key]
+            del self._waiting[key], self._turns[key]
         self._meter.set("rankcurve_lease_requests_waiting", self._waiting.total())
 
     async def _find(self, asked: list[LeaseRequest]) -> Sequence[Findings]:

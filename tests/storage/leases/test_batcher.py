@@ -124,6 +124,25 @@ async def test_requests_of_one_key_take_turns_and_get_one_resource(gated: GatedB
     assert sum(one.acquired for one in given) == 1
     assert (await gated.pools.counts())["eu"].held == 1
     assert not gated.batcher._waiting, "nothing is remembered of a key that has its answer"
+    assert not gated.batcher._turns
+
+
+async def test_a_request_that_follows_a_cancelled_one_takes_its_turn_after_the_others_of_its_key(pools: Pools) -> None:
+    await pools.add("a", "b", "c")
+    gated = GatedBatcher(pools, LIMITS.model_copy(update={"lease_groups_in_flight_max": 1}))
+    await gated.hold_transaction()
+    cancelled, waiting = gated.ask("k"), gated.ask("k")
+    await gated.wait_for_requests(3)
+    cancelled.cancel()
+    await gated.wait_for_requests(2)
+    late = gated.ask("k")
+    await gated.wait_for_requests(3)
+    gated.store.gate.set()
+    given = await asyncio.gather(waiting, late)
+    assert [one.acquired for one in given] == [True, False]
+    assert len({one.resource for one in given}) == 1
+    assert (await pools.counts())["eu"].held == 2
+    await gated.batcher.close()
 
 
 async def test_a_key_that_asks_two_processes_at_once_gets_one_resource(processes: Processes) -> None:
