@@ -238,9 +238,9 @@ class Schedule:
         return max((self._now_us() - listed.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, listed: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:
-        """Return how urgent a new curve is: changes since the fit, divided by entries (at most 1), plus a waiting time.
+        """Return how urgent a new curve is: the share of entries changed since the fit, plus a term for the wait.
 
-        The waiting time is how many intervals the curve is overdue, divided by `refresh_patience_intervals`.
+        This term is how many intervals the curve is overdue, divided by `refresh_patience_intervals`.
         """
         changed = totals.get(CHANGES, 0) - (listed.changes or 0)
         share = min(1.0, changed / max(1, totals.get(index, 0)))

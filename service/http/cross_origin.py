@@ -45,7 +45,7 @@ class Preflight:
         self._methods = ", ".join(methods)
 
     async def serve(self, request: web.BaseRequest, _: Sequence[str]) -> web.StreamResponse:
-        """Answer 204. For a page that may not read, the answer lacks the headers that would allow the request."""
+        """Answer a preflight with 204. If the origin is not allowed, leave out the headers that permit the request."""
         shown = self._cross_origin.find_headers(request.headers.get(hdrs.ORIGIN))
         headers: dict[str, str] = {hdrs.ALLOW: self._methods, **(shown or {hdrs.VARY: str(hdrs.ORIGIN)})}
         if shown is not None:

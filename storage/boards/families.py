@@ -296,7 +296,7 @@ class FamilyCatalog:
         self._by_id = {family.id: family for family in found}
 
     async def find_family(self, family_id: str) -> Family:
-        """Return the family with that id from the copy. If the copy lacks it, call `reread_family`."""
+        """Return the family with that id from this process's copy, or from the store if the copy lacks it."""
         return self._by_id.get(family_id) or await self.reread_family(family_id)
 
     async def reread_family(self, family_id: str) -> Family:

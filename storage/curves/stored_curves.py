@@ -264,7 +264,7 @@ class CurveBook:
             marks = one.mark, one.changes
             read = ServedCurve(*one.slot, one.epoch, one.version, curve, *marks, partition=polled.partition)
             current = self._find_fitted(one.slot)
-            # If the board moved while the curve was read, a curve from the new partition is served: keep that one.
+            # If the board moved while this curve was read, a curve from the new partition is already served: keep it.
             if current is None or current is before[one.slot] or current.partition == polled.partition:
                 self.serve_curve(read)
         if listed:

@@ -133,7 +133,7 @@ class GapCounts:
         return {(each.cell, each.owner): count for each, count in zip(asked, counted, strict=True)}
 
     def count_up_to_gap(self, gap: Gap, start: CountStart) -> Program[GapCount | None]:
-        """Count the entries up to the better knot of a gap, knot included. None: the log cannot confirm its count."""
+        """Count the entries from the top to the better knot of a gap. None: the log cannot confirm the knot's count."""
         place = _Place(gap.better_key, gap.better_count, below=False, cell="", owner="")
         [found] = yield from self._count(start, [place])
         return found

@@ -219,7 +219,7 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
 
 
 def _hold_mark(owner: str, wanted: str) -> Program[bool]:
-    """Lock the owner's mark until the transaction ends. Return whether the mark equals `wanted`, HIDDEN or SHOWING."""
+    """Lock the row that marks the owner as HIDDEN or SHOWING for this transaction. Return whether it is `wanted`."""
     return [mark for _, mark, _ in (yield _HELD_MARKS.bind(owners=[owner]))] == [wanted]
 
 

@@ -63,7 +63,7 @@ class TableCopy:
     def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
         """Return a page of rows after the key `after`, and the key to pass for the next page, or None at the end.
 
-        An empty `after` gives the first page. Rows have all columns, `after` the key columns not in `scope`.
+        An empty `after` gives the first page. A row has all columns. A key has the key columns that are not in `scope`.
         """
         page = self._next.bind(**self._scope, **dict(zip(self._keys, after, strict=True))) if after else None
         rows = yield self._first.bind(**self._scope) if page is None else page

@@ -97,7 +97,7 @@ class CellSpan:
         return before.as_("previous"), after.as_("next")
 
     def holds_column(self, piece: Term) -> Condition:
-        """Return the condition that a logged change has cells of this column. Older changes have none."""
+        """Return the condition that a logged change has cells of this column. Changes before the column have none."""
         return length(piece).gt(2 * self.start)
 
     def at_least(self, name: str, cell: Term | str) -> Condition:

@@ -57,7 +57,7 @@ class Totals:
 
     def __init__(self, families: Sequence[Family], list_sources: Callable[[], Sequence[Source]]) -> None:
         self.families: Mapping[str, Family] = {family.name: family for family in families}
-        # By family, and then by label values: the index of the first number of this series in the totals.
+        # Metric -> label values -> index in the totals of the first number of the series with these label values.
         self.series: dict[str, dict[tuple[str, ...], int]] = {name: {} for name in self.families}
         self._samples: dict[int, list[tuple[str, dict[str, str]]]] = {}
         self._list_sources = list_sources
