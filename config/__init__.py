@@ -1,4 +1,4 @@
-"""Loads and checks the settings of the service, which all other packages use.
+"""Loads and checks the settings of the service, for the packages that need them.
 
     settings = load(overrides, environ, toml_path)   # raises ConfigError, which lists every problem
     Writer(…, settings)                              # each part of the service receives the whole object

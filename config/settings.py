@@ -517,7 +517,7 @@ class Settings(
     Raises pydantic's ValidationError on a bad value; `config.load` collects all bad values in one ConfigError.
     """
 
-    # Maps the name of a setting to the source of its value. `config.load` sets it, without settings at their default.
+    # Maps the name of each setting that was given to the source of its value. `config.load` sets it.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
 
     @model_validator(mode="after")

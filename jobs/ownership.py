@@ -54,7 +54,7 @@ class HeldLease:
         return in_partition(self.partition, self.leases.release(self.lease))
 
     def renew(self) -> Program[None]:
-        """Renew the lease, in any transaction of the work but the last, which calls `release`."""
+        """Renew the lease, in a transaction of the work that does not release it."""
         yield from in_partition(self.partition, self.leases.renew(self.lease, lease_us=self.lease_us))
 
     def renew_and(self, program: Program[T]) -> Program[T]:

@@ -11,8 +11,8 @@ that it passes in and the keys that it gets back. Keys are Python integers of an
 
 A rank always comes with a bracket: two ranks between which the true rank lies. If they are equal, the rank is exact.
 
-Begin with `curve` (what a curve is) and `locate` (how a rank is read off it). `sample` reads some rows, `fit` makes a
-curve from a `Tally` (all distinct keys), `live` corrects a curve while its board changes, and `codec` encodes a curve.
+Begin with `curve` (what a curve is) and `locate` (how a rank is read off it). `sample` chooses the rows to read, `fit`
+makes a curve from a `Tally` (all distinct keys), `live` corrects it while its board changes, and `codec` encodes it.
 """
 
 from .codec import decode_curve, encode_curve

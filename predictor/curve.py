@@ -54,7 +54,7 @@ class Curve(KnotRanks):
     shapes: Sequence[tuple[int, int]] | None = None  # two Bézier values of a cubic, 0 to SHAPE_UNIT; None: lines
 
     is_live: ClassVar[bool] = False  # whether the curve counts changes of the board since the fit
-    moved: ClassVar[int] = 0  # number of changes of owners' values since the fit; only a live curve counts them
+    moved: ClassVar[int] = 0  # number of moves into, out of and within gaps; only a live curve counts them
 
     @property
     def tag(self) -> str:

@@ -31,7 +31,7 @@ SHARE_OF_TOTAL = 0.0005  # largest allowed error in ranks, as a fraction of all 
 SHARE_TOTAL_MIN = 20_000  # on boards with fewer entries, the limit SHARE_OF_TOTAL does not apply
 SHARE_COST = 1.1  # SHARE_OF_TOTAL is dropped if keeping it makes the worst relative error over this many times as large
 HALF = 0.5 - 1e-6  # for a whole n: if an error is at most n + HALF before rounding, it is at most n after rounding
-EPSILON_MIN = 1e-6  # smallest epsilon that a search tries; epsilon is the allowed error relative to the rank
+EPSILON_MIN = 1e-6  # a search tries a smaller epsilon at most once, first; epsilon: allowed error / rank
 GUESS = 1000.0  # the search first tries epsilon = GUESS / knots^2; the factor was measured on lognormal boards
 STEPS_MAX = 18  # largest number of tolerances that a search tries
 CLOSE = 0.008  # the search keeps an upper and a lower bound, and ends if upper <= (1 + CLOSE) * lower

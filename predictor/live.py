@@ -126,7 +126,7 @@ class LiveCounts:
 
 
 class AsOf:
-    """The time of the last change counted. Many curves share one object, so that one assignment updates all of them."""
+    """The time up to which changes are counted. Many curves share one object, so one assignment updates all of them."""
 
     __slots__ = ("us",)
 
@@ -176,7 +176,7 @@ class LiveCurve(KnotRanks):
 
     @property
     def as_of_us(self) -> int:
-        """Return the time of the last change counted, in microseconds since 1970."""
+        """Return the time up to which changes are counted, in microseconds since 1970."""
         return self._as_of.us
 
     def freeze_time(self) -> None:

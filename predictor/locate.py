@@ -67,8 +67,8 @@ class KeyBracket(NamedTuple):
 class Gap(NamedTuple):
     """The entries strictly between two neighbouring knots. Counting a few of them gives a key's exact rank.
 
-    For a key in the gap, the number of strictly better entries is `better_count` plus the entries between the better
-    knot and the key. It is also `better_count` + `rows` minus the entries from the key (included) to the worse knot.
+    For a key in the gap, the number of strictly better entries is `better_count` plus the gap's entries before the key.
+    It is also `better_count` + `rows` minus the gap's entries from the key (included) on.
     """
 
     better_key: int | None  # key of the knot just before the gap; None: no knot is before it

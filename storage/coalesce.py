@@ -155,7 +155,7 @@ class Coalescer(Generic[Q, A]):
 
 
 class StoreCoalescers(Generic[Q, A]):
-    """Keeps one `Coalescer` for each partition. If a partition does not answer, only reads of its boards wait."""
+    """Keeps one `Coalescer` for each result of `Store.at`. If a partition does not answer, only its reads wait."""
 
     def __init__(self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], **options: Any) -> None:
         self._make_coalescer = partial(Coalescer, answer, **options)

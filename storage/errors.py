@@ -205,7 +205,7 @@ class LostRaceError(StorageError):
 
 
 class OutdatedFactsError(LostRaceError):
-    """A process remembered outdated facts about boards or owners (see `posting.known_facts`). Try again at once."""
+    """A group of posts relied on facts that may be outdated (see `posting.known_facts`). It can run again at once."""
 
 
 class StoreDamagedError(StorageError):

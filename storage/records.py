@@ -117,7 +117,7 @@ class Place(NamedTuple):
     partition: int  # the partition that holds the leaf's rows, totals, log and curves
     table_key: int | None = None  # the shared table with the rows; None: the leaf has a table of its own
     # In a shared table: the key that identifies the leaf's rows; emptying a board outside a family changes this key.
-    # In a table of the leaf's own: how many times the table was renamed; the table's name ends with this number.
+    # In a table of the leaf's own: how often the table was renamed or moved; the table's name depends on this number.
     rows_key: int = 0
 
 
@@ -375,7 +375,7 @@ StatValue = int | str  # a scaled integer, or text for `type: text` columns
 
 
 class ColumnChange(msgspec.Struct, array_like=True, gc=False):
-    """A change of one column by a post. A number in `value` is multiplied by 10**scale of the column."""
+    """A change of one column by a post. A number in `value` is already multiplied by 10**scale of the column."""
 
     index: int
     value: StatValue

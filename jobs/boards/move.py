@@ -43,7 +43,7 @@ PAUSE_S_MAX = 1.0  # the longest pause before the next attempt to switch
 
 @dataclass(slots=True)
 class MoveCounts:
-    """What a move has done so far. `BoardMove` reports it after each page of copied rows, and at the end."""
+    """What a move has done so far. `BoardMove` reports it after each page, and after each attempt to switch."""
 
     rows: int = 0  # rows that were copied
     post_ids: int = 0  # post ids that were copied
@@ -66,7 +66,7 @@ class BoardMove:
         sleep: Callable[[float], Awaitable[None]],
         report: Callable[[MoveCounts], None] = lambda _: None,
     ) -> None:
-        """Prepare a move. `holder` names this process, and `report` is called after each page of copied rows.
+        """Prepare a move. `holder` names this process. `report` is called after each page and each attempt to switch.
 
         `begin`: `begin_move` or `begin_split` of `storage.boards.board_copy`, as a `functools.partial` with the target.
         """

@@ -30,7 +30,7 @@ from storage.store import Program
 log = structlog.get_logger(__name__)
 
 # A sampled curve gets cubics only if a bracket beyond `exact_top` is wider than this fraction of the rank at its start.
-# With few samples, cubics reduced the mean error. With many, brackets are narrow, and the worst error stayed the same.
+# With few samples, cubics reduced the mean error. With many, brackets are narrow, and the worst error did not shrink.
 ROUGH_BRACKET = 0.02
 AGE_S_MIN = 0.001  # the age of a younger curve is set to this, so that nothing is divided by zero
 

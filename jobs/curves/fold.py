@@ -2,8 +2,8 @@
 
     claim ──> read new changes in one snapshot ──> count ──> store counts and log position together ──> pause ──> …
 
-Live counts say how many entries came and left in each gap between knots since a curve was fitted. A partition has its
-own log, counts and mark: the first log position that is not counted yet. One process at a time folds a partition, and
+Live counts say how the number of entries at each knot and in each gap has changed since a curve was fitted. A partition
+has its own log, counts and mark: the first log position that is not counted yet. One process at a time folds it, and
 stores counts only if it holds the lease. Counts and mark are stored together, so the next process continues from both.
 
 The counts in the memory of the folding process (`Counting`) are only a copy of the stored counts. After any error the

@@ -153,7 +153,7 @@ class RefreshJob:
             return  # either `_refresh` has logged the error, or the error says only that no refresh is needed any more
 
     async def _refresh(self, leaf: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
-        """Fit a new curve of a column, store it, and use it in this process. Log an error before raising it.
+        """Fit a new curve of a column, store it, and use it in this process. Log a failure before raising it.
 
         If no operator asked (`due` is given), and the column is empty and has no curve, store nothing and return None.
         """

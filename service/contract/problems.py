@@ -210,7 +210,7 @@ def post_problem_of(error: BaseException) -> ProblemError:
 
 
 def name_post(problem: ProblemError, index: int | None) -> ProblemError:
-    """Return the problem with a post's 0-based `index` in pointers and detail; unchanged for a single post (None)."""
+    """Return the problem with the post's `index` in pointers and `index` + 1 in the detail; unchanged if it is None."""
     if index is None:
         return problem
     errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]

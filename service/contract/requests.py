@@ -114,7 +114,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How the curves of a leaderboard are fitted, and which ranks are always counted. Every field has a default."""
+    """How the curves of a leaderboard are fitted, and which ranks are counted by default. Every field has a default."""
 
     samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
     exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
@@ -137,7 +137,7 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a leaderboard. You can add `closes_at` later, but not `opens_at`. You can remove neither."""
+    """The specification of a leaderboard. You can add `closes_at` later. You can neither add nor remove `opens_at`."""
 
     opens_at: Instant | None = None
     """Posts before this time are rejected. It can be moved until it has passed."""
@@ -188,7 +188,7 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
 
 
 class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A post that names its leaderboards. It is applied to all of them or to none."""
+    """A post to all or none of the leaderboards that it names, apart from those that are closed or not open yet."""
 
     boards: Annotated[
         list[Annotated[str, Meta(extra_json_schema={"pattern": ANY_BOARD_PATTERN})]],

@@ -301,7 +301,7 @@ class Locator:
         value = int(cell if width is None else cell[:width]) - (offset or 0)
         total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high
         if self._segmented and located.curve is not None:
-            total = located.curve.total  # `totals` has only the owner's segment, the curve has the whole board
+            total = located.curve.total  # `totals` may have only the owner's segment, the curve has all
         return Position(
             column=name,
             value=value if scale == 0 else to_wire_number(value, scale),

@@ -31,7 +31,7 @@ FirstPage = tuple[Tagged, int]  # the first page of a ranking, encoded as JSON, 
 class Window:
     rows: list[Entry]
     first_row_number: int  # 1-based
-    first_rank: int  # the rank of the first row; less than its row number if an earlier row has the same value
+    first_rank: int  # the rank of the first row; less than its row number if it shares the rank of an earlier row
     exact: bool
     totals: dict[int, int]
     more_before: bool

@@ -71,7 +71,7 @@ class FeedSnapshot:
         return self._totals[board.key]
 
     def read_entry(self, board: Board, entries: OpenBoard, owner: str) -> Program[Entry | None]:
-        """Return an owner's entry. The first call also reads the entries of followed owners that the new rows name."""
+        """Return an owner's entry. A board's first call also reads entries of followed owners that new rows name."""
         kept = self._entries[board.key]
         if owner not in kept:
             moved = {row.owner for row in self.find_rows(board)} & self._followed[board.key]

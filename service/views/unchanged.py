@@ -11,7 +11,7 @@ from storage.records import Board, Leaf
 
 
 async def find_unchanged(context: Context, call: Call, board: Board | Leaf, index: int | None = None) -> Tagged | None:
-    """Return the answer 304 if the caller sent an entity tag of the board's current state, else None.
+    """Return the answer 304 if the caller sent `*` or an entity tag of the board's current state, else None.
 
     Read the board's totals, but no entries. `index` is the column if the answer may be read off the column's curve. The
     tag that the caller sent may then also name this curve.

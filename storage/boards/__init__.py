@@ -3,8 +3,8 @@
     outside a family    create_board ──> board ── change_board, reset_board ──> board ── delete_board ──> deleted
     in a family         put_family ── a first post: make_boards ──> board ── delete_family ──> deleted
 
-To find a leaf, a name leads to a board or a family, a time leads to one board of the family, and an owner leads to one
-segment of the board. `journal` merges the change logs of all partitions for callers.
+To find a leaf, a name leads to a board or a family, a time and facets lead to boards of the family, and an owner leads
+to one segment of a board. `journal` merges the change logs of all partitions for callers.
 
 The most important rule: a process has only a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be outdated.
 The process reads the store before it reports that a board is unknown. If a program finds that its copy of a board is

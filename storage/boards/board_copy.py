@@ -92,7 +92,7 @@ class BoardCopy:
         return notes + [(target.partition, target.table_key or 0, target.rows_key) for target in in_shared]
 
     def note_left_behind(self) -> Program[None]:
-        """Note the rows of `list_left_behind` as unused. `sweep_rows` must delete them before the next copy."""
+        """Note the rows of `list_left_behind` as unused. `sweep_rows` must delete them before rows are copied there."""
         for partition, table_key, rows_key in self.list_left_behind():
             yield from in_partition(partition, note_dropped_rows(table_key, rows_key))
 

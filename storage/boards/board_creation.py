@@ -92,7 +92,7 @@ def check_segments(*, shared: bool, partition: int | None) -> None:
 
 
 def insert_segment(board: Board, number: int, partition: int) -> Program[Leaf]:
-    """Create a segment of a board: its row in the catalog and its table. The caller has to call `store_states` next."""
+    """Create a segment of a board: its row in the catalog and its table. `store_states` has to be called later."""
     spec = replace(board.spec, segments=1)
     leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=max(number, 0))
     yield from _insert_row(board, leaf, number)

@@ -1,7 +1,7 @@
 """Empties and deletes boards. The post ids of such a board become void: they no longer identify duplicates.
 
     reset_board    begins a new epoch, and removes rows, totals and curves ──> the same board, empty
-    delete_board   removes the data of all segments that the board ever had, and its row in the catalog ──> deleted
+    delete_board   removes these too, of all segments that it ever had, and its row in the catalog ──> deleted
 
 Rows in a shared table stay until `sweep_rows` deletes them, but no read and no post finds these rows any longer.
 """

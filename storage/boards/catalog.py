@@ -33,7 +33,7 @@ class Catalog:
         self._on_removal: list[Callable[[int], None]] = []
 
     def watch_removals(self, forget: Callable[[int], None]) -> None:
-        """From now on, call `forget` with the key of each known leaf whose board was deleted, archived or split."""
+        """Call `forget`, from now on, with leaf keys of known boards that are deleted, archived, split or forgotten."""
         self._on_removal.append(forget)
 
     def _tell_removal(self, board: Board) -> None:
@@ -171,7 +171,7 @@ class Catalog:
                 await self.families.reread_family(family_id)
 
     def keep_board(self, board: Board) -> Board:
-        """Put a board into the copy, after this process has stored it. Return the object that the copy then holds."""
+        """Put a board into the copy, after it was written or read. Return the object that the copy then holds."""
         if self._reads_under_way:
             self._written_meanwhile.add(board.id)
         return self._keep(board)

@@ -2,9 +2,9 @@
 
     board deleted or emptied ── note_dropped_rows: a row in `dropped_rows` ──> sweep_rows, by a job, some rows at a time
 
-A board outside a family is deleted from a shared table, or emptied, in one short transaction. Afterwards, nothing
-refers to the board's old `rows_key`. Later, `sweep_rows` deletes the rows with this key in bounded steps. It also
-deletes the post ids of deleted boards and families.
+A board outside a family is deleted, emptied, moved or archived in one short transaction. Afterwards, nothing refers to
+the rows that it had in a shared table. Later, `sweep_rows` deletes the rows with this `rows_key` in bounded steps. It
+also deletes the post ids of deleted boards and families.
 """
 
 from collections.abc import Sequence

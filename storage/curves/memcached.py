@@ -88,7 +88,7 @@ class Memcached:
         return CacheAnswer(stored=bool(stored), errors=errors)
 
     async def _call(self, work: Callable[[], Any]) -> tuple[Any, int]:
-        """Return the result of `work`, and how many servers failed. If the call was given up, the result is None."""
+        """Return the result of `work` (None if it was not run or given up), and how many servers failed."""
         if self._closed:
             return None, 0
         if self._given_up is not None and not self._given_up.done():

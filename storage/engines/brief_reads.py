@@ -32,7 +32,7 @@ _ABANDONED = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_BU
 
 
 class NotBriefError(Exception):
-    """The read is too long for the thread of the event loop, so the caller has to run it in another thread."""
+    """The read is or may be too long for the thread of the event loop. The caller has to run it in another thread."""
 
 
 def make_idle(
@@ -87,8 +87,8 @@ class BriefReads:
         """Run `work`, a read of this `kind`, and return its result. With `snapshot`, its queries see one snapshot.
 
         Raises:
-            NotBriefError: `work` took too long. Or it was not started, because in the last PAUSE_S seconds, a read of
-                the same kind took too long, or any read waited for the disk.
+            NotBriefError: `work` took too long or met a lock, and was abandoned. Or it was not started, because in the
+                last PAUSE_S seconds, a read of the same kind was abandoned, or any read waited for the disk.
         """
         began_s, paused = self._clock(), self._paused_until_s
         if paused and (began_s < paused.get(None, 0.0) or began_s < paused.get(kind, 0.0)):

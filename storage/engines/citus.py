@@ -3,10 +3,10 @@
 Each partition is on one node. A process may connect to any node, because that node sends each statement on to the node
 that has the tables. Two things are different from PostgreSQL:
 
-- Only one node, the coordinator, can create or change tables. So if a transaction contains such a statement, it is
-  rolled back and runs again on a connection to the coordinator.
+- Only one node, the coordinator, can create or change tables and schemas. So if a transaction contains such a
+  statement, it is rolled back and runs again on a connection to the coordinator.
 - An operator may move a partition to another node at any time. A read that began before the move would then see a later
-  state of the partition, or an empty partition. So each read checks at its end that no partition was moved.
+  state of the partition, or an empty partition. So `PostgresStore.read` checks at its end that nothing was moved.
 """
 
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ Placements = set[tuple[Any, ...]]  # pairs of a shard's id and `xmin`
 
 
 class DefinitionNeededError(Exception):
-    """The transaction creates or changes a table, so it has to run on the coordinator."""
+    """The transaction creates or changes a table or schema, so it has to run on the coordinator."""
 
 
 class Node(NamedTuple):

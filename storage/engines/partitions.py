@@ -6,8 +6,8 @@ A store has one of two layouts:
     apart            control: NAME_control                                   partition 0, 1 …: NAME_p0, NAME_p1 …
 
 The control partition has the tables that belong to no board. NAME is the first schema in the search path of the
-connection, or `rankcurve` if this first schema is `public`. On Citus, a store is created with the layout "apart",
-because Citus cannot move the schema `public` to another server.
+connection, or `rankcurve` if this first schema is `public`. A store that Citus spreads is created with the
+layout "apart", because Citus cannot move the schema `public` to another server.
 """
 
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ _META = (
 
 @dataclass
 class Partitions:
-    """The partitions of one store. Each has a dialect, which puts the partition's schema before the names of tables."""
+    """The partitions of one store. Each has a dialect, which may put a schema before the names of tables."""
 
     name: str = DEFAULT_NAME
     exists: bool = False  # whether the database already has a store

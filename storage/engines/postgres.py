@@ -89,7 +89,7 @@ class PostgresStore:
         self._views = {CONTROL: self}
 
     async def _distribute(self) -> None:
-        """Create the connection pool to the coordinator. From now on, each read checks that no partition was moved."""
+        """Create the connection pool to the coordinator. From now on, `read` checks that no partition was moved."""
         at = await self._light.run(find_coordinator)
         if at is None:
             raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")

@@ -21,6 +21,6 @@ The margin (`lease_margin_s`) is a wait after the expiry, in case the store's cl
 A transaction writes a row only if the row has not changed since the transaction read it. Otherwise nothing is written,
 and the request is decided again. Only the store's clock says whether a lease has expired, never the clock of a holder.
 
-This package may import only `schema` and the modules at the root of `storage`. Begin with `lease_records`,
+Of `storage`, this package may import only `schema` and the modules at the root. Begin with `lease_records`,
 then read `claims`, then `lease_transaction`. `peers` handles leases in other stores.
 """

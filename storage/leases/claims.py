@@ -4,7 +4,7 @@
       ^                              |
       └──────────────────────────────┘ given back, or expired longer ago than the margin (for a clock that jumps)
 
-A row says who holds the lease and until when. Each write has a condition on the row's version or expiry. If another
+A row says who holds the lease and until when. Each write checks the row's version or expiry. If another
 process has changed the row first, nothing is written. So, by the store's clock, a row never has two holders at a time.
 The later holder has the greater version, and the resource that the lease protects refuses smaller versions. The clocks
 of holders are never used. `work_leases` and `lease_resources` contain these writes for their tables.

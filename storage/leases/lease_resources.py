@@ -121,7 +121,7 @@ class LeaseResources:
         """Change the resources that are still as in `before`. Return the pool key and name of each that was changed."""
         if not changes:
             return set()
-        # All transactions lock resources in this order, so that they cannot deadlock.
+        # All transactions lock resources in this order, so that they seldom deadlock.
         ordered = [(*before[:2], before.version, before.expires_at_us, *after[2:]) for before, after in sorted(changes)]
         changed = yield self._write.bind(rows=ordered)
         return {(row[0], row[1]) for row in changed}

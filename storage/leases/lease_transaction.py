@@ -48,7 +48,7 @@ from .region_counts import Region, lease_counts
 Outcome = Grant | StorageError
 
 FRONT_KNOWN_US = 60_000_000  # how long a process remembers a front, see `_find_free`
-FRONTS_MAX = 100_000  # the most fronts that are remembered; if there are more, all are forgotten
+FRONTS_MAX = 100_000  # the most fronts that are remembered; when this number is reached, all are forgotten
 
 _POOL_END = 1 + len(POOL_COLUMNS)  # a result row has the store's time, the pool, and from this index the resource
 _HOLDER = _POOL_END + list(RESOURCE_COLUMNS).index("holder")
@@ -87,11 +87,11 @@ class LeaseTransactions:
 
         No other key gets the resource of an expired lease before `margin_us` have passed since the expiry. The margin
         is for a store whose clock may jump, because somebody sets the clock or because another server takes over.
-        If `clock` is None, the programs use the time that `read_findings` reads from the store anyway. `peers` says
-        whether keys may also have leases in other stores.
+        If `clock` is None, `serve_requests` uses the time that `read_findings` reads from the store anyway. `peers`
+        says whether keys may also have leases in other stores.
         """
         self._peers = peers
-        self._fronts: dict[Region, tuple[int, int]] = {}  # the front, see `_find_free`, and when it was read
+        self._fronts: dict[Region, tuple[int, int]] = {}  # `_find_free`'s front, and when it last searched without one
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
     def serve_requests(self, requests: Sequence[PoolRequest]) -> Program[list[Outcome]]:

@@ -62,7 +62,7 @@ class WorkLeases:
         return WorkLease(kind, *rows[0]) if rows else None
 
     def find_held(self, kind: str) -> Program[dict[str, WorkLease]]:
-        """Return the leases on one kind of work that are still held, by resource. No other holder can take them yet."""
+        """Return, by resource, the leases on one kind of work that nobody can take yet, even if they were released."""
         now_us = yield from self.clock()
         rows = yield self._of_kind.bind(kind=kind)
         expired_before_us = now_us - self._margin_us

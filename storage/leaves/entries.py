@@ -102,7 +102,7 @@ class TableRows:
         )
 
     def lock_rows(self, wanted: Sequence[RowId]) -> Program[list[tuple[int, Entry]]]:
-        """Return the wanted rows that exist, each with its leaf's key, and lock them until the transaction ends."""
+        """Lock the wanted rows that exist until the transaction ends. Return each with its leaf's key in the table."""
         if self._layout.shared:
             found = yield self._hold.bind(rows=sorted(wanted))
             return [(key, Entry(owner, version, cells)) for key, owner, version, *cells in found]

@@ -53,7 +53,7 @@ _PAST = "p"
 _PLACE = "q"
 BETTER_THAN_ANY = {True: ":", False: ""}  # True: high values are best; ":" sorts after every digit, and "" before it
 SHORT_GAP_ROWS = 50  # ranks in gaps of up to this many entries are counted even while many requests come
-PAIRS_MAX = 50_000  # the most pairs of a cell and a logged change that one statement compares
+PAIRS_MAX = 50_000  # a statement for many cells compares at most this many, or `changes_max`, pairs (cell, change)
 _NEXT_TEXT = ":"  # a cell with this suffix sorts directly after the cell, before all greater cells
 
 CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the owner's place among equal cells matters
@@ -102,7 +102,7 @@ class GapCounts:
     def __init__(self, leaf: Leaf, index: int, padding: Padding) -> None:
         self._padding, self._exact_top = padding, leaf.spec.predictor.exact_top
         self._key_and_scope = {"totals_key": leaf.key, **scope_of(leaf)}
-        self.passed_mark = -1  # more changes than `changes_max` follow this mark; later there can only be more
+        self.passed_mark = -1  # too many changes for a count follow this mark; later there can only be more
         self._statement = _prepare_count(layout_of(leaf), index, RankedCells(leaf.spec).find_span(index))
 
     def count_better(

@@ -89,7 +89,7 @@ def hold_rows_key(leaf: Leaf) -> Program[int]:
 
 _OUTPUTS = tuple(map(col, ("board_key", *PLACE, *GATE)))
 _WIDTH = 1 + len(PLACE)
-_AMONG = col("board_key").in_(param("keys")), col("segment").ge(0)  # `segment` is negative for leaves without rows
+_AMONG = col("board_key").in_(param("keys")), col("segment").ge(0)  # >= 0: no segments, or a current segment
 _GATES = select(*_OUTPUTS).from_(BOARDS).where(*_AMONG).packed().prepared()
 # Posts share the lock of a board's row. If new posts always got it at once, a transaction that needs the row for itself
 # would wait for ever. So both wait for an advisory lock first. All transactions take these locks in the same order.

@@ -30,7 +30,7 @@ def state_of(leaf: Leaf) -> int:
 
 
 def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
-    """Check with new totals that `leaf`, which was read earlier, is not outdated. Accept every leaf without posts.
+    """Check with new totals that `leaf`, which was read earlier, is not outdated. Accept every unreached leaf.
 
     Raises:
         UnknownBoardError: the leaf was deleted.

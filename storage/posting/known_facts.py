@@ -45,7 +45,7 @@ class KnownFacts:
     def __init__(self) -> None:
         self.facts: dict[int, Facts] = {}  # by partition
         self._unbounded: set[int] = set()  # partitions in which more than `MARKS_MAX` owners were marked
-        self.ids_known = False  # whether callers recently sent ids that are stored; groups then look up their ids
+        self.ids_known = False  # whether groups look up their ids, because a post was lately sent again or refused
 
     def read_facts(self, partition: int, owners: Iterable[Iterable[str]]) -> Program[Facts]:
         """Read which owners of a partition are hidden or are being shown again. Remember them in the field `facts`.

@@ -120,7 +120,7 @@ def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[K
 
 
 def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
-    """Return up to `limit` posts whose hashed id begins with `begin`, each with the time when its id was stored.
+    """Return up to `limit` posts whose keys begin with `begin`, each with the time at which it was logged.
 
     If the leaf belongs to a family, return posts whose ids are stored for the family, otherwise those of the leaf.
     """

@@ -6,7 +6,7 @@ If the caller gives no journal number, the rebuild merges all posts since the bo
 row becomes what it was after its owner's last post. Stored post ids stay valid, so posts sent again are duplicates.
 
 If the caller gives a journal number, the rebuild merges every post from that number on, also posts to deleted boards
-with the same id. If a board was deleted and created again, this brings back the entries of the deleted board. The board
+with the same id. If a board was deleted and created again, this brings back the posts to the deleted board. The board
 begins a new epoch, in which its earlier post ids are no longer valid. The rebuild stores the ids of the merged posts,
 with the times at which the posts were logged. If an owner has two posts with the same id, the second is left out.
 Resets and deletions of boards are ignored: a caller who gives a number before a reset wants the posts before it, too.
@@ -129,7 +129,7 @@ def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf
     """Return, by key, the deleted leaves of boards with this id. `since`: by partition, the journal number to start at.
 
     Raises:
-        JournalIncompleteError: the journal of a partition no longer has all changes from that number on.
+        JournalIncompleteError: the journal of a partition begins after its number in `since`.
     """
     begins = yield from journal.find_begins()
     found: dict[int, Leaf] = {}

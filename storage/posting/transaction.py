@@ -76,8 +76,8 @@ def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -
 class PostTransaction:
     """One attempt to apply a group of posts: its state in memory, and the program that applies the group.
 
-    Every transaction locks and inserts rows in the same order: by partition, table, board and owner. After the rows, it
-    locks the counters of the logs, and last the totals. So groups never deadlock.
+    Every transaction locks and inserts rows in the same order: by partition, table, board and owner. After all rows, it
+    locks in each partition the log's counter and then the totals. So groups never deadlock.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class PostTransaction:
         """Read the rows of the posts, apply the posts in order, and write the result.
 
         Raises:
-            LostRaceError: a row or fact changed after this transaction had read it; roll the transaction back.
+            LostRaceError: a row or a known fact has changed, or post ids must be looked up; roll the transaction back.
             UnknownBoardError: a board was deleted, and `check_boards` is False.
         """
         outcomes = yield from self.plan_posts(posts)
@@ -205,7 +205,7 @@ class PostTransaction:
             yield from self._find_hidden(owners)
 
     def _look_up(self, posts: Sequence[Post]) -> Program[None]:
-        """Find which posts were applied before. `_read` has locked their rows, so nobody else can apply them now."""
+        """Find which posts were applied before. `_read` has locked existing rows, so nobody else writes to them."""
         asked: dict[PostKey, None] = {}
         for post in posts:
             keys = [part.leaf.key for part in post.parts] if post.family is None else [post.family.key]
@@ -449,7 +449,7 @@ class BoardState:
     rows_key: int  # the board's key in its table of rows
     log: BundleDraft  # the board's changes that the group will log
     exists: bool = True  # False: the board was deleted, or its rows are in another partition or table
-    gate: Gate | None = None  # None: there is nothing to check, because the gate takes posts of all times
+    gate: Gate | None = None  # None: `hold_gates` returned no gate to check, so the board takes the posts
     shut: bool = False  # True: the board takes no posts now
     applied: int = 0  # posts that the group applied to the board
     rows: dict[str, TransactionRow] = field(default_factory=dict)

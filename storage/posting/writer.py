@@ -8,7 +8,7 @@ within `post_wait_s_max` seconds, even if all callers together send more posts t
 
 A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
 applied. Otherwise the caller learns the outcome when it sends the posts again with the same post ids. If a group fails
-because of one of its posts, its requests run again one by one, so that one bad request does not make the others fail.
+with an error that is not in `FAULTS_OF_STORE`, its requests run again one by one, so one bad request fails alone.
 
 `Writers` keeps one writer for each partition. So a partition that does not answer delays only posts to its own boards.
 """

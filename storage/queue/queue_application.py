@@ -64,7 +64,7 @@ BLOCKS_MIN = 50  # a round may read at least this many blocks per shard, except 
 class DrainedRound:
     posts: dict[int, int]  # number of posts by shard of the partition
     statuses: Counter[str]  # number of posts by status; a post counts once for each of its boards
-    races: int  # how many attempts were repeated because a row or a block had changed
+    races: int  # how many attempts failed because a row, a block or a known fact had changed
     oldest_us: int  # the time at which the oldest post of the round was accepted
     more: bool  # whether posts are left in the queue
     applied: dict[int, int] = field(default_factory=dict)  # see `TransactionResult.applied`
@@ -302,7 +302,7 @@ class _Batch:
 
 
 def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family]) -> PostError | None:
-    """Return an error if the board was emptied after `epoch`, or if it or its family was deleted, otherwise None."""
+    """Return an error if the board or its family was deleted, or a board of no family was emptied since `epoch`."""
     if board is None:
         return UnknownBoardError("the leaderboard was deleted since the post was accepted")
     if board.family_key is None:

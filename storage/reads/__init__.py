@@ -7,7 +7,7 @@ the same board. A read of one owner on many boards takes few statements, such as
 in use, also for posting, refreshing and all other readers of rows. `partition_figures` reads figures for operators.
 
 The most important rule: a result always belongs to the version of the board that the caller passed. If the board was
-deleted, emptied or got a new column after the caller found it, the read raises `UnknownBoardError` or
+deleted, emptied or archived, or got a new column, after the caller found it, the read raises `UnknownBoardError` or
 `BoardChangedError`. It never uses statements that do not fit the stored rows.
 
 This package may import `leaves`, `archive` and the packages below these two. Begin with `point_reads.PointReads`.

@@ -90,7 +90,7 @@ class PointReads:
 
         In each column of `starts`, also count the entries better than the owner's cell. Past rank `exact_top`, do not
         count if the curve already has the exact rank, or if more than `gap_rows_max` entries are between the two
-        nearest knots. While very many requests are being answered, this limit is lower (`SHORT_GAP_ROWS`).
+        nearest knots. This limit is lower for several columns, and lower while very many requests are being answered.
         """
         leaf, coalescers = board.leaf, self._entries
         if board.is_spread:
@@ -162,7 +162,7 @@ class PointReads:
             found, totals = await store.read(lambda: _read_archive(entries, owners))
         elif starts:
             counting = partial(_read_and_count, entries, owners, starts, self._find_gap_rows_max())
-            # On SQLite, a program needs one change of threads. On PostgreSQL, single queries save BEGIN and COMMIT.
+            # On SQLite, a program changes threads at most once. On PostgreSQL, single queries save BEGIN and COMMIT.
             return await (store.read(counting) if store.sole_writer else read_steps(store, counting))
         else:
             found, totals = await read_single(store, lambda: entries.find_entries_with_totals(list({*owners})))

@@ -7,5 +7,5 @@ declared in `tables`, `lease_tables` and `ingest_tables`. The tables that hold t
 The most important rule: the table `meta` says which version of the schema a store has. The service refuses a store of
 another version and changes nothing in it. Until the first release there are no migrations.
 
-This package imports only `errors` and `store`. Begin with `creation.create_schema`.
+Of `storage`, this package imports only `errors` and `store`. Begin with `creation.create_schema`.
 """

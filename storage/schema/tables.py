@@ -158,7 +158,7 @@ LOG_TABLES: tuple[Query, ...] = (
     .column("next", INTEGER)  # the position that the next row (a bundle of changes) gets
     .column("changed_at", INTEGER)  # the latest start time of all transactions that added rows to the log
     .column("pruned_before", INTEGER)  # all rows with a lower position were pruned, and no other rows
-    .column("facts", INTEGER)  # grows when an owner is hidden or shown or a board is emptied, see `posting.known_facts`
+    .column("facts", INTEGER)  # grows when an owner is hidden or shown, or a board gets a new epoch, see `known_facts`
     .primary_key("counter_key")
     .clustered(),
     # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.

@@ -50,7 +50,7 @@ class SegmentedRanking(Ranking):
         return sum((yield from self._each(lambda part: part.count_range(least=least, past=past))))
 
     def tally_cells(self, limit: int, below: str | None = None) -> Program[list[tuple[str, int]]]:
-        """Return up to `limit` cells below `below`, best first, each with its number of entries in all segments."""
+        """Return up to `limit` cells worse than `below` (None: all), best first, each with its number of entries."""
         counted: Counter[str] = Counter()
         for rows in (yield from self._each(lambda part: part.tally_cells(limit, below))):
             for cell, ties in rows:

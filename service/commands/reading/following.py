@@ -12,7 +12,7 @@ from rankcurve.answers import ENCODER, Record, decode
 from service.commands.target import BoardArgument, service_command
 
 JOURNAL_LINES_MAX = 1_000  # lines in the response to one request
-STREAM_ATTEMPTS_MAX = 3  # attempts to open a stream again after it broke
+STREAM_ATTEMPTS_MAX = 3  # after this many failures in a row, the command gives up; a break counts as one
 ColumnArgument = Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)]
 
 

@@ -297,8 +297,8 @@ class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A shard, which is a part of the ingest queue, and the `worker` that applies its posts.
 
     `posts` is how many posts wait, `age_seconds` is the age of the oldest waiting post, and `applied` is how many posts
-    were ever applied. Each partition has shards of its own, numbered from 0. If `partition` is null, the shard is for
-    posts to leaderboards in several partitions.
+    were ever applied or rejected. Each partition has shards of its own, numbered from 0. If `partition` is null, the
+    shard is for posts to leaderboards in several partitions.
     """
 
     partition: int | None

@@ -70,7 +70,7 @@ class StoreFigures:
     async def measure_periodically(self, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
         """Measure the size of the store now, and then periodically until the `async with` block ends.
 
-        Every INTERVAL_S seconds, also check which partitions answer. Less often, scan them to count boards and entries.
+        Every INTERVAL_S seconds, also check which partitions answer and, if a scan is due, count boards and entries.
         """
         await self.measure_size()
         times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1

@@ -224,7 +224,7 @@ def make_period_answer(context: Context, family: Family, period: Period) -> Peri
 
 
 async def get_history(context: Context, call: Call) -> HistoryAnswer:
-    """Return an owner's final positions in closed periods, newest first, back to the first period that took posts.
+    """Return an owner's final positions in periods that closed since the family was created, newest first.
 
     Periods in which the owner has no entry are listed too, so that a chart has a point for each period. Whatever the
     limit is, an answer takes few reads: one read gets the family, and one the boards that this process does not know.

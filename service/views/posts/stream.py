@@ -26,7 +26,7 @@ _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Acce
 
 
 class StreamClient:
-    """The connection of one client of a stream. It is a `Subscriber`: an `OwnerTopic` or `TopTopic` calls `write`."""
+    """The connection of one client of a stream. It is a `Subscriber`: a feed (`service.streams.feed`) calls `write`."""
 
     def __init__(self, *, unread_bytes_max: int) -> None:
         self._unread_bytes_max = unread_bytes_max

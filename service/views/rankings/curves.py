@@ -177,7 +177,7 @@ async def audit_curve(context: Context, call: Call) -> AuditAnswer:
     found = await context.curves.auditor.audit_column(board, index, owners=query.owners)
     column, curve = board.spec.columns[index], found.curve
     padding = Padding(board.spec, column)
-    exact_top = board.spec.predictor.exact_top  # ranks up to this one are counted and never read off the curve
+    exact_top = board.spec.predictor.exact_top  # only `rank=estimate` reads ranks up to this one off the curve
     errors = sorted(each.error for each in found.compared if each.low > exact_top)
     broken = [
         AuditedRank(
