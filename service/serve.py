@@ -1,4 +1,4 @@
-"""Runs a process that serves requests, or one that only runs jobs, from its first log line to its last.
+"""Runs a serving process (it answers requests), or one that only runs jobs, from its first log line to its last.
 
     serve_until_stopped ──> run_process (log, interpreter, event loop) ──> run_until_stopped
                                                                            └──> open_service (context, then the port)

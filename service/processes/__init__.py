@@ -3,7 +3,7 @@
     supervisor ──orders (a pipe to standard input)──> worker1 … workerN   serve requests on one shared port
                <──report (standard output)──────────  jobs1               runs jobs, such as refreshes of curves
 
-`worker1` and `jobs1` are places (`ProcessSlot`). If the process in a place crashes, another one starts there:
+Each name, such as worker1, is a place (`ProcessSlot`). If the process in a place crashes, another one starts there:
 
     starting ──ready──> running ──crash──> pause ──> starting …
        │ refused or crashed at the first start in this place: the whole node stops, exit code 1

@@ -1,9 +1,9 @@
 """Decides which workers of the ingest queue may work at the same time, and which shards each of them leases.
 
-A worker first needs a permit (see below), and then leases its share of the shards. The share is the number of shards
-divided by the number of permit holders, rounded up. The lease of a shard is in the shard's partition, and permits are
-in the control partition. A worker renews and claims in each partition separately, so a partition that does not answer
-does not stop the others. All transactions lock leases in the order of their partitions and names.
+A worker first needs a permit (see below), and then leases its share of the shards. The worker's share is the number of
+shards divided by the number of permit holders, rounded up. The lease of a shard is in the shard's partition. Permits
+are in the control partition. A worker renews and claims in each partition separately, so a partition that does not
+answer does not stop the others. All transactions lock leases in the order of their partitions and names.
 
 A semaphore is a set of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
 has one permit. If the stored size becomes smaller, holders of permits with higher numbers release these permits instead
