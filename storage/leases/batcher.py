@@ -4,8 +4,8 @@
                                    └── else ──> shared transaction ──> each request answered
     a key gives its resource back ─────────────────┘
 
-Requests that arrive during a transaction share the next transaction. Requests of one key are served in the order of
-their arrival, in separate transactions.
+Requests that arrive during a transaction share the next transaction, but requests of one key never share one. On
+SQLite, they are served in the order of their arrival. On PostgreSQL, two of them may be served at the same time.
 """
 
 import asyncio
