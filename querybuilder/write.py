@@ -131,12 +131,12 @@ class Insert(Change):
             sql += self.bulk.render(out) + ("" if self.part is None else f" CROSS JOIN {out.name(self.part)}")
             # Without WHERE TRUE, SQLite would parse the ON of ON CONFLICT as the ON of a join.
             sql += render_where(out, self.conditions) or " WHERE TRUE"
-        elif self.single:
+        elif self.single and not self.conditions:
             names = [name for name, _ in self.single]
             sql = f"{into} ({', '.join(map(out.name, names))})"
             sql += f" VALUES ({', '.join(one.render(out) for _, one in self.single)})"
         else:
-            raise IncompleteQueryError("an insert needs values or rows")
+            raise IncompleteQueryError("an insert needs rows, or values without conditions")
         if self.conflict is not None:
             sql += self.conflict.render(out)
         return sql + self._returning(out)

@@ -67,6 +67,7 @@ def test_sqlite_takes_bytes_alone_and_refuses_them_in_bulk(run: Run) -> None:
     lambda: update("t").set(a=1),
     lambda: delete("t"),
     lambda: insert("t").rows(param("rows")),
+    lambda: insert("t").values(a=1).where(col("a").gt(0)),
     lambda: insert("t").values(a=1).on_conflict(),
     lambda: insert("t").values(a=1).on_conflict("a").do_update(),
     lambda: insert("t").values(a=1).on_conflict("a").overwrite(),
