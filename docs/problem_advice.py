@@ -1,4 +1,4 @@
-"""What a caller does about each problem code, for `docs/problems.md` and the page at `/docs`."""
+"""The advice for callers about each problem code, for `docs/problems.md` and the page at `/docs`."""
 
 ADVICE = {
     "bad_json": "Correct the body. `detail` says where it stops being JSON.",

@@ -1,4 +1,4 @@
-"""What the reference says about each route, beside what follows from the route and its types.
+"""The descriptions of the routes in the reference, which do not follow from the routes and their types.
 
 The service serves a route without these words. `docs/openapi_document.py` puts them into the OpenAPI document, from
 which the other pages follow. A new route needs an entry here, under the route's `view`.

@@ -45,7 +45,7 @@ class FitSnapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnState:
-    """What the store holds for a column before a fit: the numbers of entries and changes, and the present curve."""
+    """The state of a column in the store before a fit: the numbers of entries and changes, and the present curve."""
 
     entries: int
     changes: int

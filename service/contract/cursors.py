@@ -25,7 +25,7 @@ CURSOR_CHARS_MAX = 2048
 
 
 class RowCursor(msgspec.Struct, array_like=True, frozen=True):
-    """What the cursor of a ranking stands for: a row, and whether the page has the rows after or before this row."""
+    """The content of a cursor of a ranking: a row, and whether the page has the rows after or before this row."""
 
     board_key: int
     epoch: int
@@ -38,7 +38,7 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
 
 
 class ListCursor(msgspec.Struct, array_like=True, frozen=True):
-    """What the cursor of a list stands for: `after` identifies the last item of a page, `of` the list and its filters.
+    """The content of a cursor of a list: `after` identifies the last item of a page, `of` the list and its filters.
 
     The next page begins after that item. `after` has the item's values by which the list is ordered: a text, or several
     values. For the journal or an owner's posts, `after` has the number of the last change read in each partition.

@@ -116,7 +116,7 @@ class AddedResources(msgspec.Struct, frozen=True):
 
 
 class RemovedResources(msgspec.Struct, frozen=True):
-    """How many resources were removed, how many stay because they are leased, and how many the pool did not have.
+    """The numbers of resources that were removed, that stay because they are leased, and that the pool did not have.
 
     A leased resource can be removed after its key gave it back, or after its lease ended and the service took it back.
     """

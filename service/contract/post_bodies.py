@@ -27,7 +27,7 @@ _LIST_HEAD = re.compile(rb'[ \t\r\n]*(?:\[|\{[ \t\r\n]*"posts")')
 
 
 class PostTarget(Enum):
-    """What a request posts to. Each member has two types: of a body with one post, and of a body with many posts."""
+    """The target of a request's posts. A member has two types: of a body with one post, and of a body with many."""
 
     ONE_BOARD = (PostBody, PostList)  # the path names the board
     BOARDS = (FanPostBody, FanPostList)  # each post names its boards

@@ -114,7 +114,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How the curves of a leaderboard are fitted, and which ranks are counted by default. Every field has a default."""
+    """The settings of a leaderboard's curves, and of the ranks counted by default. Every field has a default."""
 
     samples: Annotated[int, Meta(ge=2, le=SAMPLES_MAX)] | UnsetType = UNSET
     exact_top: Annotated[int, Meta(ge=0, le=EXACT_TOP_MAX)] | UnsetType = UNSET
@@ -144,9 +144,9 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
     closes_at: Instant | None = None
     """Posts at or after this time are rejected. It can be set or moved while posts still count."""
     grace_seconds: GraceSeconds = 3600
-    """For how long after `closes_at` earlier posts still count."""
+    """The time after `closes_at` during which earlier posts still count."""
     keep_seconds: Annotated[int, Meta(ge=0, le=KEEP_SECONDS_MAX)] | None = None
-    """How long the leaderboard keeps its rows after it was closed; null means forever."""
+    """The time for which the leaderboard keeps its rows after it was closed; null means forever."""
 
 
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -162,13 +162,13 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
     ] = msgspec.field(default_factory=lambda: [[]])
     """Lists of facets by which boards are split. The empty list makes the board for everybody."""
     grace_seconds: GraceSeconds = 3600
-    """How long after the end of a period late posts still reach this period. You can shorten this time. Then periods
+    """The time after the end of a period during which late posts still reach it. If you shorten this time, periods
     close whose new end has passed."""
     keep: Annotated[
         dict[KeptName, Annotated[int, Meta(ge=1)]],
         Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}}),
     ] = {}
-    """How many closed periods of a kind keep their rows. If a kind is missing here, all of its periods keep them."""
+    """The number of closed periods of each kind that keep their rows. All periods of a missing kind keep their rows."""
 
 
 class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -183,7 +183,7 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     """Values that overwrite instead of merging; needs the role `ops`."""
     post_id: PostId | UnsetType | None = UNSET
     at: Instant | UnsetType | None = UNSET
-    """When the posted event happened: a time with a zone, kept to the microsecond. Default: the time of arrival. A
+    """The time of the posted event, with a zone, kept to the microsecond. Default: the time of arrival. A
     retry sends the same time, or again no time. Another time with the same `post_id` is a `post_id_conflict`."""
 
 

@@ -28,7 +28,7 @@ WorkKind = Literal["serve", "jobs"]
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """What a new process has to do. The supervisor sends it as the only line on the process's standard input."""
+    """The orders for a new process. The supervisor sends them as the only line on the process's standard input."""
 
     name: str  # such as `worker1`; a process that replaces another has the same name
     work: WorkKind

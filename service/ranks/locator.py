@@ -49,7 +49,7 @@ class WantedRank(NamedTuple):
 
 
 class CountBegin(NamedTuple):
-    """Where a count starts, found before the read begins. If `start` is None, the count starts at the top."""
+    """The start of a count, found before the read begins. If `start` is None, the count starts at the top."""
 
     start: CountStart | None
     asked_us: int  # the service's clock before the read began; a counted rank is as of this time or later
@@ -70,7 +70,7 @@ class LocatedRank(msgspec.Struct, frozen=True, gc=False):
 
 
 class _CellForm(NamedTuple):
-    """How a column stores values. The locator needs this to turn a stored cell into a value."""
+    """The form in which a column stores values. The locator needs it to turn a stored cell into a value."""
 
     name: str
     offset: int | None  # the number in the cell is the value plus this; None: the cell is the value itself

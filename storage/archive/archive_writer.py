@@ -39,7 +39,7 @@ from .board_closing import ClosingStage
 
 
 class _Progress(NamedTuple):
-    """How much of an archive is written. The next step begins after the last written entry."""
+    """The part of an archive that is written. The next step begins after the last written entry."""
 
     part_index: int = 0  # the 0-based number of the part that is being written
     number: int = 0  # how many entries of this part are written

@@ -87,7 +87,7 @@ class AuditedPart(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """How many entries a leaf has, and the sorted keys of the entries that came or went since the curve's moment."""
+    """The number of a leaf's entries, and the sorted keys of the entries that came or went since the curve's moment."""
 
     entries: int
     came: Sequence[int]

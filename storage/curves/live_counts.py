@@ -24,7 +24,7 @@ _ONLY = 0  # the key of the only row in the mark's table
 
 @dataclass(frozen=True, slots=True)
 class FoldState:
-    """How far the changes of the change log have been added to the live counts."""
+    """The position up to which the live counts include the change log, with its time, and the newest version."""
 
     mark: int  # the first position of the change log that is not folded
     as_of_us: int  # a time at which all folded changes had been made, and no others; see `change_log.date_snapshot`

@@ -35,7 +35,7 @@ WriteOutcome = Literal["stored", "too_large", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class ListedCurve:
-    """What the table of curves says about a stored curve, without the contents of the curve."""
+    """A row of the table of curves, without the contents of the curve."""
 
     board_key: int
     column_index: int

@@ -73,7 +73,7 @@ class ServedCurve:
 
 @dataclass(slots=True)
 class _Polled:
-    """How far this process has read the curves and the live counts of one partition."""
+    """The versions up to which this process has read the curves and the live counts of one partition."""
 
     partition: int
     store: Store

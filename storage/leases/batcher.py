@@ -90,12 +90,13 @@ class LeaseBatcher:
         if self._closing:
             raise QueueFullError("the service is shutting down")
         key = request[:3]
+        turn = self._turns.get(key, 0)
         try:
             # Only requests of one kind share a group. While requests of a key wait, each gets another kind.
-            asked = self._writes.ask(self._turns.get(key, 0), request)
+            asked = self._writes.ask(turn, request)
         except StoreBusyError as error:
             raise QueueFullError(f"{self._waiting.total()} requests for leases are waiting") from error
-        self._turns[key] = self._turns.get(key, 0) + 1
+        self._turns[key] = turn + 1
         self._count_waiting(key, 1)
         try:
             async with asyncio.timeout(self._limits.lease_wait_s_max):

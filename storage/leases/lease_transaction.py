@@ -55,7 +55,7 @@ _HOLDER = _POOL_END + list(RESOURCE_COLUMNS).index("holder")
 
 
 class Findings(NamedTuple):
-    """What one read found for a list of requests: the pools, the resources and the time."""
+    """The result of one read for a list of requests: the pools, the resources and the time."""
 
     now_us: int  # the time of the read by the store's own clock; 0 if none of the pools exists
     pools: dict[tuple[str, str], Pool]  # the pools that exist, by client id and pool id

@@ -60,7 +60,7 @@ CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the 
 
 
 class CountStart(NamedTuple):
-    """What a count needs to start at a knot instead of at the best row: a curve, and its mark in the change log."""
+    """The curve and its mark in the change log, with which a count can start at a knot instead of at the best row."""
 
     curve: AnyCurve
     mark: int  # the first log position whose changes the counts of the curve do not include

@@ -111,7 +111,7 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class LeafChanges(NamedTuple):
-    """What posts have changed in a leaf between two marks, which are positions in the change log."""
+    """The changes that posts made in a leaf between two marks, which are positions in the change log."""
 
     until: int  # the second mark: the next read of changes begins there
     more: bool  # whether the log already has further changes

@@ -24,7 +24,7 @@ EPOCHS_MAX = 100_000  # the most boards of a partition whose epochs a process re
 
 
 class Facts(NamedTuple):
-    """What a process remembers of one partition: which owners are hidden or being shown again, and epochs of boards."""
+    """The remembered facts of one partition: which owners are hidden or being shown again, and epochs of boards."""
 
     version: int  # the version of the facts when they were read: `facts` in the counter of the change log
     marks: dict[str, str]  # by marked owner: `HIDDEN`, or `SHOWING` for an owner who is being shown again

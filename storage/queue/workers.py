@@ -214,7 +214,7 @@ class Semaphore:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """What waits in the ingest queue, what its workers have done, and how many of them may work."""
+    """The posts that wait in the ingest queue, the work that was done, and the number of workers that may work."""
 
     backlog: dict[Shard, ShardBacklog]
     counts: dict[Shard, ShardCount]

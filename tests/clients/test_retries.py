@@ -1,4 +1,4 @@
-"""What the Python client retries, what it refuses, and the texts of its errors."""
+"""Test which requests the Python client retries, which it refuses, and the texts of its errors."""
 
 import asyncio
 import json

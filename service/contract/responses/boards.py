@@ -126,7 +126,7 @@ class OwnerBoards(msgspec.Struct, frozen=True):
 
 
 class OwnerEntries(msgspec.Struct, frozen=True):
-    """How many leaderboards, even archived ones, have or had an entry of the owner. If 0, the name may be wrong."""
+    """The number of leaderboards, even archived ones, with an entry of the owner. If 0, the name may be wrong."""
 
     entries: int
 
@@ -452,7 +452,7 @@ class EndAnswer(msgspec.Struct):
 
 
 class OutsideAnswer(msgspec.Struct):
-    """How far values reach beyond the best and the worst knot of a curve. Entries got such values after the fit.
+    """The limits of the values beyond the best and the worst knot of a curve. Entries got such values after the fit.
 
     `best` is the limit of the values that are better than the best knot: none of them is better than `best`. If there
     are no such values, `best` is null. In the same way, `worst` is the limit of the values worse than the worst knot.
