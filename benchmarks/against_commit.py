@@ -1,4 +1,4 @@
-"""Compare this source tree with another commit: the rates of reads, single posts, batches and posts to a family.
+"""Compare this source tree with another commit: the rates of reads, of posts in five ways, and of refreshes.
 
 python -m benchmarks.against_commit [--commit HEAD~1] [--rows N] [--seconds S] [--rounds N]
 
@@ -20,8 +20,18 @@ from pathlib import Path
 
 from benchmarks import load, report
 from benchmarks.batch_posts import through_http
-from benchmarks.boards import BATCH, BOARD, COLUMN, batch_body, board_spec, draw_batches, fill_board, send_batches
-from benchmarks.client import call_service
+from benchmarks.boards import (
+    BATCH,
+    BOARD,
+    COLUMN,
+    batch_body,
+    board_spec,
+    draw_batches,
+    fill_board,
+    refresh_columns,
+    send_batches,
+)
+from benchmarks.client import Connection, call_service, for_each
 from benchmarks.options import Options
 from benchmarks.positions import FEW
 from benchmarks.servers import POSTGRES_SETTINGS, PROJECT, Server, serve_store
@@ -36,6 +46,9 @@ _LEAST_OF_PROCESSES = {"single posts": 0.9, _BATCHES: 0.95}  # and no other path
 _POSTS_PER_S = 15_000  # an assumed rate, from which the number of batches for a round is computed
 _OURS = "this tree"
 _FAMILY_BATCH = 80
+_QUEUEING = 8  # connections that queue batches
+_QUEUE_LOOK_S = 0.004
+_REFRESHES = 8  # in each round
 _PERIODS = ["all", "year", "month", "week", "day"]
 _FAMILY = {**board_spec([COLUMN]), "periods": _PERIODS, "facets": [[], ["org"]]}
 
@@ -67,6 +80,8 @@ def contestants(port: int, options: Options) -> dict[str, Callable[[int], load.F
         "single posts": load.wrk_contestant(posts, connections=CLIENTS, seconds=options.seconds),
         _BATCHES: through_http(port, options.rows, batches),
         "posts to a family": partial(_post_to_family, port, options.rows, max(1, batches // 20)),
+        "queued posts": partial(_queue_posts, port, options.rows, batches),
+        "refreshes": partial(_refresh, port),
     }
 
 
@@ -80,6 +95,31 @@ def _post_to_family(port: int, rows: int, count: int, number: int) -> load.Figur
     begun = time.perf_counter()
     asyncio.run(send_batches(port, BOARD, bodies, size=_FAMILY_BATCH, kind="families"))
     return load.Figure(count * _FAMILY_BATCH / (time.perf_counter() - begun))
+
+
+def _queue_posts(port: int, rows: int, count: int, number: int) -> load.Figure:
+    """Queue `count` batches, and wait until they are applied. Return the figure of posts a second."""
+    bodies = [batch_body(batch) for batch in draw_batches(rows, seed=number, count=count)]
+
+    async def queue(connection: Connection, body: bytes) -> None:
+        status, answer = await connection.call("POST", f"/v1/leaderboards/{BOARD}/posts?mode=queued", body)
+        assert status == 202, answer
+
+    async def queue_all() -> None:
+        await for_each(port, bodies, queue, connections=_QUEUEING)
+        while (await call_service(port, "GET", "/v1/queue"))["posts"]:  # noqa: ASYNC110 - no event tells its end
+            await asyncio.sleep(_QUEUE_LOOK_S)
+
+    begun = time.perf_counter()
+    asyncio.run(queue_all())
+    return load.Figure(count * BATCH / (time.perf_counter() - begun))
+
+
+def _refresh(port: int, _number: int) -> load.Figure:
+    """Refresh the board's curve several times. Return the figure of refreshes a second."""
+    begun = time.perf_counter()
+    asyncio.run(refresh_columns(port, BOARD, [COLUMN] * _REFRESHES))
+    return load.Figure(_REFRESHES / (time.perf_counter() - begun))
 
 
 def _compare(
