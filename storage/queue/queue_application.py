@@ -46,6 +46,7 @@ from storage.leaves.gates import read_gates
 from storage.log.change_log import NewChange
 from storage.log.log_record import record_of_rejection
 from storage.posting.known_facts import KnownFacts
+from storage.posting.packed_posts import PackedPost, unpack_post
 from storage.posting.transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from storage.posting.writer import FAULTS_OF_STORE
 from storage.reads.open_boards import OpenBoards
@@ -55,7 +56,7 @@ from storage.store import Program, Store
 from . import ingest_queue
 from .ingest_queue import BlockHead, WaitingBlock
 from .outcomes import encode_error, store_rejected
-from .post_blocks import Block, QueuedPost, decode_block, restore_post
+from .post_blocks import Block, decode_block
 
 BLOCKS_MIN = 50  # a round may read at least this many blocks per shard, except a round of one post; blocks may be small
 
@@ -222,8 +223,8 @@ class _Piece(NamedTuple):
 
     head: BlockHead
     boards: list[tuple[int, int, int]]  # as in `Block`
-    posts: list[QueuedPost]  # the posts that the round takes
-    left: list[QueuedPost]  # the later posts, which stay in the queue
+    posts: list[PackedPost]  # the posts that the round takes
+    left: list[PackedPost]  # the later posts, which stay in the queue
 
 
 class Refusal(NamedTuple):
@@ -232,7 +233,7 @@ class Refusal(NamedTuple):
     board_key: int
     partition: int  # the partition of the board
     there: bool  # whether the board exists; only then can a sender ask for the fate of the post
-    post: Post | QueuedPost
+    post: Post | PackedPost
     error: PostError
     changes: Sequence[ColumnChange]
 
@@ -265,7 +266,7 @@ class _Batch:
 
     def _add_post(
         self,
-        queued: QueuedPost,
+        queued: PackedPost,
         found: Sequence[tuple[int, int, Board | None, PostError | None]],
         families: Mapping[int, Family],
     ) -> None:
@@ -282,7 +283,7 @@ class _Batch:
                 if leaf.family_key is None:
                     self.gates[leaf.key] = (leaf.place, leaf.gate)
         if left:
-            self.posts.append(restore_post(queued, left, families))
+            self.posts.append(unpack_post(queued, left, families))
 
     def refuse_all(self, error: PostError) -> None:
         self.refusals += [

@@ -7,12 +7,13 @@ worker has read such a block but not taken it yet, that worker's transaction is 
 
 from msgspec.structs import replace
 
+from storage.posting.packed_posts import PackedPost
 from storage.schema.creation import count_partitions
 from storage.store import Program, Store
 
 from . import ingest_queue
 from .ingest_queue import WaitingBlock, list_queues
-from .post_blocks import Block, QueuedPost, decode_block, encode_json, shard_of
+from .post_blocks import Block, decode_block, encode_json, shard_of
 
 BLOCKS_A_PAGE = 100
 
@@ -64,7 +65,7 @@ async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key:
     return changed if written else None
 
 
-def _without(post: QueuedPost, block: Block, board_key: int | None) -> QueuedPost | None:
+def _without(post: PackedPost, block: Block, board_key: int | None) -> PackedPost | None:
     """Return the post without its changes to one board. Return None if no board is left, or if `board_key` is None."""
     kept = [index for index, place in enumerate(post.boards) if block.boards[place][0] != board_key]
     if board_key is None or not kept:

@@ -1,0 +1,60 @@
+"""Packed posts: the form in which posts leave this process, in a block of the ingest queue or on the way to the owner.
+
+A packed post names each of its leaves by its index in a list that many posts share.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from storage.records import BoardPost, ColumnChange, Family, Leaf, Post
+
+
+class PackedPost(msgspec.Struct, array_like=True, gc=False):
+    owner: str
+    boards: list[int]  # 0-based indexes in the list of leaves
+    changes: list[Sequence[ColumnChange]]  # one sequence for each of the post's leaves, or a single one for all of them
+    at_us: int | None  # the time of the post; None: the time of its arrival (posts in the queue have a time)
+    fingerprint: str
+    post_hash: str | None = None
+    post_id: str | None = None
+    family_key: int | None = None
+
+    def changes_to(self, index: int) -> Sequence[ColumnChange]:
+        """Return the changes that the post makes to one of its leaves, given by its 0-based index in `boards`."""
+        return self.changes[index if len(self.changes) > 1 else 0]
+
+
+def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arrived_us: int | None) -> list[PackedPost]:
+    """Pack posts, and add their leaves to `leaves`: by key, the index of the leaf and the leaf.
+
+    A post without a time gets the time `arrived_us`.
+    """
+    packed: list[PackedPost] = []
+    for post in posts:
+        reached = []
+        for part in post.parts:
+            key = part.leaf.key
+            known = leaves.get(key)
+            if known is None:
+                known = leaves[key] = len(leaves), part.leaf
+            elif len(known[1].spec.columns) < len(part.leaf.spec.columns):  # a column was added to the leaf meanwhile
+                leaves[key] = known[0], part.leaf
+            reached.append(known[0])
+        changes = [part.changes for part in post.parts]
+        if len(changes) > 1 and changes.count(changes[0]) == len(changes):
+            changes = changes[:1]
+        at_us = arrived_us if post.at_us is None else post.at_us
+        family_key = None if post.family is None else post.family.key
+        packed.append(
+            PackedPost(post.owner, reached, changes, at_us, post.fingerprint, post.post_hash, post.post_id, family_key)
+        )
+    return packed
+
+
+def unpack_post(packed: PackedPost, leaves: Sequence[Leaf], families: Mapping[int, Family]) -> Post:
+    """Return the post as it was before it was packed, but only with its changes to `leaves`."""
+    changes = packed.changes * len(leaves) if len(packed.changes) == 1 else packed.changes
+    parts = [BoardPost(leaf, theirs) for leaf, theirs in zip(leaves, changes, strict=True)]
+    family = None if packed.family_key is None else families[packed.family_key]
+    return Post(packed.owner, parts, packed.post_hash, packed.at_us, packed.fingerprint, family, post_id=packed.post_id)
