@@ -7,7 +7,13 @@ come from the code or the settings.
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Literal
 
+# The values of labels. They are here and not beside the code that reports them, so that the supervisor, which declares
+# all families, starts quickly.
+ReadOutcome = Literal["hit", "miss", "stale", "corrupt"]  # miss: the value is absent, or its server did not answer
+WriteOutcome = Literal["stored", "too_large", "failed"]
+AuditOutcome = Literal["compared", "changed", "empty"]
 COMMON_CONNECTION_POOL = "common"  # the label of all connections to the store, except those to the coordinator of Citus
 
 

@@ -17,7 +17,7 @@ import random
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from config.settings import JobSettings
 from predictor import AnyCurve, Curve, SummedCurve
@@ -27,13 +27,13 @@ from storage.leaves.row_rankings import RowRanking
 from storage.leaves.totals import CHANGES, check_copy, find_totals
 from storage.log.cells import Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, change_log
+from storage.meter import AuditOutcome
 from storage.records import Leaf
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, in_partition
 
 from .stored_curves import ServedCurve, find_listed_curves
 
-AuditOutcome = Literal["compared", "changed", "empty"]
 _PIECE = "m"
 
 

@@ -16,12 +16,11 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Literal
 
 import structlog
 
 from predictor import Curve, CurveCorruptError, decode_curve, encode_curve
-from storage.meter import Meter
+from storage.meter import Meter, ReadOutcome
 
 from .memcached import Memcached
 
@@ -29,8 +28,6 @@ log = structlog.get_logger(__name__)
 SEAL_BYTES = 16
 _VERSION_BYTES = 8
 Slot = tuple[int, int]  # board key, column index
-ReadOutcome = Literal["hit", "miss", "stale", "corrupt"]  # miss: the value is absent, or its server did not answer
-WriteOutcome = Literal["stored", "too_large", "failed"]
 
 
 @dataclass(frozen=True, slots=True)

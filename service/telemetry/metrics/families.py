@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, get_args
 
 from querybuilder import STATEMENT_KINDS
-from storage.curves.auditing import AuditOutcome
-from storage.curves.shared_curves import ReadOutcome, WriteOutcome
+from storage.meter import AuditOutcome, ReadOutcome, WriteOutcome
 
 # A node shows the sum over its processes. For a gauge, only processes that still run are included. "latest" is a gauge
 # that only one process of a node knows at a time, such as a queue's length. The node shows the most recent value.

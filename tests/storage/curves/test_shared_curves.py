@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from predictor import Curve, CurveCorruptError, Knot
 from storage.curves.memcached import Memcached
-from storage.curves.shared_curves import SEAL_BYTES, Envelopes, ListedCurve, ReadOutcome, SharedCurves
+from storage.curves.shared_curves import SEAL_BYTES, Envelopes, ListedCurve, SharedCurves
 from storage.curves.stored_curves import CurveBook, ServedCurve, store_curve
+from storage.meter import ReadOutcome
 from storage.records import Board
 from tests.memcached import MEMCACHED_LIMITS, OpenMemcached
 from tests.meter import RecordingMeter
