@@ -6,6 +6,7 @@ StorageError
 ├── StoreBusyError with its subclasses · QueueFullError            (trying again later may help)
 ├── WaitTooLongError with its subclass OutcomeUnknownError   (send the same post_id again)
 ├── LostRaceError                             (internal: the caller reads the rows again)
+├── NotOwnerError                             (internal: the process that owns the store answers the request)
 ├── StoreDamagedError · StoreFullError        (trying again does not help until an operator acts)
 ├── StoreLockedError · StoreUnsupportedError · SchemaUnknownError   (at start)
 ├── StoreExistsError · TooManyPartitionsError                      (nothing was created)
@@ -206,6 +207,10 @@ class LostRaceError(StorageError):
 
 class OutdatedFactsError(LostRaceError):
     """A group of posts relied on facts that may be outdated (see `posting.known_facts`). It can run again at once."""
+
+
+class NotOwnerError(StorageError):
+    """Only another process of this node may write to the store."""
 
 
 class StoreDamagedError(StorageError):

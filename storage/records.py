@@ -168,6 +168,11 @@ class Leaf:
     segment: int = 0  # the 0-based number of this leaf among the leaves of its board
 
     @cached_property
+    def encoded(self) -> bytes:
+        """Return the leaf as MessagePack, for the process that writes to the store."""
+        return msgspec.msgpack.encode(self)
+
+    @cached_property
     def partition(self) -> int:
         return self.place.partition
 
@@ -323,6 +328,11 @@ class Family:
         return self.spec.board.table is TableSharing.SHARED
 
     @cached_property
+    def encoded(self) -> bytes:
+        """Return the family as MessagePack, for the process that writes to the store."""
+        return msgspec.msgpack.encode(self)
+
+    @cached_property
     def facet_names(self) -> frozenset[str]:
         return frozenset(name for names in self.spec.facets for name in names)
 
@@ -415,7 +425,7 @@ class Post(msgspec.Struct):
         return error
 
 
-class PartOutcome(msgspec.Struct):
+class PartOutcome(msgspec.Struct, array_like=True):
     """The outcome of a post on one board. `stats` holds the stored values in column order."""
 
     status: PostStatus

@@ -1,4 +1,4 @@
-"""The two implementations of `store.Store`: SQLite for one process, PostgreSQL for any number of processes.
+"""The two implementations of `store.Store`: SQLite with one process that writes, PostgreSQL with any number.
 
     program ── store.read / store.write ──> a connection of the right kind ── query, rows, query, rows … ──> the result
                      ^                                                   │

@@ -23,7 +23,14 @@ import structlog
 
 from config.settings import Settings
 from querybuilder import SQLITE, Bound, Built
-from storage.errors import StoreBusyError, StoreDamagedError, StoreFullError, StoreUnsupportedError, UnknownBoardError
+from storage.errors import (
+    NotOwnerError,
+    StoreBusyError,
+    StoreDamagedError,
+    StoreFullError,
+    StoreUnsupportedError,
+    UnknownBoardError,
+)
 from storage.meter import COMMON_CONNECTION_POOL, NO_METER, Counted, Meter, report_statements
 from storage.store import Program, Rows, StoreSize
 
@@ -46,6 +53,11 @@ log = structlog.get_logger(__name__)
 
 VERSION_MIN = (3, 37, 0)  # the statements here need STRICT tables, RETURNING and UPDATE … FROM
 FULL_LOGGED_AGAIN_S = 60.0
+# The page size of a new file. A post changes a few rows that are far apart, and SQLite logs whole pages: with half the
+# default of 4 KiB, batches of posts are 15 % faster. With 1 KiB, reads are up to 19 % slower (1 million rows, 2 cores).
+PAGE_BYTES = 2_048
+# The page cache of a connection that reads. SQLite empties it whenever another connection has written.
+READER_CACHE_MIB = 4
 LOCK_WAIT_S_MAX = 5.0  # how long a connection waits for a lock that another program holds on the file
 _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decode
 
@@ -122,10 +134,10 @@ class SqliteStore:
     sole_writer = True
     writes_at_once = 1
 
-    def __init__(self, path: Path, limits: Settings, lock: FileLock, meter: Meter) -> None:
+    def __init__(self, path: Path, limits: Settings, lock: FileLock | None, meter: Meter) -> None:
         self._path, self._limits, self._lock = path, limits, lock
         self._meter = meter
-        self._writer: _Connection
+        self._writer: _Connection  # only of a store with a lock, because only the owner of a file writes to it
         self._brief: BriefReads | None = None  # None until the writer is open
         self._light = _Readers("read", limits.reader_connections, asyncio.LifoQueue())
         self._heavy = _Readers("heavy", limits.heavy_reader_connections, asyncio.LifoQueue())
@@ -159,20 +171,33 @@ class SqliteStore:
             lock.acquire()
         except OSError as error:
             raise _refused(path, error) from error
-        store = cls(path, limits, lock, meter)
+        return await cls(path, limits, lock, meter)._connected()
+
+    @classmethod
+    async def open_beside_owner(cls, path: Path, limits: Settings, *, meter: Meter = NO_METER) -> SqliteStore:
+        """Open the file of a store that another process owns. This store reads; `write` raises `NotOwnerError`.
+
+        Raises:
+            StoreUnsupportedError, StoreDamagedError: the file can't be opened.
+        """
+        return await cls(path, limits, None, meter)._connected()
+
+    async def _connected(self) -> SqliteStore:
         try:
-            create_file(path)
-            await store._connect()
+            if self._lock is not None:
+                create_file(self._path)
+            await self._connect()
         except BaseException as error:
-            await store.close()
+            await self.close()
             if isinstance(error, (*SQLITE_ERRORS, OSError)):
-                raise _refused(path, error) from error
+                raise _refused(self._path, error) from error
             raise
-        return store
+        return self
 
     async def _connect(self) -> None:
         uri = self._path.absolute().as_uri()
-        self._writer = await self._open_connection(partial(self._open_raw, uri, self._prepare_writer))
+        if self._lock is not None:
+            self._writer = await self._open_connection(partial(self._open_raw, uri, self._prepare_writer))
         # SQLite makes a checkpoint when the last connection closes. Readers must not make one, so they have mode=ro.
         reading_uri = uri + "?mode=ro"
         open_reader = partial(self._open_raw, reading_uri, self._prepare_reader)
@@ -181,6 +206,8 @@ class SqliteStore:
         for readers in (self._light, self._heavy):
             for _ in range(readers.connections):
                 readers.idle.put_nowait(await self._open_connection(open_reader))
+        if self._lock is None:
+            return
         self._file = FileIO(self._path)
         copier = await self._open_connection(partial(self._open_raw, uri, self._prepare_reader))
 
@@ -220,16 +247,18 @@ class SqliteStore:
         return connection
 
     def _prepare_writer(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA page_size={PAGE_BYTES}")
         [mode] = connection.execute("PRAGMA journal_mode=WAL").fetchone()
         if mode != "wal":  # the file system or another process prevents mode WAL; `mode` is the mode in use
             raise StoreUnsupportedError(f"{self._path}: the journal stays in mode {mode!r}, but mode WAL is needed")
-        self._set(connection, "synchronous=FULL", f"wal_autocheckpoint={self._limits.checkpoint_pages}")
+        checkpoint = f"wal_autocheckpoint={self._limits.checkpoint_pages}"
+        self._set(connection, self._limits.sqlite_cache_mib, "synchronous=FULL", checkpoint)
 
     def _prepare_reader(self, connection: sqlite3.Connection) -> None:
-        self._set(connection, "query_only=1", "wal_autocheckpoint=0")
+        self._set(connection, READER_CACHE_MIB, "query_only=1", "wal_autocheckpoint=0")
 
-    def _set(self, connection: sqlite3.Connection, *pragmas: str) -> None:
-        for pragma in (*pragmas, f"cache_size={-1024 * self._limits.sqlite_cache_mib}", "temp_store=MEMORY"):
+    def _set(self, connection: sqlite3.Connection, cache_mib: int, *pragmas: str) -> None:
+        for pragma in (*pragmas, f"cache_size={-1024 * cache_mib}", "temp_store=MEMORY"):
             connection.execute(f"PRAGMA {pragma}")
 
     @property
@@ -310,6 +339,8 @@ class SqliteStore:
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         self._check_open()
+        if self._lock is None:
+            raise NotOwnerError
         if self.damaged.is_set():
             raise StoreDamagedError
         try:
@@ -375,7 +406,8 @@ class SqliteStore:
         finally:
             if self._file is not None:
                 self._file.close()
-            self._lock.release()
+            if self._lock is not None:
+                self._lock.release()
 
 
 def _refused(path: Path, error: Exception) -> Exception:

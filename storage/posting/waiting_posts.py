@@ -31,6 +31,7 @@ class WaitingRequest(msgspec.Struct, eq=False):
     parts: int  # number of posts, each counted once for each of its boards; a measure of the work
     done: asyncio.Future[Any]
     owners: set[str] = set()  # the owners of the posts; filled when first needed
+    number: int = 0  # in a front process, the number under which the owner answers the request
 
     def fail(self, error: Exception) -> None:
         if not self.done.done():

@@ -119,20 +119,24 @@ class Writer:
             WaitTooLongError: the outcome was not known in time; posts that were still queued are not applied.
             StoreBusyError, StoreDamagedError, StoreFullError: nothing was applied.
         """
-        parts = sum([len(post.parts) for post in posts])
-        self._admit(parts)
-        loop = asyncio.get_running_loop()
-        waiting = WaitingRequest(posts, parts, loop.create_future())
-        self._queue.append_request(waiting)
-        self._wake.set()  # wakes `_run`, which also sets the metric of the queue's length, once for many requests
-        # The caller waits for a bare future, and one timer for all callers ends the wait. asyncio's timeout and shield
-        # together would make a single post 10 % slower.
-        self._expiry.add_waiting(waiting)
+        waiting = self.enqueue(posts)
         try:
             return await waiting.done  # type: ignore[no-any-return]
         except asyncio.CancelledError:
             self._withdraw(waiting)
             raise
+
+    def enqueue(self, posts: Sequence[Post]) -> WaitingRequest:
+        """Queue posts as `submit` does, without waiting. The outcomes or the error are in `WaitingRequest.done`."""
+        parts = sum([len(post.parts) for post in posts])
+        self._admit(parts)
+        waiting = WaitingRequest(posts, parts, asyncio.get_running_loop().create_future())
+        self._queue.append_request(waiting)
+        self._wake.set()  # wakes `_run`, which also sets the metric of the queue's length, once for many requests
+        # The caller waits for a bare future, and one timer for all callers ends the wait. asyncio's timeout and shield
+        # together would make a single post 10 % slower.
+        self._expiry.add_waiting(waiting)
+        return waiting
 
     def _admit(self, parts: int) -> None:
         if self._closing:
@@ -303,9 +307,10 @@ class Writers:
         self._store, self._make = store, make
         self._all: list[Writer] = []
         self._writers: dict[Store, Writer] = {}
-        self._writer_of(store)
+        self.find_writer(store)
 
-    def _writer_of(self, store: Store) -> Writer:
+    def find_writer(self, store: Store) -> Writer:
+        """Return the writer for one partition (a result of `Store.at`) or for all. Start it at its first use."""
         writer = self._writers.get(store)
         if writer is None:
             writer = self._writers[store] = self._make(store, self._all)
@@ -330,16 +335,16 @@ class Writers:
                 places.add(post.family.partition)
         if len(places) == 1:
             store = self._store.at(places.pop())
-            return await (self._writers.get(store) or self._writer_of(store)).submit(posts)
+            return await (self._writers.get(store) or self.find_writer(store)).submit(posts)
         apart: dict[int, list[Post]] = {place: [] for place in places}
         of_post: list[int] = []
         for post in posts:
             theirs = {part.leaf.partition for part in post.parts}
             if len(theirs) > 1:
-                return await self._writer_of(self._store).submit(posts)
+                return await self.find_writer(self._store).submit(posts)
             of_post.append(post.family.partition if post.family is not None else theirs.pop())
             apart[of_post[-1]].append(post)
-        submitting = [self._writer_of(self._store.at(place)).submit(theirs) for place, theirs in apart.items()]
+        submitting = [self.find_writer(self._store.at(place)).submit(theirs) for place, theirs in apart.items()]
         done = await asyncio.gather(*submitting, return_exceptions=True)
         errors = [found for found in done if isinstance(found, BaseException)]
         if errors:

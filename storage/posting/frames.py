@@ -1,0 +1,130 @@
+"""The messages between the owner of a SQLite store and its front processes, and the connection that carries them.
+
+    front ──PostFrame: requests with posts──> owner ──AnswerFrame: an outcome or a failure for each request──> front
+
+A frame is a MessagePack document after its length. Only processes of one node exchange frames, and they all run the
+same version, so a frame needs no version. The owner begins a connection with an empty `AnswerFrame`, so a front knows
+that the owner is ready.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+import msgspec
+
+from storage import errors
+from storage.errors import StorageError
+from storage.records import Family, Leaf, PartOutcome, Post
+
+from .packed_posts import PackedPost, pack_posts, unpack_post
+
+FRAME_BYTES_MAX = 1024**3  # no request is as large, so a longer frame is garbage
+MAPS_KEPT_MAX = 2_000  # how many leaves and families the owner keeps decoded; most frames name known ones
+_LENGTH_BYTES = 4
+Outcomes = list[list[PartOutcome]]  # for each post of a request, its outcome on each of its leaves
+Answer = tuple[int, Outcomes | None, StorageError | None]  # the number of a request, and its outcomes or its error
+
+
+class PostFrame(msgspec.Struct, array_like=True, gc=False):
+    deadline_s: float  # the time of `time.monotonic` until which the posts may be applied; the same in all processes
+    leaves: list[bytes]  # the leaves that the posts name by index
+    families: list[bytes]
+    requests: list[tuple[int, list[PackedPost]]]  # each request's number, and its posts
+    is_store_damaged: bool = False  # whether the front has found damaged data
+
+
+class AnswerFrame(msgspec.Struct, array_like=True, gc=False):
+    answers: list[Answer]
+
+
+def _encode_error(error: Any) -> tuple[str, str, str | None, float | None]:
+    return type(error).__name__, error.detail, error.pointer, error.retry_after_s
+
+
+def _decode_error(_: type, encoded: Any) -> StorageError:
+    name, detail, pointer, retry_after_s = encoded
+    kind: type[StorageError] = getattr(errors, name)
+    return kind(detail, pointer=pointer, retry_after_s=retry_after_s)
+
+
+encode_posts = msgspec.msgpack.Encoder().encode
+decode_posts = msgspec.msgpack.Decoder(PostFrame).decode
+encode_answers = msgspec.msgpack.Encoder(enc_hook=_encode_error).encode
+decode_answers = msgspec.msgpack.Decoder(AnswerFrame, dec_hook=_decode_error).decode
+# Equal bytes give the same object, so posts of all fronts to one leaf share the object, and its compiled statements.
+_decode_leaf = lru_cache(MAPS_KEPT_MAX)(msgspec.msgpack.Decoder(Leaf).decode)
+_decode_family = lru_cache(MAPS_KEPT_MAX)(msgspec.msgpack.Decoder(Family).decode)
+
+
+def make_post_frame(requests: Sequence[tuple[int, Sequence[Post]]], deadline_s: float) -> PostFrame:
+    leaves: dict[int, tuple[int, Leaf]] = {}
+    families: dict[int, Family] = {}
+    packed = []
+    for number, posts in requests:
+        packed.append((number, pack_posts(posts, leaves, None)))
+        if posts[0].family is not None:  # a request posts to one family, or to none
+            families[posts[0].family.key] = posts[0].family
+    found = [leaf.encoded for _, leaf in leaves.values()]
+    return PostFrame(deadline_s, found, [family.encoded for family in families.values()], packed)
+
+
+def unpack_requests(frame: PostFrame) -> list[tuple[int, list[Post]]]:
+    """Return the number and the posts of each request of a frame."""
+    leaves = [_decode_leaf(each) for each in frame.leaves]
+    families = {family.key: family for family in map(_decode_family, frame.families)}
+    return [
+        (number, [unpack_post(each, [leaves[index] for index in each.boards], families) for each in posts])
+        for number, posts in frame.requests
+    ]
+
+
+class FrameLink(asyncio.Protocol):
+    """One end of a connection that carries frames."""
+
+    def __init__(
+        self,
+        receive: Callable[["FrameLink", bytes], None],
+        lost: Callable[["FrameLink"], None],
+        made: Callable[["FrameLink"], None] | None = None,
+    ) -> None:
+        """Call `made` when the connection begins, `receive` with every frame, and `lost` when the connection ends."""
+        self._receive, self._lost, self._made = receive, lost, made
+        self._arrived = bytearray()
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if self._made is not None:
+            self._made(self)
+
+    def data_received(self, data: bytes) -> None:
+        arrived = self._arrived
+        arrived += data
+        begin = 0
+        while len(arrived) - begin >= _LENGTH_BYTES:
+            length = int.from_bytes(arrived[begin : begin + _LENGTH_BYTES])
+            end = begin + _LENGTH_BYTES + length
+            if length > FRAME_BYTES_MAX:
+                self._transport.abort()
+                return
+            if len(arrived) < end:
+                break
+            self._receive(self, bytes(arrived[begin + _LENGTH_BYTES : end]))
+            begin = end
+        if begin:
+            del arrived[:begin]
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._lost(self)
+
+    def send(self, frame: bytes) -> None:
+        self._transport.write(len(frame).to_bytes(_LENGTH_BYTES) + frame)
+
+    def stop_receiving(self) -> None:
+        self._transport.pause_reading()
+
+    def close(self) -> None:
+        """Send what was accepted, then end the connection."""
+        self._transport.close()

@@ -1,0 +1,256 @@
+"""Applies the posts of front processes in the owner process, the only one that writes to a SQLite store.
+
+    front: RemoteWriter.submit ──> unsent ──one frame──> sent ──answer──> the caller
+                                     ^                     │
+                                     └── the owner died ───┘  if every post of the request has an id
+    owner: PostServer ──> Writer
+
+The front process has parsed and checked the posts. The owner process groups and merges them as it does its own posts.
+
+If the owner dies, nobody knows whether it has applied the requests that were sent. The front sends those again in which
+every post has an id; the next owner applies them at most once. The other callers get `OutcomeUnknownError`. Until the
+next owner is ready, new requests wait, but only for AWAY_S_MAX seconds: after this time, they are refused.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from itertools import count
+from pathlib import Path
+from socket import socket
+from time import monotonic
+from typing import cast
+
+import structlog
+
+from config.settings import PostingSettings
+from storage.errors import (
+    OutcomeUnknownError,
+    QueueFullError,
+    StorageError,
+    StoreAwayError,
+    StoreDamagedError,
+    WaitTooLongError,
+)
+from storage.meter import Meter
+from storage.records import PartOutcome, Post
+
+from .frames import (
+    Answer,
+    AnswerFrame,
+    FrameLink,
+    Outcomes,
+    PostFrame,
+    decode_answers,
+    decode_posts,
+    encode_answers,
+    encode_posts,
+    make_post_frame,
+    unpack_requests,
+)
+from .waiting_posts import WaitingRequest, WaitTimer
+from .writer import Writer
+
+log = structlog.get_logger(__name__)
+# When this many requests wait, the front sends them at once instead of at the end of the turn of its event loop. So the
+# owner begins to work while the front still parses the other requests of the turn.
+FRAME_REQUESTS = 32
+AWAY_S_MAX = 2.0  # for how long new posts wait for the next owner; the supervisor starts it within a second
+RECONNECT_S = 0.05  # the pause before another attempt to connect
+# The owner refuses a post that waits for longer than `post_wait_s_max`. Its answer needs some time to arrive.
+ANSWER_S = 1.0
+
+
+class RemoteWriter:
+    """Takes the posts of a front process, and sends them to the owner."""
+
+    def __init__(self, path: Path, limits: PostingSettings, meter: Meter) -> None:
+        self._path, self._limits, self._meter = path, limits, meter
+        self._numbers = count()
+        self._unsent: dict[int, WaitingRequest] = {}
+        self._sent: dict[int, WaitingRequest] = {}
+        self._parts = 0  # of all requests, sent or not
+        self.damaged = asyncio.Event()  # set when the owner has found damaged data
+        self._expiry = WaitTimer(limits.post_wait_s_max + ANSWER_S, self._expire)
+        self._link: FrameLink | None = None  # None: there is no owner, or it is not ready
+        self._away_since_s = monotonic()
+        self._ready = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._closing = False
+        self._connecting = asyncio.create_task(self._stay_connected(), name="owner connection")
+
+    @property
+    def alive(self) -> bool:
+        """Return whether there is an owner, and it is ready."""
+        return self._link is not None
+
+    async def wait_ready(self) -> None:
+        """Wait until the owner is ready for the first time."""
+        await self._ready.wait()
+
+    async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
+        """Let the owner apply posts. Raise what `Writer.submit` raises, and `StoreAwayError` if there is no owner."""
+        if self._link is None and monotonic() - self._away_since_s > AWAY_S_MAX:
+            raise StoreAwayError("the process that writes to the store has ended, and no other one is ready")
+        parts = sum([len(post.parts) for post in posts])
+        if self._parts + parts > max(self._limits.queue_posts_max, parts):
+            self._meter.add("rankcurve_write_refused_posts", parts, "queue_full")
+            raise QueueFullError(f"{self._parts} posts are waiting")
+        loop = asyncio.get_running_loop()
+        number = next(self._numbers)
+        waiting = self._unsent[number] = WaitingRequest(posts, parts, loop.create_future(), number=number)
+        self._parts += parts
+        if len(self._unsent) == 1:
+            loop.call_soon(self._send)
+        elif len(self._unsent) >= FRAME_REQUESTS:
+            self._send()
+        self._expiry.add_waiting(waiting)
+        return await waiting.done  # type: ignore[no-any-return]
+
+    def _send(self) -> None:
+        if not self._unsent or self._link is None:
+            return
+        requests = [(number, waiting.posts) for number, waiting in self._unsent.items()]
+        self._link.send(encode_posts(make_post_frame(requests, monotonic() + self._limits.post_wait_s_max)))
+        self._sent |= self._unsent
+        self._unsent.clear()
+
+    def _receive(self, link: FrameLink, frame: bytes) -> None:
+        if self._link is not link:  # the first frame says that the owner is ready
+            self._link = link
+            self._ready.set()
+            self._send()
+        for number, outcomes, error in decode_answers(frame).answers:
+            waiting = self._forget(number)
+            if isinstance(error, StoreDamagedError):
+                self.damaged.set()
+            if waiting is not None and not waiting.done.done():
+                waiting.done.set_result(outcomes) if error is None else waiting.fail(error)
+
+    def _forget(self, number: int) -> WaitingRequest | None:
+        waiting = self._sent.pop(number, None) or self._unsent.pop(number, None)
+        if waiting is not None:
+            self._parts -= waiting.parts
+        return waiting
+
+    def _expire(self, waiting: WaitingRequest) -> None:
+        self._forget(waiting.number)
+        waiting.fail(WaitTooLongError())
+
+    async def _stay_connected(self) -> None:
+        loop, make_link = asyncio.get_running_loop(), partial(FrameLink, self._receive, self._lose)
+        while True:
+            try:
+                _, link = await loop.create_unix_connection(make_link, str(self._path))
+            except OSError:
+                await asyncio.sleep(RECONNECT_S)
+                continue
+            self._lost.clear()
+            try:
+                await self._lost.wait()
+            finally:
+                link.close()
+
+    def _lose(self, link: FrameLink) -> None:
+        self._lost.set()
+        if self._link is None:
+            return
+        self._link, self._away_since_s = None, monotonic()
+        if self._closing:
+            return
+        again: dict[int, WaitingRequest] = {}
+        for number, waiting in [*self._sent.items()]:
+            if not waiting.done.done() and all(post.post_hash is not None for post in waiting.posts):
+                again[number] = waiting
+            else:
+                self._forget(number)
+                waiting.fail(OutcomeUnknownError())
+        log.warning("owner_lost", requests_sent_again=len(again))
+        self._sent.clear()
+        self._unsent = again | self._unsent
+
+    def report_damage(self) -> None:
+        """Tell the owner that this process has found damaged data, so that the owner refuses to write."""
+        if self._link is not None:
+            self._link.send(encode_posts(PostFrame(0, [], [], [], is_store_damaged=True)))
+
+    async def close(self) -> None:
+        """Wait until every request is answered or has waited too long, then disconnect."""
+        waiting = [each.done for each in (*self._sent.values(), *self._unsent.values())]
+        if waiting:
+            await asyncio.wait(waiting)
+        self._closing = True
+        self._connecting.cancel()
+        await asyncio.gather(self._connecting, return_exceptions=True)
+        self._expiry.close()
+
+
+class PostServer:
+    """Takes the posts of front processes in the owner, and hands them to the owner's writer."""
+
+    def __init__(self, writer: Writer, damaged: asyncio.Event) -> None:
+        """Hand posts to `writer`. Set `damaged`, an attribute of the store, when a front has found damaged data."""
+        self._writer, self._damaged = writer, damaged
+        self._answers: dict[FrameLink, list[Answer]] = {}
+        self._no_fronts = asyncio.Event()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, listening: socket) -> None:
+        """Accept the connections of fronts on a socket that another process has bound."""
+        loop = asyncio.get_running_loop()
+        self._no_fronts.set()
+        make_link = partial(FrameLink, self._receive, self._lose, self._accept)
+        self._server = await loop.create_unix_server(make_link, sock=listening)
+
+    def _accept(self, link: FrameLink) -> None:
+        self._answers[link] = []
+        self._no_fronts.clear()
+        link.send(encode_answers(AnswerFrame([])))
+
+    def _receive(self, link: FrameLink, frame: bytes) -> None:
+        decoded = decode_posts(frame)
+        if decoded.is_store_damaged:
+            self._damaged.set()
+        late = monotonic() > decoded.deadline_s
+        for number, posts in unpack_requests(decoded):
+            try:
+                if late:
+                    raise WaitTooLongError
+                self._writer.enqueue(posts).done.add_done_callback(partial(self._answer, link, number))
+            except StorageError as error:
+                self._add_answer(link, (number, None, error))
+
+    def _answer(self, link: FrameLink, number: int, done: "asyncio.Future[Outcomes]") -> None:
+        error = done.exception()  # always a `StorageError`, as `Writer.submit` says
+        outcomes = done.result() if error is None else None
+        self._add_answer(link, (number, outcomes, cast(StorageError | None, error)))
+
+    def _add_answer(self, link: FrameLink, answer: Answer) -> None:
+        answers = self._answers.get(link)
+        if answers is None:
+            return  # the front has ended
+        if not answers:
+            asyncio.get_running_loop().call_soon(self._send, link)
+        answers.append(answer)
+
+    def _send(self, link: FrameLink) -> None:
+        if answers := self._answers.get(link):
+            link.send(encode_answers(AnswerFrame(answers)))
+            answers.clear()
+
+    def _lose(self, link: FrameLink) -> None:
+        self._answers.pop(link, None)
+        if not self._answers:
+            self._no_fronts.set()
+
+    async def close(self, wait_s_max: float) -> None:
+        """Serve the fronts until they have all ended, but at most for `wait_s_max` seconds. Then accept no more."""
+        try:
+            async with asyncio.timeout(wait_s_max):
+                await self._no_fronts.wait()
+        except TimeoutError:
+            log.warning("fronts_still_connected", fronts=len(self._answers))
+        if self._server is not None:
+            self._server.close()
+        for link in self._answers:
+            link.stop_receiving()
