@@ -43,16 +43,18 @@ _READS = [
 
 _POSTS = [
     Route("POST", _BOARD + "/posts", posts.post_to_board, Role.WRITER, "post", "Posting", has_own_metrics=True,
-        body=(requests.PostBody, requests.PostList), raw_body=True, ndjson=True, query=queries.PostsQuery),
+        body=(requests.PostBody, requests.PostList), raw_body=True, ndjson=True, by_fronts=True,
+        query=queries.PostsQuery),
     Route("POST", "/v1/posts", posts.post_to_boards, Role.WRITER, "post_many", "Posting",
-        body=(requests.FanPostBody, requests.FanPostList), raw_body=True, ndjson=True, query=queries.PostsQuery),
+        body=(requests.FanPostBody, requests.FanPostList), raw_body=True, ndjson=True, by_fronts=True,
+        query=queries.PostsQuery),
 ]  # fmt: skip
 
 _FAMILY = "/v1/families/{family}"
 _FAMILIES = [
     Route("POST", _FAMILY + "/posts", family_posts.post_to_family, Role.WRITER, "post_family", "Families",
         body=(requests.FacetedPostBody, requests.FacetedPostList), raw_body=True, ndjson=True,
-        query=queries.PostsQuery),
+        by_fronts=True, query=queries.PostsQuery),
     Route("GET", _FAMILY + "/boards", families.get_family_board, Role.READER, "family_boards", "Families",
         query=queries.FamilyBoardsQuery),
     Route("GET", _FAMILY + "/facets", families.get_facet_values, Role.READER, "family_facets", "Families",

@@ -23,6 +23,7 @@ from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError, StoreDamagedError
 from storage.leases.batcher import LeaseBatcher
 from storage.posting.post_ids import PostIds
+from storage.posting.remote_writer import RemoteWriter
 from storage.posting.writer import Writers
 from storage.queue.intake import Enqueuer
 from storage.reads.open_boards import OpenBoards
@@ -33,7 +34,7 @@ from storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class PostingContext:
-    writer: Writers
+    writer: Writers | RemoteWriter  # a `RemoteWriter` only in a front process
     enqueuer: Enqueuer
     queue: QueueParts
     post_ids: PostIds

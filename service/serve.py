@@ -9,9 +9,11 @@ At SIGTERM or SIGINT the process accepts no more requests, finishes the accepted
 import asyncio
 import gc
 import signal
+import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import structlog
@@ -21,9 +23,13 @@ from config import Settings
 from service.http.malformed import ProblemServer
 from service.telemetry.logs import configure_logging
 from service.telemetry.metrics.process import Metrics
+from storage.posting.remote_writer import PostServer
+from storage.posting.writer import Writers
 
 from .api import ROUTES
 from .app import make_server
+from .context import Context
+from .stores import OwnerSockets
 from .wiring import open_context
 
 log = structlog.get_logger(__name__)
@@ -88,12 +94,25 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def run_until_stopped(
     running: AbstractAsyncContextManager[list[str]], stop: asyncio.Event, started: Callable[[list[str]], object]
 ) -> None:
-    """Enter the context `running`, call `started` with the addresses that it provides, and leave when `stop` is set."""
-    async with running as addresses:
-        started(addresses)
-        await stop.wait()
-        log.info("stopping")
-    log.info("stopped")
+    """Enter the context `running`, call `started` with the addresses that it provides, and leave when `stop` is set.
+
+    If `stop` is set before that, such as while a front waits for the owner, give up the start.
+    """
+    starting = asyncio.current_task()
+    assert starting is not None
+    giving_up = asyncio.create_task(stop.wait())
+    giving_up.add_done_callback(lambda done: done.cancelled() or starting.cancel())
+    try:
+        async with running as addresses:
+            if not giving_up.cancel():
+                await asyncio.sleep(0)  # raises CancelledError
+            started(addresses)
+            await stop.wait()
+            log.info("stopping")
+        log.info("stopped")
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
 
 
 def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
@@ -105,9 +124,14 @@ def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
 
 
 @asynccontextmanager
-async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool = False) -> AsyncIterator[list[str]]:
-    """Run the service within the block. Provide its addresses. `reuse_port`: other processes may share the port."""
-    async with open_context(settings, metrics) as context:
+async def open_service(
+    settings: Settings, metrics: Metrics, *, reuse_port: bool = False, owner: OwnerSockets | None = None
+) -> AsyncIterator[list[str]]:
+    """Run the service within the block. Provide its addresses. `reuse_port`: other processes may share the port.
+
+    `owner`: the sockets of the process that owns the SQLite store. None: this process writes to its store itself.
+    """
+    async with open_context(settings, metrics, owner=owner) as context:
         context.keyring.check_binding(settings.host)
         if context.keyring.open:
             log.warning("open_to_this_machine", detail="no API key is configured: every caller is ops")
@@ -115,6 +139,31 @@ async def open_service(settings: Settings, metrics: Metrics, *, reuse_port: bool
             make_server(ROUTES, context), settings, settings.port, reuse_port=reuse_port
         ) as addresses:
             yield addresses
+
+
+@asynccontextmanager
+async def open_owner(
+    settings: Settings, metrics: Metrics, listening: Sequence[socket.socket]
+) -> AsyncIterator[list[str]]:
+    """Be the owner process of a SQLite store within the block. Provide an empty list, because no port is opened."""
+    async with open_context(settings, metrics) as context, serve_fronts(context, listening):
+        yield []
+
+
+@asynccontextmanager
+async def serve_fronts(context: Context, listening: Sequence[socket.socket]) -> AsyncIterator[None]:
+    """Write for front processes within the block. Afterwards, wait until they have ended.
+
+    `listening`: sockets that are bound to the paths in `OwnerSockets`, in the same order.
+    """
+    posts, requests = listening
+    writers = context.posting.writer
+    assert isinstance(writers, Writers)
+    server = PostServer(writers.find_writer(context.store.at(0)), context.store.damaged)
+    async with _run_server(make_server(ROUTES, context), context.settings, partial(web.SockSite, sock=requests)):
+        await server.listen(posts)
+        yield
+        await server.close(context.settings.shutdown_s)
 
 
 @asynccontextmanager
@@ -136,15 +185,24 @@ async def open_jobs(settings: Settings, metrics: Metrics) -> AsyncIterator[list[
 async def _open_port(
     server: ProblemServer, settings: Settings, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Run a server within the block, and provide its addresses. At the end of the block, finish the open requests."""
+    """Run a server on a port within the block, and provide its addresses."""
+    open_site = partial(web.TCPSite, host=settings.host, port=port, reuse_port=reuse_port)
+    async with _run_server(server, settings, open_site) as runner:
+        yield [f"{address[0]}:{address[1]}" for address in runner.addresses]
+
+
+@asynccontextmanager
+async def _run_server(
+    server: ProblemServer, settings: Settings, open_site: Callable[..., web.BaseSite]
+) -> AsyncIterator[web.ServerRunner]:
+    """Run a server within the block. At the end of the block, finish the open requests."""
     # At shutdown aiohttp closes idle connections immediately, and waits up to `shutdown_timeout` for open requests.
     runner = web.ServerRunner(server, shutdown_timeout=settings.shutdown_s)
     await runner.setup()
     gc.collect()
     gc.freeze()
     try:
-        site = web.TCPSite(runner, settings.host, port, backlog=BACKLOG_CONNECTIONS, reuse_port=reuse_port)
-        await site.start()
-        yield [f"{address[0]}:{address[1]}" for address in runner.addresses]
+        await open_site(runner, backlog=BACKLOG_CONNECTIONS).start()
+        yield runner
     finally:
         await runner.cleanup()

@@ -4,6 +4,7 @@ A process imports only the database driver that its own store needs.
 """
 
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from config import Settings
 from storage.meter import NO_METER, Meter
@@ -12,13 +13,24 @@ from storage.store import Store
 SQLITE_PREFIX = "sqlite:///"
 
 
+class OwnerSockets(NamedTuple):
+    """The Unix sockets of the process that owns a SQLite store. The other processes of the node connect to them."""
+
+    posts: Path  # for frames with posts, see `storage.posting.remote_writer`
+    requests: Path  # for requests that fronts pass on, over HTTP
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> Self:
+        return cls(folder / "posts.owner", folder / "requests.owner")
+
+
 def is_shared(url: str) -> bool:
     """Return whether several processes may open the store at the same time."""
     return not url.startswith(SQLITE_PREFIX)
 
 
-async def open_store(settings: Settings, meter: Meter = NO_METER) -> Store:
-    """Open the store that the setting `store` names.
+async def open_store(settings: Settings, meter: Meter = NO_METER, *, beside_owner: bool = False) -> Store:
+    """Open the store that the setting `store` names. `beside_owner`: another process owns the SQLite file.
 
     Raises:
         StoreLockedError: another process has opened the database file.
@@ -29,7 +41,8 @@ async def open_store(settings: Settings, meter: Meter = NO_METER) -> Store:
         from storage.engines.sqlite import SqliteStore
 
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
-        return await SqliteStore.open(path, settings, meter=meter)
+        opening = SqliteStore.open_beside_owner if beside_owner else SqliteStore.open
+        return await opening(path, settings, meter=meter)
     from storage.engines.postgres import PostgresStore
 
     return await PostgresStore.open(settings.store, settings, meter=meter)

@@ -34,6 +34,7 @@ from service.http.cross_origin import CrossOrigin
 from service.http.key_watch import watch_keys
 from service.http.openapi import service_version
 from service.http.rate_limits import KeyLimits
+from service.http.relay import Relay
 from service.lease_peers import open_peer_reader
 from service.monitoring.jolokia.answering import JolokiaAgent
 from service.monitoring.managed.wiring import manage_objects
@@ -57,17 +58,18 @@ from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.work_leases import WorkLeases
 from storage.meter import Meter
 from storage.posting.post_ids import PostIds
+from storage.posting.remote_writer import RemoteWriter
 from storage.posting.writer import Writer, Writers
 from storage.queue import ingest_queue
 from storage.queue.intake import Enqueuer, QueueBacklog
 from storage.queue.workers import Semaphore
 from storage.reads.open_boards import OpenBoards
 from storage.reads.point_reads import PointReads
-from storage.schema.creation import prepare_store
+from storage.schema.creation import find_salt, prepare_store
 from storage.store import Store
 
 from .context import Context, CurveContext, PostingContext
-from .stores import open_store
+from .stores import OwnerSockets, open_store
 
 log = structlog.get_logger(__name__)
 
@@ -83,20 +85,30 @@ async def open_context(
     metrics: Metrics,
     *,
     clock: Callable[[], int] = now_us,
+    owner: OwnerSockets | None = None,
 ) -> AsyncIterator[Context]:
     """Build and start the parts that handlers and jobs use. After the block, finish accepted work and stop the parts.
 
-    `clock` returns microseconds since 1970. Leases use the store's own clock instead.
+    `clock` returns microseconds since 1970. Leases use the store's own clock instead. `owner`: the sockets of another
+    process, which owns the SQLite file; this process only reads it.
 
     Raises:
         StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaUnknownError: the store can't be opened.
     """
     async with AsyncExitStack() as stack:
-        store = await open_store(settings, metrics.meter)
+        writer = None
+        if owner is not None:
+            writer = RemoteWriter(owner.posts, settings, metrics.meter)
+            stack.push_async_callback(writer.close)
+            await writer.wait_ready()
+        store = await open_store(settings, metrics.meter, beside_owner=owner is not None)
         stack.push_async_callback(store.close)
-        salt = await prepare_store(store)
+        if writer is not None:
+            writer.damaged = store.damaged
+        salt = await prepare_store(store) if owner is None else await store.read(find_salt)
+        assert salt is not None
         boards = OpenBoards(open_boards_max=settings.open_boards_max)
-        basics = _Basics(settings, metrics, metrics.meter, clock, store, salt, boards, stack)
+        basics = _Basics(settings, metrics, metrics.meter, clock, store, salt, boards, stack, owner, writer)
         controls = JobControls(asyncio.sleep, metrics.meter, monotonic=time.monotonic)
         context = await _make_context(basics, controls)
         await stack.enter_async_context(context.store_figures.measure_periodically(asyncio.sleep))
@@ -115,10 +127,12 @@ class _Basics(NamedTuple):
     salt: str
     boards: OpenBoards
     stack: AsyncExitStack
+    owner: OwnerSockets | None  # None: this process writes to the store itself
+    remote_writer: RemoteWriter | None
 
 
 async def _make_context(basics: _Basics, controls: JobControls) -> Context:
-    settings, metrics, meter, clock, store, salt, boards, stack = basics
+    settings, metrics, meter, clock, store, salt, boards, stack, owner, _ = basics
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
     await catalog.families.load(families_max=settings.catalog_families_max)
@@ -127,6 +141,10 @@ async def _make_context(basics: _Basics, controls: JobControls) -> Context:
     key_watch = await watch_keys(settings, store, stack)
     posting = await _open_posting(basics)
     lease_batcher = _open_leases(basics)
+    relay = None
+    if owner is not None:
+        relay = Relay(owner.requests, lambda: asyncio.gather(key_watch.poll_keys(), curves.book.poll(0)))
+        stack.push_async_callback(relay.close)
     tracer = make_tracer(settings)
     if tracer is not None:
         stack.push_async_callback(asyncio.to_thread, tracer.close)
@@ -163,6 +181,7 @@ async def _make_context(basics: _Basics, controls: JobControls) -> Context:
         long_answers=LongAnswers(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
         tracer=tracer,
+        relay=relay,
         store_figures=_watch_store(basics),
         agent=await _open_agent(basics, controls),
     )
@@ -182,7 +201,7 @@ async def _open_agent(basics: _Basics, controls: JobControls) -> JolokiaAgent:
 
 
 async def _open_curves(basics: _Basics) -> CurveContext:
-    settings, metrics, meter, _, store, salt, boards, stack = basics
+    settings, metrics, meter, _, store, salt, boards, stack, _, _ = basics
     shared = None
     if settings.memcached_servers:
         cache = Memcached(settings, monotonic=time.monotonic)
@@ -202,7 +221,7 @@ async def _open_curves(basics: _Basics) -> CurveContext:
 
 
 async def _open_posting(basics: _Basics) -> PostingContext:
-    settings, _, meter, clock, store, salt, boards, stack = basics
+    settings, _, meter, clock, store, salt, boards, stack, _, remote_writer = basics
     monotonic = time.monotonic
 
     def make_writer(by: Store, siblings: list[Writer]) -> Writer:
@@ -210,8 +229,10 @@ async def _open_posting(basics: _Basics) -> PostingContext:
             by, boards, settings, meter, siblings=siblings, now_us=clock, monotonic=monotonic, rng=random.Random()
         )
 
-    writer = Writers(store, make_writer)
-    stack.push_async_callback(writer.close)
+    writer: Writers | RemoteWriter | None = remote_writer
+    if writer is None:
+        writer = Writers(store, make_writer)
+        stack.push_async_callback(writer.close)
     shards = await store.read(ingest_queue.count_shards)
     if not shards:
         shards = await store.write(lambda: ingest_queue.make_shards(settings.ingest_shards))
@@ -275,13 +296,15 @@ async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitS
     # A process without jobs has to poll the store, too, because it serves curves that job processes store.
     jobs = start_jobs(parts) if embedded else start_watch(parts)
     stack.push_async_callback(jobs.stop)
-    ending = asyncio.create_task(_end_when_damaged(store, jobs.stop), name="end jobs")
+    ending = asyncio.create_task(_end_when_damaged(context, jobs.stop), name="end jobs")
     stack.callback(ending.cancel)
 
 
-async def _end_when_damaged(store: Store, stop: Callable[[], Awaitable[object]]) -> None:
+async def _end_when_damaged(context: Context, stop: Callable[[], Awaitable[object]]) -> None:
     """Wait until the store is damaged, then stop all jobs: they would fail, or their writes could do more damage."""
-    await store.damaged.wait()
+    await context.store.damaged.wait()
+    if isinstance(context.posting.writer, RemoteWriter):
+        context.posting.writer.report_damage()
     await stop()
 
 

@@ -54,6 +54,7 @@ class Call(msgspec.Struct):
     answer_headers: Mapping[str, str] | None = None  # headers that a handler must add if it sends its answer itself
 
 
+SAFE_METHODS = ("GET", "HEAD")
 Handler = Callable[[Any, Call], Awaitable[Answer]]
 Types = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None
 
@@ -80,6 +81,8 @@ class Route:
     has_own_metrics: bool = False  # the route has a name of its own in the metrics, because it is requested very often
     # True: the route serves another protocol, so its handler parses the end of the path, the query, and any body.
     foreign_protocol: bool = False
+    # True: a front process of a SQLite store handles the request, although it writes. See `http.relay`.
+    by_fronts: bool = False
 
     @property
     def metrics_name(self) -> str:
@@ -92,6 +95,12 @@ class Route:
         if not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()
+
+    @property
+    def is_for_owner(self) -> bool:
+        """Return whether only the process that writes to a SQLite store may handle the request."""
+        writes = self.method not in SAFE_METHODS and self.role is not None and self.role > Role.READER
+        return writes and not self.by_fronts and not self.foreign_protocol
 
     @property
     def takes_body(self) -> bool:

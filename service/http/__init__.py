@@ -7,6 +7,7 @@
                                           │  anonymous_callers  check the rate of callers without an API key
                                           │  cross_origin   let web pages of other sites see an answer
                                           │  bodies         read the body, within its bounds
+                                          │  relay          in a front process: pass requests that write on
                                           │  compression    compress a long answer
                                           └─ fast_json      write the answer
 

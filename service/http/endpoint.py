@@ -33,12 +33,13 @@ from service.contract.lease_messages import parse_client_or_pool_id, parse_lease
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
 from service.contract.queries import CACHED_CHARS_MAX, make_query_parsers
-from service.contract.routes import Answer, Call, Reply, Route, Tagged
+from service.contract.routes import SAFE_METHODS, Answer, Call, Reply, Route, Tagged
 from service.contract.strict_json import decode_strictly
 from service.contract.values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Span, Tracer
+from storage.errors import NotOwnerError
 from storage.meter import Meter
 
 from .anonymous_callers import AnonymousCallers
@@ -48,6 +49,7 @@ from .cross_origin import CrossOrigin
 from .fast_json import BODY_BYTES_MAX, FastJsonResponse, PlainResponse
 from .foreign_pages import refuse_foreign_page
 from .rate_limits import KeyLimits
+from .relay import Relay
 
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
@@ -62,7 +64,6 @@ _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id",
 # These two statuses are never sent. They are only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
-_SAFE_METHODS = ("GET", "HEAD")
 _IN_ONE_PIECE = (FastJsonResponse, PlainResponse)
 _STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
 PATH_PARSERS: dict[str, Callable[[str], str]] = {  # by parameter name; any other parameter may be any text
@@ -89,6 +90,7 @@ class EndpointContext:
     request_log: RequestLog
     cross_origin: CrossOrigin | None = None  # None if no pages of other sites may read
     tracer: Tracer | None = None  # None if requests are not traced
+    relay: Relay | None = None  # only in a front process of a SQLite store: passes requests on to the owner
 
     def end_endless_answers(self) -> None:
         """End all answers that would not end by themselves, such as streams. The server calls this when it stops."""
@@ -126,6 +128,7 @@ class Endpoint:
         self._ids = ids
         self._keyring = context.keyring
         self._tracer = context.tracer
+        self._is_passed_on = context.relay is not None and route.is_for_owner
         self._is_read = route.role is Role.READER
         self._cross_origin = context.cross_origin if self._is_read else None
         self._rate = context.key_limits.reads if self._is_read and context.key_limits.reads.is_set else None
@@ -150,7 +153,7 @@ class Endpoint:
             span = self._tracer.start_request_span(request.method, self.route.path, call.request_id)
         try:
             if self._keyring.open:
-                changes = self.route.method not in _SAFE_METHODS
+                changes = self.route.method not in SAFE_METHODS
                 refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=changes)
             if self.route.role is not None:
                 call.identity = identity = self._keyring.identify_caller(headers.get(hdrs.AUTHORIZATION))
@@ -165,6 +168,8 @@ class Endpoint:
                 if self.route.role is not None:
                     self._keyring.check_valid(call.identity)  # the key may have been revoked while the body arrived
             self._parse(call, parameters)
+            if self._is_passed_on:
+                raise NotOwnerError
             response = _response(await self._handler(self._context, call), call)
             if self._is_read and isinstance(response, _IN_ONE_PIECE):
                 body = response.body
@@ -174,6 +179,11 @@ class Endpoint:
         except asyncio.CancelledError:
             self._end(call, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s)
             raise
+        except NotOwnerError:
+            response, code = await self._pass_on(call)
+            if not code:
+                return response  # the owner has counted and logged the request
+            ended_s = perf_counter()
         except Exception as error:
             if request.transport is None:
                 response, code = PlainResponse(status=_CLIENT_CLOSED_REQUEST), "caller_gone"
@@ -189,6 +199,14 @@ class Endpoint:
             response.add_headers(call.answer_headers)
         self._end(call, parameters, span, response.status, code, ended_s - started_s)
         return response
+
+    async def _pass_on(self, call: Call) -> tuple[web.StreamResponse, str]:
+        """Return the owner's answer to a request, or a problem and its code if the owner does not answer."""
+        assert self._context.relay is not None
+        try:
+            return await self._context.relay.pass_on(call.request, call.body, call.request_id), ""
+        except Exception as error:
+            return self._failed(error, call.request_id)
 
     def _admit_anonymous(self, request: web.BaseRequest) -> str:
         if self.route.needs_key:
@@ -223,7 +241,7 @@ class Endpoint:
         if not self.route.foreign_protocol:
             call.media_type = self._media_type(call.request)
         body = await self._bodies.read_body(call.request)
-        call.body = body if self._decoder is None else decode_strictly(body, self._decoder)
+        call.body = body if self._decoder is None or self._is_passed_on else decode_strictly(body, self._decoder)
 
     def _parse(self, call: Call, parameters: Sequence[str]) -> None:
         """Parse the path and the query of a request."""

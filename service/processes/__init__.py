@@ -2,6 +2,7 @@
 
     supervisor ──orders (a pipe to standard input)──> worker1 … workerN   serve requests on one shared port
                <──report (standard output)──────────  jobs1               runs jobs, such as refreshes of curves
+                                                      owner               on a SQLite file, writes and runs the jobs
 
 Each name, such as worker1, is a place (`ProcessSlot`). If the process in a place crashes, another one starts there:
 

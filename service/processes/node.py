@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 from asyncio.subprocess import Process
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ import structlog
 
 from config import Settings
 from service.own_packages import python_command
+from service.stores import OwnerSockets, is_shared
 from service.telemetry.logs import configure_logging
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, make_folder, write_pid
@@ -21,6 +23,7 @@ from service.telemetry.metrics.numbers import Numbers
 from .supervisor import Orders, ProcessSlot, Supervisor, encode_line, stop_s_max
 
 log = structlog.get_logger(__name__)
+BACKLOG_CONNECTIONS = 1024
 _COMMAND = python_command("service.processes.worker")
 
 
@@ -79,12 +82,18 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         leave_node(folder, place.name)
         numbers.add("rankcurve_process_ends", 1, place.work)
 
-    slots = [ProcessSlot(f"worker{number + 1}", "serve") for number in range(settings.workers)]
-    if settings.jobs == "embedded":  # one process runs only jobs, so that no request waits for the fit of a curve
+    shared = is_shared(settings.store)
+    numbers_of = range(1, settings.workers + 1)
+    slots = [ProcessSlot(f"worker{number}", "serve" if shared else "front") for number in numbers_of]
+    listening: list[socket.socket] = []
+    if not shared:
+        slots.append(ProcessSlot("owner", "own"))
+        listening += map(listen_on, OwnerSockets.in_folder(folder))
+    elif settings.jobs == "embedded":  # one process runs only jobs, so that no request waits for the fit of a curve
         slots.append(ProcessSlot("jobs1", "jobs"))
     supervisor = Supervisor(
         slots,
-        lambda place: spawn(place, settings, folder),
+        lambda place: spawn(place, settings, folder, listening),
         stop_s_max=stop_s_max(settings),
         ready=partial(log.info, "serving", addresses=addresses, workers=settings.workers),
         ended=count_end,
@@ -98,12 +107,26 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
     log.info("stopped")
 
 
-async def spawn(place: ProcessSlot, settings: Settings, folder: Path) -> Process:
-    """Start a process and send orders to it. The process logs to the standard error of the supervisor."""
-    own = {"jobs": "embedded" if place.work == "jobs" else "none"}
-    orders = Orders(place.name, place.work, str(folder), {**settings.model_dump(), **own})
+def listen_on(path: Path) -> socket.socket:
+    """Listen on a path for the owner. Connections wait here while an owner starts, and while another replaces it."""
+    made = socket.socket(socket.AF_UNIX)
+    made.bind(str(path))
+    made.listen(BACKLOG_CONNECTIONS)
+    return made
+
+
+async def spawn(
+    place: ProcessSlot, settings: Settings, folder: Path, listening: Sequence[socket.socket] = ()
+) -> Process:
+    """Start a process and send orders to it. The process logs to the standard error of the supervisor.
+
+    Only the owner of a SQLite store inherits the sockets `listening`.
+    """
+    jobs = settings.jobs if place.work in ("jobs", "own") else "none"
+    inherited = [made.fileno() for made in listening] if place.work == "own" else []
+    orders = Orders(place.name, place.work, str(folder), {**settings.model_dump(), "jobs": jobs}, inherited)
     process = await asyncio.create_subprocess_exec(
-        *_COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        *_COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=inherited
     )
     assert process.stdin is not None
     with suppress(ConnectionError):  # the process has ended already; its exit code shows why

@@ -21,10 +21,12 @@ from jobs.controls import sleep_until_set
 from service.contract.problems import ServiceError
 
 log = structlog.get_logger(__name__)
-PAUSE_S = 0.5  # the time between a crash and the start of another process; it doubles with every further crash
-PAUSE_S_MAX = 30.0  # the longest pause; if a process ran for this long, the next pause is PAUSE_S
+PAUSE_S = 0.1  # the time between a crash and the start of another process; it doubles with every further crash
+PAUSE_S_MAX = 30.0  # the longest pause
+STEADY_S = 3.0  # if a process ran for this long, the next pause is PAUSE_S
 STOP_GRACE_S = 5.0  # for closing the store and writing the last log lines, after requests and jobs have ended
-WorkKind = Literal["serve", "jobs"]
+# `own`: owns a SQLite store, writes to it and runs the jobs. `front`: serves requests beside such a process.
+WorkKind = Literal["serve", "jobs", "own", "front"]
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -34,6 +36,7 @@ class Orders(msgspec.Struct, frozen=True):
     work: WorkKind
     folder: str  # the folder with the metrics of the node's processes
     settings: dict[str, Any]
+    listening: list[int] = []  # for `own`: the descriptors of the sockets on which the process listens
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -131,7 +134,7 @@ class Supervisor:
                 raise NodeFailedError(detail)  # `serve` without `--workers` fails with the same detail
             detail = "" if report is None else report.detail
             log.error("process_crashed", name=place.name, exit_code=code, detail=detail)
-            if self._monotonic() - started_s >= PAUSE_S_MAX:
+            if self._monotonic() - started_s >= STEADY_S:
                 pause_s = PAUSE_S
             await sleep_until_set(self._stop, self._sleep(pause_s))
             pause_s = min(2 * pause_s, PAUSE_S_MAX)

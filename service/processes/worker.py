@@ -8,20 +8,23 @@ import asyncio
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import structlog
 
 from config import Settings
 from service.contract.problems import ServiceError
-from service.serve import open_jobs, open_service, run_process, run_until_stopped, watch_stop_signals
+from service.serve import open_jobs, open_owner, open_service, run_process, run_until_stopped, watch_stop_signals
+from service.stores import OwnerSockets
 from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
 from storage.errors import StorageError
 
-from .supervisor import Report, decode_orders, encode_line, stop_s_max
+from .supervisor import Orders, Report, decode_orders, encode_line, stop_s_max
 
 log = structlog.get_logger(__name__)
 ORDERS_DESCRIPTOR = 0
@@ -49,9 +52,7 @@ def main() -> None:
     async def work(settings: Settings, metrics: Metrics) -> None:
         stop = watch_stop_signals(signal.SIGTERM)
         end_with_supervisor(asyncio.get_running_loop(), stop, orders.folder, stop_s_max(settings))
-        serves = orders.work == "serve"
-        running = open_service(settings, metrics, reuse_port=True) if serves else open_jobs(settings, metrics)
-        await run_until_stopped(running, stop, report_ready)
+        await run_until_stopped(_open_process(orders, settings, metrics), stop, report_ready)
 
     try:
         run_process(settings, Metrics(NodeMember(Path(orders.folder), orders.name)), work, name=orders.name)
@@ -61,6 +62,15 @@ def main() -> None:
     except OSError as error:
         send_report(Report("refused", f"cannot serve on {settings.host}: {error.strerror or error}"))
     sys.exit(1)
+
+
+def _open_process(orders: Orders, settings: Settings, metrics: Metrics) -> AbstractAsyncContextManager[list[str]]:
+    if orders.work == "jobs":
+        return open_jobs(settings, metrics)
+    if orders.work == "own":
+        return open_owner(settings, metrics, [socket.socket(fileno=number) for number in orders.listening])
+    owner = OwnerSockets.in_folder(Path(orders.folder)) if orders.work == "front" else None
+    return open_service(settings, metrics, reuse_port=True, owner=owner)
 
 
 def end_with_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, folder: str, stop_s_max: float) -> None:

@@ -3,6 +3,7 @@
 `rankcurve config` shows the effective settings, and where each comes from. The package `config` masks the secrets.
 """
 
+import os
 from collections.abc import Callable
 from functools import partial
 
@@ -12,6 +13,7 @@ from service.commands.settings import settings_command
 from service.commands.tables import show_table
 from service.commands.target import fail
 from service.contract.problems import ServiceError
+from service.stores import is_shared
 from storage.errors import StorageError, StoreLockedError
 
 
@@ -30,10 +32,7 @@ def serve(settings: Settings) -> None:
         rankcurve keys create NAME --role ops
     """
     # Imported here, because these modules load the whole server, and `--help` and other commands should start quickly.
-    if settings.workers > 1:
-        refuse_one_file(
-            settings, f"belongs to one process, and {settings.workers} workers would all write to it: use one"
-        )
+    if _count_workers(settings) >= (2 if is_shared(settings.store) else 1):
         from service.processes.node import run
     else:
         from service.serve import serve_until_stopped as run
@@ -47,7 +46,7 @@ def run_jobs(settings: Settings) -> None:
     Any number of these processes may run. With --port (or the setting jobs_port), each process answers monitoring
     requests on that port.
     """
-    refuse_one_file(settings, "belongs to one process, which has its jobs: use rankcurve serve --jobs embedded")
+    refuse_one_file(settings, "belongs to one service, which has its jobs: use rankcurve serve --jobs embedded")
     from service.serve import serve_until_stopped
 
     _run(partial(serve_until_stopped, only_jobs=True), settings, settings.jobs_port)
@@ -60,6 +59,12 @@ def show_config(settings: Settings) -> None:
     Order of precedence: command line, environment (RANKCURVE_PORT=…), TOML file, default.
     """
     show_table(("setting", "value", "unit", "bounds", "description", "source"), describe(settings))
+
+
+def _count_workers(settings: Settings) -> int:
+    """Return how many processes serve requests. On a machine with one core, more than one process only costs memory."""
+    is_chosen = "workers" in settings.model_fields_set
+    return settings.workers if is_chosen or (os.cpu_count() or 1) > 1 else 0
 
 
 def _run(run: Callable[[Settings], None], settings: Settings, port: int) -> None:

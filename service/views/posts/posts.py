@@ -28,6 +28,7 @@ from service.contract.values import format_decimal, format_us, parse_decimal, pa
 from storage.errors import (
     AtInFutureError,
     FamilyBoardError,
+    NotOwnerError,
     PostError,
     PostIdConflictError,
     PostRejectedError,
@@ -131,6 +132,8 @@ async def take_posts(
         return found
 
     if call.query.mode == QUEUED:
+        if context.relay is not None:
+            raise NotOwnerError
         return await queue_posts(context, resolve_all, single=single)
     outcomes = await _apply(context, await resolve(posts))
     for _ in range(_TRIES - 1):

@@ -1,0 +1,77 @@
+"""Passes requests that write from a front process on to the owner of a SQLite store, and returns the owner's answers.
+
+The owner checks, counts and logs such a request, so a front does not, unless the owner can't be reached.
+"""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from aiohttp import (
+    ClientConnectorError,
+    ClientError,
+    ClientSession,
+    ClientTimeout,
+    DummyCookieJar,
+    UnixConnector,
+    hdrs,
+    web,
+)
+from multidict import CIMultiDict, MultiMapping
+from yarl import URL
+
+from storage.errors import OutcomeUnknownError, StoreAwayError
+
+from .fast_json import PlainResponse
+
+CONNECTIONS_MAX = 1_000  # to the owner; further requests wait for one
+ANSWER_S_MAX = 3_600.0  # longer than the owner takes for any request, such as one that waits for a refresh
+# Fields that describe one connection (RFC 9110, 7.6.1), and those that the sender of a message makes anew.
+_NOT_PASSED_ON = (
+    *(hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE),
+    *(hdrs.CONTENT_LENGTH, hdrs.DATE, hdrs.EXPECT, hdrs.SERVER),
+)
+
+
+class Relay:
+    def __init__(self, path: Path, renew: Callable[[], Awaitable[object]]) -> None:
+        """Pass requests on to the socket `path`.
+
+        `renew` reads API keys and curves again, which this process otherwise does only from time to time.
+        """
+        self._renew = renew
+        connector = UnixConnector(str(path), limit=CONNECTIONS_MAX)
+        timeout = ClientTimeout(ANSWER_S_MAX)
+        self._session = ClientSession(
+            connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=DummyCookieJar()
+        )
+
+    async def pass_on(self, request: web.BaseRequest, body: bytes | None, request_id: str) -> web.StreamResponse:
+        """Return the owner's answer to a request.
+
+        Raises:
+            StoreAwayError: there is no owner.
+            OutcomeUnknownError: the owner ended before it answered.
+        """
+        headers = _passed_on(request.headers)
+        headers["X-Request-Id"] = request_id
+        url = URL(f"http://owner{request.raw_path}", encoded=True)
+        try:
+            async with self._session.request(request.method, url, data=body, headers=headers) as answer:
+                content = await answer.read()
+        except ClientConnectorError as error:
+            raise StoreAwayError("the process that writes to the store can't be reached") from error
+        except (ClientError, TimeoutError) as error:
+            raise OutcomeUnknownError from error
+        if request.path.startswith("/v1/keys") or request.path.endswith("/refresh"):
+            await self._renew()
+        return PlainResponse(body=content or None, status=answer.status, headers=_passed_on(answer.headers))
+
+    async def close(self) -> None:
+        await self._session.close()
+
+
+def _passed_on(headers: MultiMapping[str]) -> "CIMultiDict[str]":
+    passed = CIMultiDict(headers)
+    for name in _NOT_PASSED_ON:
+        passed.popall(name, None)
+    return passed
