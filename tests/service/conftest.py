@@ -52,11 +52,11 @@ async def partitions_url(store_url: str) -> str:
     return store_url
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", "fronts", "postgres"])
 async def either_store(request: pytest.FixtureRequest) -> AsyncIterator[dict[str, Any]]:
-    """Return the settings of a service with an empty store. The test runs once with SQLite and once with PostgreSQL."""
-    if request.param == "sqlite":
-        yield {}
+    """Return arguments of `Service` for an empty store: SQLite, SQLite with an owner and two fronts, and PostgreSQL."""
+    if request.param != "postgres":
+        yield {"fronts": 2} if request.param == "fronts" else {}
         return
     async with fresh_store(request.getfixturevalue("postgres_url")) as url:
         yield {"store": url}
@@ -65,7 +65,7 @@ async def either_store(request: pytest.FixtureRequest) -> AsyncIterator[dict[str
 @pytest.fixture
 def table(either_store: dict[str, Any]) -> str:
     """Return the table layout of boards: `own` on SQLite, `shared` on PostgreSQL."""
-    return "shared" if either_store else "own"
+    return "shared" if "store" in either_store else "own"
 
 
 @pytest.fixture

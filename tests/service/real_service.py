@@ -18,10 +18,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
+from itertools import cycle
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 from urllib.parse import quote
 
+import pytest
 from aiohttp import ClientSession, ClientTimeout, web
 from prometheus_client.parser import text_string_to_metric_families
 from yarl import URL
@@ -31,6 +35,9 @@ from service.api import ROUTES
 from service.app import make_server
 from service.context import Context
 from service.contract.post_bodies import NDJSON_TYPE
+from service.processes.node import listen_on
+from service.serve import serve_fronts
+from service.stores import OwnerSockets
 from service.telemetry.metrics.process import Metrics
 from service.wiring import now_us, open_context
 from tests.servers import READY_S
@@ -42,6 +49,8 @@ PROGRAM = (sys.executable, "-m", "service.cli")
 SERVE = ("serve", "--port", "0")
 Figures = dict[tuple[str, ...], float]
 NEVER_BUSY = {"crowd_min": 1_000_000}  # only a test that wants it makes its service busy
+# For tests that change or watch what one process holds in its memory: its clock, API keys, curves, or how busy it is.
+ONE_PROCESS = pytest.mark.parametrize("either_store", ["sqlite", "postgres"], indirect=True)
 RARELY = {"refresh_seconds": 86_400}  # longer than any test, so curves are refreshed only on request
 
 
@@ -187,19 +196,22 @@ def escaped(text: str) -> str:
 class Service(Caller):
     """The service in this process, on a SQLite file in a folder. A test can stop the service and start it again.
 
+    With `fronts`, it has an owner and that many fronts, which answer the requests in turn. `context` is the owner's.
+
     Before the start, a test may replace `clock` and `make_metrics`.
     """
 
     clock: Callable[[], int] = staticmethod(now_us)
     make_metrics: Callable[[], Metrics] = Metrics
 
-    def __init__(self, folder: Path, **settings: object) -> None:
+    def __init__(self, folder: Path, *, fronts: Any = 0, **settings: object) -> None:
         super().__init__("")
-        self.folder = folder
+        self.folder, self.fronts = folder, fronts
         self.store = f"sqlite:///{folder}/rankcurve.db"
         self.settings = {"store": self.store, "sqlite_cache_mib": 8, "checkpoint_after_s": 60, **NEVER_BUSY, **settings}
         self.context: Context
         self._stack = AsyncExitStack()
+        self._bases = cycle([""])
 
     async def start(self) -> None:
         constants = {name: value for name, value in self.settings.items() if name not in Settings.model_fields}
@@ -208,13 +220,30 @@ class Service(Caller):
         self.context = await self._stack.enter_async_context(
             open_context(settings, self.make_metrics(), clock=self.clock)
         )
+        serving = [self.context]
+        if self.fronts:
+            sockets = OwnerSockets.in_folder(Path(self._stack.enter_context(TemporaryDirectory())))
+            await self._stack.enter_async_context(serve_fronts(self.context, [listen_on(path) for path in sockets]))
+            settings = settings.model_copy(update={"jobs": "none"})
+            opening = partial(open_context, settings, clock=self.clock, owner=sockets)
+            serving = [
+                await self._stack.enter_async_context(opening(metrics=self.make_metrics())) for _ in range(self.fronts)
+            ]
+        self._bases = cycle([await self._serve(context) for context in serving])
+        self.base = next(self._bases)
+        await self._stack.enter_async_context(self)
+
+    async def _serve(self, context: Context) -> str:
         # `serve` does not cancel handlers, but the test server of aiohttp does. So this runner is used.
-        runner = web.ServerRunner(make_server(ROUTES, self.context))
+        runner = web.ServerRunner(make_server(ROUTES, context))
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        await self._stack.enter_async_context(self)
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    async def call(self, *request: Any, **named: Any) -> Answer:
+        self.base = next(self._bases)
+        return await super().call(*request, **named)
 
     @property
     def port(self) -> int:

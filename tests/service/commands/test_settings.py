@@ -32,7 +32,7 @@ def test_options_of_serve_override_the_environment_and_other_settings_stay(
     monkeypatch.setenv("RANKCURVE_LOG_LEVEL", "warning")
     (tmp_path / "r.toml").write_text("port = 9002\nhost = '127.0.0.2'\n")
     config = ("--config", str(tmp_path / "r.toml"))
-    run("serve", "--port", "9001", "--jobs", "none", "--set", "queue_posts_max=7", *config, code=0)
+    run("serve", "--port", "9001", "--jobs", "none", "--workers", "0", "--set", "queue_posts_max=7", *config, code=0)
     settings = served[0]
     assert (settings.port, settings.jobs, settings.queue_posts_max) == (9001, "none", 7)
     assert (settings.host, settings.log_level) == ("127.0.0.2", "warning")
@@ -68,7 +68,7 @@ def test_a_server_that_cannot_start_says_why_on_one_line(
         raise error
 
     monkeypatch.setattr(sys.modules["service.serve"], "serve_until_stopped", refuse)
-    result = run("serve")
+    result = run("serve", "--workers", "0")
     assert (result.exit_code, result.stderr[:7], result.stderr.count("\n")) == (1, "error: ", 1)
 
 

@@ -112,7 +112,8 @@ def test_a_service_with_a_key_listens_anywhere_and_owns_its_file(spawn: Spawn, t
     process = spawn("--host", "0.0.0.0").ready()
     refused = run("keys", "create", "second", "--role", "ops", "--store", process.store, code=1)
     assert (refused.stdout, refused.stderr.count("\n")) == ("", 1)
-    assert f"process {process.process.pid} owns" in refused.stderr
+    [owner] = [line["pid"] for line in process.lines if line["event"] == "process_ready" and line["work"] == "own"]
+    assert f"process {owner} owns" in refused.stderr
     assert all(line["event"] != "open_to_this_machine" for line in process.lines)
     assert process.end() == 0
     make_key(tmp_path, "ops")

@@ -166,11 +166,10 @@ def test_a_node_that_cannot_start_says_the_same_as_a_single_process(tmp_path: Pa
     assert (refused.returncode, "in use" in refused.stderr) == (1, True)
 
 
-def test_a_second_process_for_a_sqlite_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    for command in (("serve", "--workers", "2"), ("jobs",)):
-        refused = command_line(*command, cwd=tmp_path, code=2)
-        assert refused.stderr.startswith("error: sqlite:///data/rankcurve.db: a SQLite file belongs to one process")
-        assert len(refused.stderr.splitlines()) == 1
+def test_a_process_for_the_jobs_of_a_sqlite_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    refused = command_line("jobs", cwd=tmp_path, code=2)
+    assert refused.stderr.startswith("error: sqlite:///data/rankcurve.db: a SQLite file belongs to one service")
+    assert len(refused.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 

@@ -22,7 +22,7 @@ TOP = "/v1/leaderboards/b/stream?column=xp&top=2"
 async def pair(either_store: dict[str, Any], tmp_path: Path) -> AsyncIterator[list[Service]]:
     """Start one serving process on SQLite, which is both members of the pair, or two on one PostgreSQL store."""
     async with Service(tmp_path, jobs="none", **either_store).running() as one:
-        if not either_store:
+        if "store" not in either_store:
             yield [one, one]
             return
         async with Service(tmp_path, jobs="none", **either_store).running() as other:

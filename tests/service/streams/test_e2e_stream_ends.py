@@ -11,7 +11,7 @@ from storage.leaves.row_rankings import RowRanking
 from storage.store import Program
 from tests.service.closing import close_as_of
 from tests.service.event_stream import events_of
-from tests.service.real_service import RARELY, Service
+from tests.service.real_service import ONE_PROCESS, RARELY, Service
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 HOUR = timedelta(hours=1)
@@ -33,6 +33,7 @@ async def season(service: Service) -> None:
     await service.post_xp("s", ada=30, bob=20, cleo=10)
 
 
+@ONE_PROCESS
 async def test_streams_of_a_closed_and_archived_board_show_its_final_ranks_and_stay_open(service: Service) -> None:
     await season(service)
     path, bob = TOP.format("s"), "/v1/leaderboards/s/stream?column=xp&owner=bob"

@@ -15,7 +15,7 @@ from service.http.key_watch import KEY_POLL_INTERVAL_S, KeyWatch
 from storage.boards.api_keys import StoredKey
 from tests.service.cli_fake_service import run
 from tests.service.event_stream import events_of
-from tests.service.real_service import Caller, Service, Spawn, bearer
+from tests.service.real_service import ONE_PROCESS, Caller, Service, Spawn, bearer
 
 XP = {"name": "xp", "merge": "sum"}
 BOARDS = "/v1/leaderboards"
@@ -49,6 +49,7 @@ async def wait_for_status(service: Caller, key: str, status: int) -> None:
             found = (await service.call("GET", BOARDS, headers=bearer(key))).status
 
 
+@ONE_PROCESS
 async def test_a_key_is_created_listed_used_and_revoked_without_a_restart(service: Service) -> None:
     await create_first_key(service)
     answer = await service.call("POST", "/v1/keys", {"name": "game", "role": "reader"})
@@ -72,6 +73,7 @@ async def test_a_key_is_created_listed_used_and_revoked_without_a_restart(servic
     assert boards.status == 201, "the operator's key is still valid"
 
 
+@ONE_PROCESS
 async def test_the_first_key_closes_a_service_and_the_last_ops_key_cannot_be_revoked(service: Service) -> None:
     assert await service.refused("POST", "/v1/keys", {"name": "game", "role": "reader"}) == (409, "ops_key_needed")
     first_id, first = await create_first_key(service)
@@ -119,6 +121,7 @@ async def test_the_streams_of_a_revoked_key_end_and_other_streams_continue(servi
         await streams[0].expect_event("top")
 
 
+@ONE_PROCESS
 async def test_a_body_that_is_complete_after_its_key_was_revoked_is_refused(service: Service) -> None:
     await service.board("b", XP)
     await create_first_key(service)

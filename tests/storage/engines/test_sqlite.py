@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,10 @@ import pytest
 
 from querybuilder import SQLITE
 from storage.engines import sqlite_checkpoints
-from storage.engines.sqlite import SqliteStore
-from storage.errors import StoreBusyError, StoreLockedError, StoreUnsupportedError
+from storage.engines.sqlite import PAGE_BYTES, SqliteStore
+from storage.errors import NotOwnerError, StoreBusyError, StoreLockedError, StoreUnsupportedError
 from storage.records import Best, Merge, TableSharing, Ties
-from storage.schema.creation import create_schema
+from storage.schema.creation import create_schema, find_salt
 from storage.store import Program
 from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.deployment import Deployment, counter, part, ranked
@@ -109,6 +110,25 @@ async def test_every_connection_has_the_pragmas_that_make_commits_durable(opened
         assert await reader.run(lambda raw: raw.execute("PRAGMA wal_autocheckpoint").fetchone()) == (0,)
         with pytest.raises(sqlite3.OperationalError, match="readonly"):
             await reader.run(lambda raw: raw.execute("PRAGMA user_version=5"))
+
+
+async def test_a_store_beside_its_owner_reads_every_write_and_writes_nothing(opened: SqliteStore, path: Path) -> None:
+    await opened.write(create_schema)
+    beside = await SqliteStore.open_beside_owner(path, SQLITE_LIMITS)
+    for version in range(3):
+        await opened._writer.run(methodcaller("execute", f"PRAGMA user_version={version}"))
+        for reader in beside._connections:
+            assert await reader.run(lambda raw: raw.execute("PRAGMA user_version").fetchone()) == (version,)
+    with pytest.raises(NotOwnerError):
+        await beside.write(create_schema)
+    assert await beside.read(find_salt) == await opened.read(find_salt)
+    await beside.close()
+    with pytest.raises(StoreLockedError):  # the owner still has its lock
+        await SqliteStore.open(path, SQLITE_LIMITS)
+
+
+async def test_a_new_file_has_small_pages(opened: SqliteStore) -> None:
+    assert await opened._writer.run(lambda raw: raw.execute("PRAGMA page_size").fetchone()) == (PAGE_BYTES,)
 
 
 async def test_heavy_reads_do_not_delay_point_reads_and_their_queue_is_bounded(path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.service.event_stream import events_of
-from tests.service.real_service import RARELY, without
+from tests.service.real_service import ONE_PROCESS, RARELY, without
 from tests.service.views.boards.test_e2e_histories import F, Played, path
 
 SPEC: dict[str, Any] = {
@@ -66,6 +66,7 @@ READS = [
 ]  # fmt: skip
 
 
+@ONE_PROCESS
 async def test_every_request_about_a_board_is_answered_under_an_alias_as_under_the_id(service: Played) -> None:
     await post(service, "ada", facets=FACETS, post_id="once")
     await post(service, "bob", "cleo", facets=FACETS)
@@ -223,6 +224,7 @@ async def test_a_board_outside_a_family_may_have_an_id_that_looks_aliased(servic
     assert await service.refused("GET", path("x:today")) == (404, "unknown_board")
 
 
+@ONE_PROCESS
 async def test_all_aliases_of_a_request_are_resolved_at_one_time(service: Played) -> None:
     """Let the clock advance by a day whenever it is asked. All boards of a request are of the same day all the same."""
     clock = service.now

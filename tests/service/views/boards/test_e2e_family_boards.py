@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.service.closing import close_as_of
-from tests.service.real_service import RARELY
+from tests.service.real_service import ONE_PROCESS, RARELY
 from tests.service.views.boards.test_e2e_histories import Played, path
 
 F = "/v1/families/game"
@@ -53,6 +53,7 @@ async def read_closed(service: Played, period: str, at: datetime) -> tuple[bool 
     return told["period"]["closed"], (await service.get(path(told["board"])))["closed"]
 
 
+@ONE_PROCESS
 async def test_the_family_and_the_board_agree_whether_the_board_is_closed(service: Played) -> None:
     assert await read_closed(service, "day", LONG_AGO) == (True, True), "nobody posted to it"
     assert await read_closed(service, "day", NOW) == (False, False), "nobody posted to this board either"

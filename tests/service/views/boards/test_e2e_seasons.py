@@ -20,7 +20,7 @@ from storage.boards.board_changes import change_board
 from storage.records import Season
 from tests.service.cli_fake_service import run
 from tests.service.closing import close_as_of
-from tests.service.real_service import RARELY, Service
+from tests.service.real_service import ONE_PROCESS, RARELY, Service
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 COLUMNS: list[dict[str, Any]] = [
@@ -124,6 +124,7 @@ def without_times(answer: Any) -> Any:
     return [without_times(each) for each in answer] if isinstance(answer, list) else answer
 
 
+@ONE_PROCESS
 async def test_a_season_takes_posts_from_its_opening_to_its_end(service: Service, spec: Spec) -> None:
     season = spec(opens_at=at(NOW - timedelta(hours=1)), closes_at=at(END))
     made = await service.must("PUT", "/v1/leaderboards/s", season)
@@ -201,6 +202,7 @@ async def test_inconsistent_times_of_a_season_are_refused(service: Service) -> N
         assert await service.refused("PUT", "/v1/leaderboards/s", {"columns": COLUMNS} | times) == refusal
 
 
+@ONE_PROCESS
 @pytest.mark.parametrize("segments", [1, 3])
 async def test_an_archived_season_answers_as_it_did_with_its_rows(service: Service, spec: Spec, segments: int) -> None:
     if segments > 1:
@@ -265,6 +267,7 @@ async def _around_ends_with_the_top(service: Service, board: str, top: list[Any]
                 assert await service.refused("GET", beyond) == (410, "archived")
 
 
+@ONE_PROCESS
 async def test_each_day_of_a_family_closes_and_is_archived_while_the_next_opens(service: Service, spec: Spec) -> None:
     own = spec(**DAYS)
     await service.must("PUT", "/v1/families/f", own)

@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import ClientError
 
-from tests.service.real_service import Caller, Process, Spawn, command_line
+from tests.service.real_service import ONE_PROCESS, Caller, Process, Spawn, command_line
 from tests.service.views.posts.test_e2e_queued import BOARD, QUEUED, WAIT_S
 
 BOARDS = ("a", "b", "c", "d", "e")
@@ -132,7 +132,9 @@ async def test_a_service_finishes_accepted_posts_on_sigterm_and_exits_with_0(spa
         code = await asyncio.to_thread(serving.end)
         answers = await asyncio.gather(*calls, return_exceptions=True)
     assert code == 0
-    assert [line["event"] for line in serving.lines if line["event"] != "request"][-2:] == ["stopping", "stopped"]
+    events = [(line.get("process"), line["event"]) for line in serving.lines]
+    assert [event for process, event in events if process == "owner"][-2:] == ["stopping", "stopped"]
+    assert events[-1] == ("supervisor", "stopped")
     told = [not isinstance(answer, BaseException) and answer.status == 200 for answer in answers]
     assert sum(told) >= 2, "requests that ran at the signal were answered"
     async with Caller(spawn().ready().url) as caller:
@@ -251,6 +253,7 @@ async def test_kills_of_workers_lose_no_queued_post_and_count_none_twice(store_u
     await callers.post_during_kills(kill_worker)
 
 
+@ONE_PROCESS
 async def test_kills_of_a_service_lose_no_queued_post_and_count_none_twice(
     either_store: dict[str, str], spawn: Spawn
 ) -> None:

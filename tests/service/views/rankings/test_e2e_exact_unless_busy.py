@@ -10,7 +10,7 @@ import pytest
 
 from service.contract.values import to_micros
 from service.ranks.locator import WantedRank
-from tests.service.real_service import Service
+from tests.service.real_service import ONE_PROCESS, Service
 
 B = "/v1/leaderboards/b"
 OWNERS = 300
@@ -46,6 +46,7 @@ async def test_default_ranks_are_exact_while_there_is_room(service: Service, num
         assert answer["rank"] == OWNERS + LATER - number
 
 
+@ONE_PROCESS
 async def test_default_ranks_have_brackets_while_the_process_is_busy(service: Service) -> None:
     service.keep_busy()
     await service.wait_folded("b", "xp")
@@ -59,6 +60,7 @@ async def test_default_ranks_have_brackets_while_the_process_is_busy(service: Se
     assert exact["rank"] == truth
 
 
+@ONE_PROCESS
 async def test_owners_who_ask_together_get_their_own_counts(service: Service) -> None:
     numbers = range(OWNERS)
     found = await asyncio.gather(*(service.get(f"{B}/entries/p{number}/positions") for number in numbers))
