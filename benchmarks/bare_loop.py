@@ -26,15 +26,19 @@ import uvloop
 from benchmarks import load
 from benchmarks.boards import BATCH, draw_batches, draw_values, owner_at
 from benchmarks.servers import PROJECT
+from config import Settings
+from storage.engines.sqlite import PAGE_BYTES
 
 # A value is stored as a text of 16 digits: `_ZERO` plus the value.
 _ZERO = 10**15
-# The cache size and the checkpoint interval are the service's defaults of `sqlite_cache_mib` and `checkpoint_pages`.
+# The page size and the checkpoint interval are those of the service. The cache is larger than the service's default, so
+# that it holds the whole table.
 _PRAGMAS = (
+    f"page_size={PAGE_BYTES}",
     "journal_mode=WAL",
     "synchronous=FULL",
     "cache_size=-262144",
-    "wal_autocheckpoint=100000",
+    f"wal_autocheckpoint={Settings.checkpoint_pages}",
     "temp_store=MEMORY",
 )
 _SQLITE_TABLE = "CREATE TABLE b1 (owner TEXT NOT NULL PRIMARY KEY, updated_at INTEGER NOT NULL, c1 TEXT) WITHOUT ROWID"

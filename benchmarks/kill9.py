@@ -24,7 +24,7 @@ from benchmarks.options import Options
 from benchmarks.servers import Server, run_sql, serve_file
 from service.stores import SQLITE_PREFIX
 
-_OWNERS = [f"owner-{number}" for number in range(200)]
+OWNERS = [f"owner-{number}" for number in range(200)]
 _CLIENTS = 16
 _LOAD_S_MAX = 0.4  # longest time from the first status 200 after a start to the next kill
 _PROGRESS_S = 30.0  # after a start, a request must get status 200 within this time, or the run fails
@@ -59,7 +59,7 @@ async def run_kills(server: Server, kills: int) -> tuple[Ledger, Counter[str], K
         await create_board(server.port, board, board_spec(COLUMNS))
     async with asyncio.TaskGroup() as group:
         for number in range(_CLIENTS):
-            group.create_task(post_until_stopped([server.port], f"client-{number}", _OWNERS, ledger))
+            group.create_task(post_until_stopped([server.port], f"client-{number}", OWNERS, ledger))
         seen = await kill_and_start(server, ledger, kills)
         ledger.stop = True
     return ledger, await audit_store(server.port, ledger), seen

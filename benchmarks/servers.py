@@ -146,15 +146,23 @@ class Server:
         os.killpg(self._process.pid, signal_number)
 
     def resident_mib(self) -> float:
-        """Return the resident memory of the process in MiB. The page cache of the system is not part of it."""
-        return self._status_mib("VmRSS")
+        """Return the resident memory of the process and its children in MiB. A page that they share counts once.
+
+        The page cache of the system is not part of it.
+        """
+        found = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in self._list_processes())
+        return sum(int(text.partition("\nPss:")[2].split()[0]) for text in found) / 1024
+
+    def _list_processes(self) -> list[int]:
+        return [self.pid, *map(int, Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
 
     def most_resident_mib(self) -> float:
         return self._status_mib("VmHWM")
 
     def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """Return the processor time of the process and its children in seconds."""
+        found = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self._list_processes()]
+        return sum(int(fields[11]) + int(fields[12]) for fields in found) / os.sysconf("SC_CLK_TCK")
 
     def _status_mib(self, name: str) -> float:
         assert self._process is not None, "spawn comes first"
@@ -178,9 +186,11 @@ class Server:
         self.stop(signal.SIGKILL if kind else signal.SIGTERM)
 
 
-def serve_file(store: Path, *, jobs: str = "embedded", environment: Mapping[str, str] | None = None) -> Server:
-    """Return a server that runs `rankcurve serve` on the SQLite file `store`."""
-    store = store.resolve()
+def serve_file(
+    store: Path, *, jobs: str = "embedded", workers: int = 1, environment: Mapping[str, str] | None = None
+) -> Server:
+    """Return a server that runs `rankcurve serve` on the SQLite file `store`. `workers`: 0 is one process for all."""
+    store, environment = store.resolve(), {"RANKCURVE_WORKERS": str(workers), **(environment or {})}
     return serve_store(f"{SQLITE_PREFIX}{store}", store.parent, jobs=jobs, environment=environment)
 
 
