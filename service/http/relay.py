@@ -25,6 +25,8 @@ from .fast_json import PlainResponse
 
 CONNECTIONS_MAX = 1_000  # to the owner; further requests wait for one
 ANSWER_S_MAX = 3_600.0  # longer than the owner takes for any request, such as one that waits for a refresh
+# aiohttp would add these fields to a request that lacks them. Without a media type, for example, a body is JSON.
+_NOT_ADDED = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
 # Fields that describe one connection (RFC 9110, 7.6.1), and those that the sender of a message makes anew.
 _NOT_PASSED_ON = (
     *(hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE),
@@ -39,10 +41,12 @@ class Relay:
         `renew` reads API keys and curves again, which this process otherwise does only from time to time.
         """
         self._renew = renew
-        connector = UnixConnector(str(path), limit=CONNECTIONS_MAX)
-        timeout = ClientTimeout(ANSWER_S_MAX)
         self._session = ClientSession(
-            connector=connector, timeout=timeout, auto_decompress=False, cookie_jar=DummyCookieJar()
+            connector=UnixConnector(str(path), limit=CONNECTIONS_MAX),
+            timeout=ClientTimeout(ANSWER_S_MAX),
+            skip_auto_headers=_NOT_ADDED,
+            auto_decompress=False,
+            cookie_jar=DummyCookieJar(),
         )
 
     async def pass_on(self, request: web.BaseRequest, body: bytes | None, request_id: str) -> web.StreamResponse:
@@ -54,7 +58,7 @@ class Relay:
         """
         headers = _passed_on(request.headers)
         headers["X-Request-Id"] = request_id
-        url = URL(f"http://owner{request.raw_path}", encoded=True)
+        url = URL(f"http://owner{request.rel_url}", encoded=True)  # `rel_url` never has a host, but `raw_path` may
         try:
             async with self._session.request(request.method, url, data=body, headers=headers) as answer:
                 content = await answer.read()

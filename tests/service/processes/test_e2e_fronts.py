@@ -75,3 +75,16 @@ async def test_a_new_key_is_valid_at_once_where_it_was_created_and_soon_everywhe
                         pass
                     assert (await other.call("GET", "/v1/leaderboards", None, bearer(key))).status == 200
     assert node.end() == 0
+
+
+async def test_a_front_adds_no_headers_to_a_request_that_it_passes_on(spawn: Spawn) -> None:
+    """A body without a media type is JSON. The target of a request may be a whole URL, as a proxy sends it."""
+    node = spawn("--workers", "1").ready()
+    body = b'{"columns":[{"name":"xp","sorted":true,"merge":"max"}]}'
+    for target in ("/v1/leaderboards/b", f"{node.url}/v1/leaderboards/b"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
+        head = f"PUT {target} HTTP/1.1\r\nHost: 127.0.0.1:{node.port}\r\nContent-Length: {len(body)}\r\n\r\n"
+        writer.write(head.encode() + body)
+        assert (await reader.readline()).split()[1] in (b"200", b"201"), target
+        writer.close()
+    assert node.end() == 0
