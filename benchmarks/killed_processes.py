@@ -49,10 +49,6 @@ class Seen:
     posts_back_s: list[float] = field(default_factory=list)  # from an owner's death to the next acknowledged post
 
 
-def _list_children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 async def _read(port: int, path: str, seen: Seen) -> Any:
     """Return the body of an answer with status 200. Read over new connections; count other statuses, and resets."""
     while True:
@@ -102,7 +98,7 @@ async def _kill_in_turn(server: Server, store: Path, ledger: Ledger, kills: int,
         await asyncio.sleep(rng.uniform(*_KILL_EVERY_S))
         ledger.progress.clear()
         owner = int((store.parent / f"{store.name}.lock").read_text())
-        fronts = [pid for pid in _list_children(server.pid) if pid != owner]
+        fronts = [pid for pid in server.list_processes() if pid not in (server.pid, owner)]
         victim = rng.choice(fronts) if number % 2 else owner
         os.kill(victim, signal.SIGKILL)
         killed_s = time.monotonic()

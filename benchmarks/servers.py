@@ -150,26 +150,22 @@ class Server:
 
         The page cache of the system is not part of it.
         """
-        found = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in self._list_processes())
+        found = (Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in self.list_processes())
         return sum(int(text.partition("\nPss:")[2].split()[0]) for text in found) / 1024
 
-    def _list_processes(self) -> list[int]:
+    def list_processes(self) -> list[int]:
+        """Return the ids of the process and its children."""
         return [self.pid, *map(int, Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split())]
 
     def most_resident_mib(self) -> float:
-        return self._status_mib("VmHWM")
+        """Return the sum of the highest resident memories of the process and its children in MiB."""
+        found = (Path(f"/proc/{pid}/status").read_text() for pid in self.list_processes())
+        return sum(int(text.partition("\nVmHWM:")[2].split()[0]) for text in found) / 1024
 
     def cpu_s(self) -> float:
         """Return the processor time of the process and its children in seconds."""
-        found = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self._list_processes()]
+        found = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in self.list_processes()]
         return sum(int(fields[11]) + int(fields[12]) for fields in found) / os.sysconf("SC_CLK_TCK")
-
-    def _status_mib(self, name: str) -> float:
-        assert self._process is not None, "spawn comes first"
-        for line in Path(f"/proc/{self._process.pid}/status").read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) / 1024
-        return 0.0
 
     def __enter__(self) -> Self:
         self.spawn()

@@ -108,9 +108,9 @@ async def open_context(
         salt = await prepare_store(store) if owner is None else await store.read(find_salt)
         assert salt is not None
         boards = OpenBoards(open_boards_max=settings.open_boards_max)
-        basics = _Basics(settings, metrics, metrics.meter, clock, store, salt, boards, stack, owner, writer)
+        basics = _Basics(settings, metrics, metrics.meter, clock, store, salt, boards, stack)
         controls = JobControls(asyncio.sleep, metrics.meter, monotonic=time.monotonic)
-        context = await _make_context(basics, controls)
+        context = await _make_context(basics, controls, owner, writer)
         await stack.enter_async_context(context.store_figures.measure_periodically(asyncio.sleep))
         await _start_jobs(context, controls, stack)
         yield context
@@ -127,19 +127,19 @@ class _Basics(NamedTuple):
     salt: str
     boards: OpenBoards
     stack: AsyncExitStack
-    owner: OwnerSockets | None  # None: this process writes to the store itself
-    remote_writer: RemoteWriter | None
 
 
-async def _make_context(basics: _Basics, controls: JobControls) -> Context:
-    settings, metrics, meter, clock, store, salt, boards, stack, owner, _ = basics
+async def _make_context(
+    basics: _Basics, controls: JobControls, owner: OwnerSockets | None, remote_writer: RemoteWriter | None
+) -> Context:
+    settings, metrics, meter, clock, store, salt, boards, stack = basics
     catalog = Catalog(store)
     await catalog.load(boards_max=settings.catalog_boards_max)
     await catalog.families.load(families_max=settings.catalog_families_max)
     curves = await _open_curves(basics)
     catalog.watch_removals(curves.book.forget_board)
     key_watch = await watch_keys(settings, store, stack)
-    posting = await _open_posting(basics)
+    posting = await _open_posting(basics, remote_writer)
     lease_batcher = _open_leases(basics)
     relay = None
     if owner is not None:
@@ -201,7 +201,7 @@ async def _open_agent(basics: _Basics, controls: JobControls) -> JolokiaAgent:
 
 
 async def _open_curves(basics: _Basics) -> CurveContext:
-    settings, metrics, meter, _, store, salt, boards, stack, _, _ = basics
+    settings, metrics, meter, _, store, salt, boards, stack = basics
     shared = None
     if settings.memcached_servers:
         cache = Memcached(settings, monotonic=time.monotonic)
@@ -220,8 +220,8 @@ async def _open_curves(basics: _Basics) -> CurveContext:
     return CurveContext(book, refreshes, auditor)
 
 
-async def _open_posting(basics: _Basics) -> PostingContext:
-    settings, _, meter, clock, store, salt, boards, stack, _, remote_writer = basics
+async def _open_posting(basics: _Basics, remote_writer: RemoteWriter | None) -> PostingContext:
+    settings, _, meter, clock, store, salt, boards, stack = basics
     monotonic = time.monotonic
 
     def make_writer(by: Store, siblings: list[Writer]) -> Writer:

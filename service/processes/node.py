@@ -23,7 +23,6 @@ from service.telemetry.metrics.numbers import Numbers
 from .supervisor import Orders, ProcessSlot, Supervisor, encode_line, stop_s_max
 
 log = structlog.get_logger(__name__)
-BACKLOG_CONNECTIONS = 1024
 _COMMAND = python_command("service.processes.worker")
 
 
@@ -83,8 +82,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         numbers.add("rankcurve_process_ends", 1, place.work)
 
     shared = is_shared(settings.store)
-    numbers_of = range(1, settings.workers + 1)
-    slots = [ProcessSlot(f"worker{number}", "serve" if shared else "front") for number in numbers_of]
+    slots = [ProcessSlot(f"worker{number + 1}", "serve" if shared else "front") for number in range(settings.workers)]
     listening: list[socket.socket] = []
     if not shared:
         slots.append(ProcessSlot("owner", "own"))
@@ -111,7 +109,7 @@ def listen_on(path: Path) -> socket.socket:
     """Listen on a path for the owner. Connections wait here while an owner starts, and while another replaces it."""
     made = socket.socket(socket.AF_UNIX)
     made.bind(str(path))
-    made.listen(BACKLOG_CONNECTIONS)
+    made.listen()
     return made
 
 

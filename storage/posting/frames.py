@@ -59,6 +59,7 @@ _decode_family = lru_cache(MAPS_KEPT_MAX)(msgspec.msgpack.Decoder(Family).decode
 
 
 def make_post_frame(requests: Sequence[tuple[int, Sequence[Post]]], deadline_s: float) -> PostFrame:
+    """Return a frame with requests, each a pair of a number and the posts of the request."""
     leaves: dict[int, tuple[int, Leaf]] = {}
     families: dict[int, Family] = {}
     packed = []

@@ -193,14 +193,13 @@ class PostServer:
         self._writer, self._damaged = writer, damaged
         self._answers: dict[FrameLink, list[Answer]] = {}
         self._no_fronts = asyncio.Event()
+        self._no_fronts.set()
         self._server: asyncio.Server | None = None
 
     async def listen(self, listening: socket) -> None:
         """Accept the connections of fronts on a socket that another process has bound."""
-        loop = asyncio.get_running_loop()
-        self._no_fronts.set()
         make_link = partial(FrameLink, self._receive, self._lose, self._accept)
-        self._server = await loop.create_unix_server(make_link, sock=listening)
+        self._server = await asyncio.get_running_loop().create_unix_server(make_link, sock=listening)
 
     def _accept(self, link: FrameLink) -> None:
         self._answers[link] = []
