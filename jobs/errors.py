@@ -10,10 +10,6 @@ class NoJobProcessError(StorageError):
     """No job process is alive to refresh the curve."""
 
 
-class TooManyRefreshRequestsError(StorageError):
-    """Too many requested refreshes are waiting for the job."""
-
-
 def describe_failure(error: BaseException) -> dict[str, object]:
     """Return the fields of a log line about an error: a sentence for a `StorageError`, a traceback for other errors."""
     return {"detail": error.detail} if isinstance(error, StorageError) else {"exc_info": error}

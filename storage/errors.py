@@ -81,10 +81,6 @@ class FamilyBoardError(PostError):
     """The leaderboard belongs to a family and can be changed only with the whole family."""
 
 
-class TooManyFamiliesError(StorageError):
-    """The store holds as many families as its setting allows."""
-
-
 class SpecConflictError(StorageError):
     """The change would reinterpret stored values."""
 
@@ -93,11 +89,11 @@ class SpecInvalidError(StorageError):
     """The leaderboard's specification is not valid."""
 
 
-class TooManyBoardsError(StorageError):
-    """The store holds as many leaderboards as its setting allows."""
+class CatalogFullError(StorageError):
+    """The store holds as many leaderboards, families, pools or keys as its settings allow."""
 
 
-class TooManyOwnTablesError(TooManyBoardsError):
+class OwnTablesFullError(CatalogFullError):
     """The store holds as many leaderboards with tables of their own as its setting allows."""
 
 
@@ -173,10 +169,6 @@ class UnknownPoolError(StorageError):
     """No such pool of resources."""
 
 
-class TooManyPoolsError(StorageError):
-    """The store holds as many pools as its setting allows."""
-
-
 class UnknownRegionError(StorageError):
     """The pool has no such region."""
 
@@ -243,10 +235,6 @@ class TooManyPartitionsError(StorageError):
 
 class BackupFailedError(StorageError):
     """The backup was not made, or not restored."""
-
-
-class TooManyKeysError(StorageError):
-    """The store holds as many keys as its setting allows."""
 
 
 class UnknownKeyError(StorageError):

@@ -14,7 +14,7 @@ from functools import partial
 
 from config.settings import JobSettings
 from jobs.controls import Sleep, sleep_until_set
-from jobs.errors import NoJobProcessError, TooManyRefreshRequestsError
+from jobs.errors import NoJobProcessError
 from jobs.ownership import JOB_WORK
 from jobs.request_origin import describe_origin
 from predictor import AnyCurve, Curve, SummedCurve
@@ -64,15 +64,15 @@ class Refresher:
 
         Raises:
             NoJobProcessError: no job process is alive, or this process stops.
-            TooManyRefreshRequestsError: the largest allowed number of requests is waiting.
             TimeoutError: the refresh takes longer than callers may wait; the refresh itself goes on.
             UnknownBoardError: the board was deleted or emptied during the refresh.
-            StoreBusyError: the store or the refresh failed, or this process could not read the new curve.
+            StoreBusyError: the largest allowed number of requests is waiting; or the store or the refresh failed; or
+                this process could not read the new curve.
         """
         if self._stopped or (self._store.sole_writer and not self._runs_job):
             raise NoJobProcessError
         if self._waiting >= self._limits.refresh_demands_max:
-            raise TooManyRefreshRequestsError(f"{self._waiting} refresh requests are waiting")
+            raise StoreBusyError(f"{self._waiting} refresh requests are waiting")
         self._waiting += 1
         try:
             slot = (leaf.key, column_index)

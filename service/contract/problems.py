@@ -107,13 +107,7 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     storage_errors.NoResourceError: "no_resource_available",
     storage_errors.PostError: "post_rejected",
     storage_errors.SpecInvalidError: "bad_spec",
-    storage_errors.TooManyBoardsError: "catalog_full",
-    storage_errors.TooManyFamiliesError: "catalog_full",
-    storage_errors.TooManyKeysError: "catalog_full",
-    storage_errors.TooManyOwnTablesError: "own_tables_full",
-    storage_errors.TooManyPoolsError: "catalog_full",
     storage_errors.WaitTooLongError: "timeout",
-    job_errors.TooManyRefreshRequestsError: "store_busy",
     TimeoutError: "timeout",
 }
 

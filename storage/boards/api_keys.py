@@ -3,7 +3,7 @@
 from dataclasses import astuple, dataclass
 
 from querybuilder import ASC, Lock, asc, col, count, count_if, insert, param, seek, select, update
-from storage.errors import OpsKeyNeededError, TooManyKeysError, UnknownKeyError
+from storage.errors import CatalogFullError, OpsKeyNeededError, UnknownKeyError
 from storage.schema.tables import API_KEYS
 from storage.store import Program
 
@@ -46,12 +46,12 @@ def add_key(key: StoredKey, *, keys_max: int, keep_ops: bool = False) -> Program
     """Store a new key.
 
     Raises:
-        TooManyKeysError: the store already holds `keys_max` keys.
+        CatalogFullError: the store already holds `keys_max` keys.
         OpsKeyNeededError: `keep_ops` is set, and no valid key would then have the role ops.
     """
     created, _ = yield from count_keys()
     if created >= keys_max:
-        raise TooManyKeysError(f"the store holds {keys_max} keys, as many as keys_max allows")
+        raise CatalogFullError(f"the store holds {keys_max} keys, as many as keys_max allows")
     if keep_ops and key.role != OPS and not (yield from _hold_ops_keys()):
         raise OpsKeyNeededError("the first key needs the role ops: without it nobody could create or revoke keys")
     yield insert(API_KEYS).values(**dict(zip(_COLUMNS, astuple(key), strict=True))).bind()

@@ -257,7 +257,7 @@ def begin_split(
         SpecInvalidError: the board is in a shared table.
         SpecConflictError: the board has this many segments already.
         ArchivedError, PeriodClosedError: the board takes no more posts.
-        TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
+        CatalogFullError, OwnTablesFullError: see `check_board_limits`.
         LeaseTakenError: another process moves or splits the board.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.SHARE)

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from querybuilder import col, count, insert, lit, param, select
 from storage.errors import (
+    CatalogFullError,
     FamilyBoardError,
+    OwnTablesFullError,
     SpecConflictError,
     SpecInvalidError,
-    TooManyBoardsError,
-    TooManyOwnTablesError,
 )
 from storage.leaves.catalog_rows import WHOLE, encode_spec, times_of
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
@@ -45,7 +45,7 @@ def create_board(
             the spec asks for a shared table.
         SpecConflictError: the board exists in another partition.
         FamilyBoardError: the id belongs to a family, and only posts create the boards of a family.
-        TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
+        CatalogFullError, OwnTablesFullError: see `check_board_limits`.
     """
     if found := (yield from find_boards_by_id([board_id])):
         _check_existing(found[0], partition)
@@ -171,17 +171,17 @@ def check_board_limits(*, new: int, own: bool, boards_max: int, own_tables_max: 
     is already a shared table for its columns. On PostgreSQL, `own_tables_max` is None: no limit.
 
     Raises:
-        TooManyBoardsError: the store would hold more than `boards_max` boards.
-        TooManyOwnTablesError: more than `own_tables_max` boards would have a table of their own.
+        CatalogFullError: the store would hold more than `boards_max` boards.
+        OwnTablesFullError: more than `own_tables_max` boards would have a table of their own.
     """
     [[boards]] = yield _COUNT_BOARDS.bind()
     if boards + new > boards_max:
-        raise TooManyBoardsError(f"this store holds {boards} leaderboards; catalog_boards_max is {boards_max}")
+        raise CatalogFullError(f"this store holds {boards} leaderboards; catalog_boards_max is {boards_max}")
     if not own or own_tables_max is None:
         return
     [[own_tables]] = yield _COUNT_OWN_TABLES.bind()
     if own_tables + new > own_tables_max:
-        raise TooManyOwnTablesError(
+        raise OwnTablesFullError(
             f"this store holds {own_tables} leaderboards with tables of their own, and each new one is slower; "
             f'own_tables_max is {own_tables_max}. Use "table": "shared"',
             pointer="/table",

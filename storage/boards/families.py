@@ -30,7 +30,7 @@ from querybuilder import (
     select,
     update,
 )
-from storage.errors import SpecConflictError, TooManyFamiliesError, UnknownFamilyError
+from storage.errors import CatalogFullError, SpecConflictError, UnknownFamilyError
 from storage.leaves.catalog_rows import CATALOG_ROWS, COLUMNS, FAMILY_ROWS, encode_spec, read_families, read_rows
 from storage.leaves.row_tables import add_columns, create_row_table, layout_of
 from storage.leaves.totals import store_states
@@ -67,7 +67,7 @@ def put_family(
 
     Raises:
         SpecInvalidError: the store does not have this partition.
-        TooManyFamiliesError: the store already holds `families_max` families.
+        CatalogFullError: the store already holds `families_max` families.
         SpecConflictError: the family exists in another partition; or the change would reinterpret or drop stored
             values; or an existing board outside the new family has an id that looks like one of the family's ids.
     """
@@ -80,7 +80,7 @@ def put_family(
         return (yield from _change(stored, spec)), False
     [[families]] = yield select(count()).from_(FAMILIES).bind()
     if families >= families_max:
-        raise TooManyFamiliesError(f"this store holds {families_max} families, as many as catalog_families_max allows")
+        raise CatalogFullError(f"this store holds {families_max} families, as many as catalog_families_max allows")
     taken = yield from list_boards(prefix=f"{family_id}:", after="", limit=1)
     if taken:
         raise SpecConflictError(f"the leaderboard {taken[0].id!r} exists, and its id looks like an id of this family")
@@ -210,7 +210,7 @@ def make_boards(
 
     Raises:
         UnknownFamilyError: the family was deleted.
-        TooManyBoardsError, TooManyOwnTablesError: see `check_board_limits`.
+        CatalogFullError, OwnTablesFullError: see `check_board_limits`.
     """
     family = yield from find_family(family_id, lock=Lock.SHARE)
     ids = sorted(set(board_ids))  # all transactions create boards in this order, so they never deadlock

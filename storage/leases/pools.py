@@ -28,7 +28,7 @@ from querybuilder import (
     select,
     update,
 )
-from storage.errors import TooManyPoolsError, UnknownPoolError
+from storage.errors import CatalogFullError, UnknownPoolError
 from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES, VERSIONS_IN_FLIGHT
 from storage.schema.sequences import take_number
 from storage.store import Program
@@ -115,14 +115,14 @@ class LeasePools:
         """Create a pool unless it exists. Return the pool and whether it is new.
 
         Raises:
-            TooManyPoolsError: the pool is new, and the store already has `pools_max` pools.
+            CatalogFullError: the pool is new, and the store already has `pools_max` pools.
         """
         found = yield from self.find_by_names([(client_id, pool_id)])
         if found:
             return found[client_id, pool_id], False
         [[number]] = yield self._number.bind()
         if number >= pools_max:
-            raise TooManyPoolsError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
+            raise CatalogFullError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
         key = yield from take_number(POOL_SEQUENCE)
         bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "created_at": now_us}
         [[floor]] = yield self._dropped_floor.bind(client_id=client_id, pool_id=pool_id)

@@ -19,7 +19,7 @@ class StoreKeys:
         return list(map(key_facts, await self._store.read(lambda: list_keys(limit=self._keys_max))))
 
     async def create(self, name: str, role: str) -> tuple[StoredKey, str]:
-        """Create a key. Return the stored key, and the text that callers send. Raises TooManyKeysError."""
+        """Create a key. Return the stored key, and the text that callers send. Raises CatalogFullError."""
         key, text = make_api_key(name, role, now_us())
         await self._store.write(lambda: add_key(key, keys_max=self._keys_max))
         return key, text

@@ -51,7 +51,6 @@ def test_every_code_has_advice_and_those_that_pass_by_themselves_say_to_wait() -
         (storage_errors.WaitTooLongError(), "timeout", 503),
         (storage_errors.PostRejectedError(), "post_rejected", 422),
         (job_errors.NoJobProcessError(), "no_job_process", 503),
-        (job_errors.TooManyRefreshRequestsError(), "store_busy", 503),
         (TimeoutError(), "timeout", 503),
         (ZeroDivisionError("inside"), "internal", 500),
     ],

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from storage.boards.api_keys import StoredKey, add_key, count_keys, list_keys, revoke_key
-from storage.errors import OpsKeyNeededError, StoreBusyError, TooManyKeysError, UnknownKeyError
+from storage.errors import CatalogFullError, OpsKeyNeededError, StoreBusyError, UnknownKeyError
 from tests.storage.deployment import Deployment
 
 KEY = StoredKey(id="k1", name="importer", role="writer", hash="ab" * 32, created_at_us=5, revoked_at_us=None)
@@ -37,7 +37,7 @@ async def test_keys_have_different_ids_and_a_bounded_number(deployment: Deployme
         await add(deployment, replace(KEY, role="ops"))
     for number in range(2, KEYS_MAX + 1):
         await add(deployment, replace(KEY, id=f"k{number}"))
-    with pytest.raises(TooManyKeysError):
+    with pytest.raises(CatalogFullError):
         await add(deployment, replace(KEY, id="one too many"))
     assert len(await deployment.read(list_keys, limit=KEYS_MAX)) == KEYS_MAX
 

@@ -10,7 +10,7 @@ from storage.boards.board_creation import create_board
 from storage.boards.boards import list_boards
 from storage.boards.catalog import Catalog
 from storage.boards.families import delete_family
-from storage.errors import SpecConflictError, TooManyBoardsError, TooManyOwnTablesError, UnknownBoardError
+from storage.errors import CatalogFullError, OwnTablesFullError, SpecConflictError, UnknownBoardError
 from storage.periods import PeriodKind
 from storage.records import Best, Board, Family, Merge, TableSharing, Ties
 from storage.store import Store
@@ -48,7 +48,7 @@ async def test_a_store_refuses_boards_beyond_its_limit(deployment: Deployment) -
 
     await create("a")
     b = await create("b")
-    with pytest.raises(TooManyBoardsError):
+    with pytest.raises(CatalogFullError):
         await create("c")
     assert await create("b") == b, "a board that exists is confirmed even then"
     await deployment.delete("a")
@@ -69,7 +69,7 @@ async def test_a_sqlite_store_refuses_tables_of_boards_beyond_its_limit(store: S
     await create("shared", TableSharing.SHARED)
     await create("b", TableSharing.OWN)
     if limit is not None:
-        with pytest.raises(TooManyOwnTablesError, match='"table": "shared"'):
+        with pytest.raises(OwnTablesFullError, match='"table": "shared"'):
             await create("c", TableSharing.OWN)
     else:
         await create("c", TableSharing.OWN)
