@@ -16,14 +16,7 @@ Begin with `select` and `write`, which build statements, and `terms`, which buil
 """
 
 from querybuilder.dialect import BLOB, INTEGER, POSTGRES, SQLITE, TEXT, Dialect, SqlType
-from querybuilder.errors import (
-    BadIdentifierError,
-    BadValueError,
-    IncompleteQueryError,
-    InexpressibleError,
-    QueryError,
-    UnboundParameterError,
-)
+from querybuilder.errors import QueryError
 from querybuilder.render import STATEMENT_KINDS, Bound, Built, Prepared, Query
 from querybuilder.schema import (
     CreateTable,

@@ -1,6 +1,6 @@
 """Turns values into arguments of statements: constants, lists and rows.
 
-A value arrives in the database unchanged, otherwise BadValueError is raised. For example, SQLite would read a 65-bit
+A value arrives in the database unchanged, otherwise QueryError is raised. For example, SQLite would read a 65-bit
 integer in JSON as a float. Before version 3.45, SQLite would also end a text in JSON at its first NUL.
 
 SQLite takes a whole batch as one JSON text. SQLite runs in another thread, where every step of a statement may wait for
@@ -21,7 +21,7 @@ from typing import Annotated, Any
 import msgspec
 
 from querybuilder.dialect import Dialect, SqlType
-from querybuilder.errors import BadValueError
+from querybuilder.errors import QueryError
 
 INT64_MIN = -(2**63)
 INT64_MAX = 2**63 - 1
@@ -35,7 +35,7 @@ _TEXT_ENCODER = msgspec.json.Encoder()
 
 
 def constant_kind(value: object) -> SqlType | None:
-    """Return the `SqlType` of a constant, or None for null. Raises BadValueError if the type or size is not allowed."""
+    """Return the `SqlType` of a constant, or None for null. Raises QueryError if the type or size is not allowed."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -45,8 +45,8 @@ def constant_kind(value: object) -> SqlType | None:
     if isinstance(value, int) and not isinstance(value, bool):
         if INT64_MIN <= value <= INT64_MAX:
             return SqlType.INTEGER
-        raise BadValueError("an integer has at most 64 bits")
-    raise BadValueError(f"a constant is an integer, text, bytes or None, not {type(value).__name__}")
+        raise QueryError("an integer has at most 64 bits")
+    raise QueryError(f"a constant is an integer, text, bytes or None, not {type(value).__name__}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +59,16 @@ class Encoder:
     def encode(self, given: object) -> tuple[object, ...]:
         """Return the arguments for a list or for rows.
 
-        Raises BadValueError for values that would not arrive unchanged.
+        Raises QueryError for values that would not arrive unchanged.
         """
         if not isinstance(given, Iterable) or isinstance(given, str | bytes):
-            raise BadValueError(f"a list or rows are an iterable, not {type(given).__name__}")
+            raise QueryError(f"a list or rows are an iterable, not {type(given).__name__}")
         try:
             if self.arrays and self.kinds is not None:
                 return _arrays(list(given), self.kinds)
             items: list[Any] = msgspec.convert((list(given),), _shape(self.kinds)).items
         except msgspec.ValidationError as error:
-            raise BadValueError(f"a list or rows do not fit: {error}") from None
+            raise QueryError(f"a list or rows do not fit: {error}") from None
         return (items,) if self.arrays else (_json_text(items),)
 
 
@@ -138,7 +138,7 @@ def _array_cell(cell: object) -> str:
     if not isinstance(cell, str):
         return "null" if cell is None else str(cell)
     if "\0" in cell:
-        raise BadValueError(_NUL)
+        raise QueryError(_NUL)
     escaped = cell.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 
@@ -147,14 +147,14 @@ def _encoded(items: list[Any]) -> str:
     try:
         return _TEXT_ENCODER.encode(items).decode()
     except UnicodeEncodeError as error:
-        raise BadValueError("text cannot hold lone surrogates") from error
+        raise QueryError("text cannot hold lone surrogates") from error
 
 
 def _json_text(items: list[Any]) -> str:
     text = _encoded(items)
     # The first test is cheap, but it also matches an escaped backslash before "u0000". So the second test decides.
     if "\\u0000" in text and any("\0" in cell for row in items for cell in _texts(row)):
-        raise BadValueError(_NUL)
+        raise QueryError(_NUL)
     return text
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
 
-from querybuilder.errors import BadIdentifierError
+from querybuilder.errors import QueryError
 
 # PostgreSQL silently cuts off longer names (NAMEDATALEN - 1), so two names could become the same. Longer names are
 # refused on SQLite too, so that every name works on both databases.
@@ -99,16 +99,16 @@ POSTGRES = Dialect(
 
 
 def quote(dialect: Dialect, identifier: str) -> str:
-    """Return the identifier as one quoted token. Raises BadIdentifierError for a name that cannot be quoted."""
+    """Return the identifier as one quoted token. Raises QueryError for a name that cannot be quoted."""
     if not identifier:
-        raise BadIdentifierError("an identifier cannot be empty")
+        raise QueryError("an identifier cannot be empty")
     if "\0" in identifier:
-        raise BadIdentifierError("an identifier cannot hold NUL: the SQL text would end there")
+        raise QueryError("an identifier cannot hold NUL: the SQL text would end there")
     try:
         size_bytes = len(identifier.encode())
     except UnicodeEncodeError as error:
-        raise BadIdentifierError("an identifier cannot hold lone surrogates") from error
+        raise QueryError("an identifier cannot hold lone surrogates") from error
     if size_bytes > IDENTIFIER_BYTES_MAX:
-        raise BadIdentifierError(f"an identifier has at most {IDENTIFIER_BYTES_MAX} bytes, this one {size_bytes}")
+        raise QueryError(f"an identifier has at most {IDENTIFIER_BYTES_MAX} bytes, this one {size_bytes}")
     mark = dialect.quote_mark
     return mark + identifier.replace(mark, mark + mark) + mark

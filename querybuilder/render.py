@@ -19,7 +19,7 @@ import msgspec
 
 from querybuilder.arguments import Encoder, array_type, constant_kind
 from querybuilder.dialect import Dialect, SqlType, quote
-from querybuilder.errors import IncompleteQueryError, InexpressibleError, UnboundParameterError
+from querybuilder.errors import QueryError
 
 STATEMENT_KINDS = ("select", "insert", "update", "delete", "with", "other")
 
@@ -60,8 +60,7 @@ class Statement:
     def build(self, params: Mapping[str, object]) -> Built:
         """Return the query with these arguments, ready to execute.
 
-        Raises UnboundParameterError for missing or unknown names, and BadValueError for a list or rows that would not
-        arrive in the database unchanged.
+        Raises QueryError for missing or unknown names, and for a list or rows that would not arrive unchanged.
         """
         if len(params) != len(self.parameters):
             raise self._mismatch(params)
@@ -84,10 +83,10 @@ class Statement:
                 values[name, index] = argument
         return values
 
-    def _mismatch(self, params: Mapping[str, object]) -> UnboundParameterError:
+    def _mismatch(self, params: Mapping[str, object]) -> QueryError:
         missing = sorted(self.parameters - params.keys())
         unknown = sorted(params.keys() - self.parameters)
-        return UnboundParameterError(f"missing parameters {missing}, unknown parameters {unknown}: {self.sql}")
+        return QueryError(f"missing parameters {missing}, unknown parameters {unknown}: {self.sql}")
 
 
 def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[object, ...]]:
@@ -138,7 +137,7 @@ class Rendering:
 
     def parameter(self, name: str, kind: SqlType | None) -> str:
         if name in self.encoders:
-            raise IncompleteQueryError(f"parameter {name} is used both as a scalar and as a list")
+            raise QueryError(f"parameter {name} is used both as a scalar and as a list")
         return self._placeholder(("parameter", kind, name), name, cast=kind)
 
     def list_parameter(self, name: str) -> str:
@@ -150,7 +149,7 @@ class Rendering:
         if self.dialect.arrays:
             casts = [array_type(self.dialect, kind) for kind in kinds]
         elif SqlType.BLOB in kinds:
-            raise InexpressibleError("bytes cannot travel in bulk on SQLite: JSON has no form for them")
+            raise QueryError("bytes cannot travel in bulk on SQLite: JSON has no form for them")
         return self._encoded(name, Encoder(kinds, self.dialect.arrays), casts)
 
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
@@ -160,7 +159,7 @@ class Rendering:
     def _encoded(self, name: str, encoder: Encoder, casts: Sequence[str | None]) -> list[str]:
         known = self.encoders.setdefault(name, encoder)
         if known != encoder or name in self.slots:
-            raise IncompleteQueryError(f"parameter {name} is used in two different ways")
+            raise QueryError(f"parameter {name} is used in two different ways")
         return [
             self._placeholder(("encoded", name, index), (name, index)) + (f"::{cast}" if cast else "")
             for index, cast in enumerate(casts)
@@ -170,7 +169,7 @@ class Rendering:
         self, identity: tuple[object, ...], slot: Slot, *, cast: SqlType | None = None, constant: object = None
     ) -> str:
         if not self._binds_values:
-            raise InexpressibleError("a definition cannot bind values")
+            raise QueryError("a definition cannot bind values")
         if not self.dialect.numbered:
             self._add(slot, constant)
             return "?"

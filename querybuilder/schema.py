@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from querybuilder.dialect import SqlType, quote
-from querybuilder.errors import IncompleteQueryError, InexpressibleError
+from querybuilder.errors import QueryError
 from querybuilder.render import Command, Node, Query, Rendering
 from querybuilder.select import render_where
 from querybuilder.terms import Column, Condition, Ordering, asc
@@ -72,9 +72,9 @@ class CreateTable(Query):
 
     def render(self, out: Rendering) -> str:
         if not self.columns:
-            raise IncompleteQueryError("a table needs at least one column")
+            raise QueryError("a table needs at least one column")
         if self.is_clustered and not self.keys:
-            raise IncompleteQueryError("a clustered table needs a primary key")
+            raise QueryError("a clustered table needs a primary key")
         parts = [one.render(out) for one in self.columns]
         if self.keys:
             parts.append(f"PRIMARY KEY ({', '.join(map(out.name, self.keys))})")
@@ -96,9 +96,9 @@ def create_index(
 
     def write(out: Rendering) -> str:
         if not ordered:
-            raise IncompleteQueryError("an index needs at least one column")
+            raise QueryError("an index needs at least one column")
         if any(not isinstance(one.operand, Column) or one.operand.table is not None for one in ordered):
-            raise InexpressibleError("an index takes plain columns without a table name")
+            raise QueryError("an index takes plain columns without a table name")
         sql = f"CREATE {'UNIQUE ' if unique else ''}INDEX {out.name(name)}"
         sql += f" ON {out.table(table)} ({', '.join(one.render(out) for one in ordered)})"
         return sql + render_where(out, () if where is None else (where,))

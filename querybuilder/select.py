@@ -14,7 +14,7 @@ from typing import Self
 
 from querybuilder.arguments import constant_kind
 from querybuilder.dialect import Dialect, SqlType
-from querybuilder.errors import BadValueError, IncompleteQueryError, InexpressibleError
+from querybuilder.errors import QueryError
 from querybuilder.render import Command, Node, Query, Rendering, Statement, Written
 from querybuilder.terms import Aliased, Condition, Expression, Operand, Ordering, Param, RowSource, Term, asc, lit, term
 
@@ -64,7 +64,7 @@ class Rows(Node):
 
     def render(self, out: Rendering) -> str:
         if not self.columns:
-            raise IncompleteQueryError("rows need at least one column")
+            raise QueryError("rows need at least one column")
         kinds = tuple(kind for _, kind in self.columns)
         if out.dialect.arrays:
             arrays = ", ".join(out.rows_parameter(self.parameter.name, kinds))
@@ -90,7 +90,7 @@ def _source(given: str | RowSource | Rows, alias: str | None) -> Node:
     """Return the source for an argument of FROM: the name of a table, a select, a union or rows."""
     if isinstance(given, Rows):
         if alias is not None:
-            raise IncompleteQueryError("rows have an alias of their own already")
+            raise QueryError("rows have an alias of their own already")
         return given
     if isinstance(given, RowSource):
         return _derived(given, alias or SUBQUERY_ALIAS)
@@ -198,7 +198,7 @@ class Select(RowQuery):
 
         def write(out: Rendering) -> str:
             if not out.dialect.lateral:
-                raise InexpressibleError("a joined select can't use the rows before it in this dialect")
+                raise QueryError("a joined select can't use the rows before it in this dialect")
             return _derived(given, alias).render(out)
 
         return self._joined("CROSS JOIN LATERAL", Written(write))
@@ -247,7 +247,7 @@ class Select(RowQuery):
 
     def render(self, out: Rendering) -> str:
         if not self.outputs:
-            raise IncompleteQueryError("a select needs at least one term")
+            raise QueryError("a select needs at least one term")
         sql = "SELECT " + render_outputs(out, self.outputs)
         if self.source is not None:
             sql += " FROM " + self.source.render(out)
@@ -275,13 +275,13 @@ class Union(RowQuery):
 
     def render(self, out: Rendering) -> str:
         if len({arm.width for arm in self.arms}) != 1:
-            raise IncompleteQueryError("a union needs selects with the same number of terms")
+            raise QueryError("a union needs selects with the same number of terms")
         if not self.orders:
             if self.limit_rows is not None:
-                raise IncompleteQueryError("a union with a limit needs an order: which arm comes first is not promised")
+                raise QueryError("a union with a limit needs an order: which arm comes first is not promised")
             return self._render_wrapped(out, self.arms)
         if any(arm.orders or arm.limit_rows is not None or arm.offset_rows is not None for arm in self.arms):
-            raise IncompleteQueryError("the arms of an ordered union have no order, limit or offset of their own")
+            raise QueryError("the arms of an ordered union have no order, limit or offset of their own")
         if self.limit_rows is None or out.dialect.merges_arms:
             sql = " UNION ALL ".join(arm.render(out) for arm in self.arms)
         else:
@@ -308,7 +308,7 @@ def _bound(rows_max: RowBound) -> Term:
     if isinstance(rows_max, Term):
         return rows_max
     if constant_kind(rows_max) is not SqlType.INTEGER or rows_max < 0:
-        raise BadValueError("a limit or offset is a term or an integer of at least 0")
+        raise QueryError("a limit or offset is a term or an integer of at least 0")
     return lit(rows_max)
 
 

@@ -15,7 +15,7 @@ from enum import Enum
 
 from querybuilder.arguments import Value, constant_kind
 from querybuilder.dialect import SqlType
-from querybuilder.errors import BadValueError, IncompleteQueryError
+from querybuilder.errors import QueryError
 from querybuilder.render import Node, Rendering, Written
 
 
@@ -91,13 +91,13 @@ Operand = Term | Value
 
 
 def term(operand: Operand) -> Term:
-    """Return a term unchanged, and a plain value as a bound constant. Raises BadValueError for other types."""
+    """Return a term unchanged, and a plain value as a bound constant. Raises QueryError for other types."""
     return operand if isinstance(operand, Term) else lit(operand)
 
 
 def _compare(left: Term, operator: str, operand: Operand) -> Condition:
     if operand is None:
-        raise BadValueError("a comparison with None is never true: use is_null() or not_null()")
+        raise QueryError("a comparison with None is never true: use is_null() or not_null()")
     right = term(operand)
     return Condition(lambda out: f"{left.render(out)} {operator} {right.render(out)}")
 
@@ -158,7 +158,7 @@ def param(name: str, kind: SqlType | None = None) -> Param:
 
 
 def lit(value: Value) -> Term:
-    """Return a bound constant. Raises BadValueError for floats, booleans and integers past 64 bits."""
+    """Return a bound constant. Raises QueryError for floats, booleans and integers past 64 bits."""
     constant_kind(value)
     return Expression(lambda out: out.constant(value))
 
@@ -263,7 +263,7 @@ def collated(text: Term) -> Term:
 def part(text: Operand, start: int | Term, width: int) -> Term:
     """Return `width` characters of a text from the 1-based `start`, or fewer if the text ends earlier."""
     if (isinstance(start, int) and start < 1) or width < 1:
-        raise BadValueError("a part of a text starts at character 1 or later and has at least 1 character")
+        raise QueryError("a part of a text starts at character 1 or later and has at least 1 character")
     whole, first = term(text), term(start)
 
     def write(out: Rendering) -> str:
@@ -332,7 +332,7 @@ def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
     of an index. With the OR alone, or with a row value as in `(c1, owner) < (v, o)`, SQLite would test every row.
     """
     if not keys:
-        raise IncompleteQueryError("seek needs at least one key")
+        raise QueryError("seek needs at least one key")
     (column, direction, value), *rest = keys
     subject = col(column) if isinstance(column, str) else column
     beyond = subject.gt(value) if direction is ASC else subject.lt(value)

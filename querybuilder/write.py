@@ -9,7 +9,7 @@ from dataclasses import KW_ONLY, dataclass, replace
 from typing import Self
 
 from querybuilder.dialect import Dialect, SqlType
-from querybuilder.errors import BadIdentifierError, IncompleteQueryError, InexpressibleError
+from querybuilder.errors import QueryError
 from querybuilder.render import Command, Node, Query, Rendering, Statement, Written
 from querybuilder.select import Output, Rows, as_outputs, render_outputs, render_where
 from querybuilder.terms import Aliased, Condition, Operand, Param, Term, col, excluded, lit, term
@@ -41,7 +41,7 @@ class Change(Query):
 
     def _where(self, out: Rendering) -> str:
         if not self.conditions:
-            raise IncompleteQueryError(f"the {type(self).__name__.lower()} needs where()")
+            raise QueryError(f"the {type(self).__name__.lower()} needs where()")
         return render_where(out, self.conditions)
 
     def _returning(self, out: Rendering) -> str:
@@ -68,9 +68,9 @@ class Conflict:
 
     def _update(self, assignments: Assignments, where: Condition | None) -> Insert:
         if not assignments:
-            raise IncompleteQueryError("an upsert needs at least one assignment")
+            raise QueryError("an upsert needs at least one assignment")
         if self.insert.table.lower() == "excluded":
-            raise BadIdentifierError("in an upsert `excluded` is the row that was not inserted, not a table")
+            raise QueryError("in an upsert `excluded` is the row that was not inserted, not a table")
 
         def write(out: Rendering) -> str:
             sql = f" ON CONFLICT {self._target(out)} DO UPDATE SET {_assignments(out, assignments)}"
@@ -112,7 +112,7 @@ class Insert(Change):
     def on_conflict(self, *keys: str) -> Conflict:
         """Begin an upsert. The methods of the result choose what happens if a row with the same key exists."""
         if not keys:
-            raise IncompleteQueryError("an upsert needs the key columns")
+            raise QueryError("an upsert needs the key columns")
         return Conflict(self, keys)
 
     def compile(self, dialect: Dialect) -> Statement:
@@ -136,7 +136,7 @@ class Insert(Change):
             sql = f"{into} ({', '.join(map(out.name, names))})"
             sql += f" VALUES ({', '.join(one.render(out) for _, one in self.single)})"
         else:
-            raise IncompleteQueryError("an insert needs rows, or values without conditions")
+            raise QueryError("an insert needs rows, or values without conditions")
         if self.conflict is not None:
             sql += self.conflict.render(out)
         return sql + self._returning(out)
@@ -162,7 +162,7 @@ class Update(Change):
 
     def render(self, out: Rendering) -> str:
         if not self.assignments:
-            raise IncompleteQueryError("an update needs at least one assignment")
+            raise QueryError("an update needs at least one assignment")
         sql = f"UPDATE {out.table(self.table)} SET {_assignments(out, self.assignments)}"
         if self.bulk is not None:
             sql += " FROM " + self.bulk.render(out)
@@ -184,11 +184,9 @@ class Chained(Query):
 
     def render(self, out: Rendering) -> str:
         if not out.dialect.chains:
-            raise InexpressibleError("a statement can change only one table in this dialect")
+            raise QueryError("a statement can change only one table in this dialect")
         if not self.first.outputs:
-            raise IncompleteQueryError(
-                "the update that begins a chain needs returning(), because its inserts read its rows"
-            )
+            raise QueryError("the update that begins a chain needs returning(), because its inserts read its rows")
         answer = out.name(self.name)
         parts = [f"{answer} AS ({self.first.render(out)})"]
         parts += [f"{out.fresh_name('n')} AS ({insert.render(out)})" for insert in self.inserts]

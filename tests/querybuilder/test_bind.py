@@ -15,11 +15,8 @@ from querybuilder import (
     POSTGRES,
     SQLITE,
     TEXT,
-    BadValueError,
     Dialect,
-    IncompleteQueryError,
     QueryError,
-    UnboundParameterError,
     col,
     insert,
     lit,
@@ -51,16 +48,14 @@ def test_missing_and_unknown_parameters_are_errors(given_params: dict[str, int],
     if extra:
         query = query.where(col("c").in_(param("list")))
         params["list"] = []
-    with pytest.raises(UnboundParameterError) as caught:
+    with pytest.raises(QueryError, match="missing parameters"):
         query.bind(**params).build(SQLITE)
-    assert isinstance(caught.value, QueryError)
-    assert isinstance(caught.value, TypeError)
 
 
 def test_one_parameter_cannot_be_a_scalar_and_a_list() -> None:
     scalar, listed = col("b").eq(param("x")), col("a").in_(param("x"))
     for conditions in ((scalar, listed), (listed, scalar)):
-        with pytest.raises(IncompleteQueryError):
+        with pytest.raises(QueryError):
             select(col("a")).from_("t").where(*conditions).compile(SQLITE)
 
 
@@ -88,7 +83,7 @@ def test_a_list_reaches_the_database_unchanged(database: Any, wanted: list[Any])
 @pytest.mark.parametrize("dialect", [SQLITE, POSTGRES])
 def test_a_row_that_would_not_arrive_unchanged_is_refused(row: Any, dialect: Dialect) -> None:
     prepared = insert("t").rows(param("rows"), a=TEXT, b=INTEGER).prepared()
-    with pytest.raises(BadValueError):
+    with pytest.raises(QueryError):
         prepared.bind(rows=[("fine", 1), row]).build(dialect)
 
 
@@ -97,13 +92,13 @@ def test_a_row_that_would_not_arrive_unchanged_is_refused(row: Any, dialect: Dia
 )
 def test_a_list_that_would_not_arrive_unchanged_is_refused(wanted: Any) -> None:
     prepared = select(col("a")).from_("t").where(col("a").in_(param("list"))).prepared()
-    with pytest.raises(BadValueError):
+    with pytest.raises(QueryError):
         prepared.bind(list=wanted).build(SQLITE)
 
 
 @pytest.mark.parametrize("value", [None, 1.5, True, 2**63, -(2**63) - 1, object(), [1]])
 def test_a_constant_of_another_type_is_refused(value: Any) -> None:
-    with pytest.raises(BadValueError):
+    with pytest.raises(QueryError):
         col("a").eq(value)
 
 

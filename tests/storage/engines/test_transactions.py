@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from querybuilder import BadValueError, UnboundParameterError, col, delete, insert, param, select
+from querybuilder import QueryError, col, delete, insert, param, select
 from storage.boards.board_creation import create_board
 from storage.boards.boards import list_boards
 from storage.errors import StorageError, StoreBusyError
@@ -107,12 +107,12 @@ async def test_a_query_with_wrong_arguments_undoes_the_writes_before_it(deployme
         finally:
             ended.append(True)
 
-    with pytest.raises(BadValueError):
+    with pytest.raises(QueryError):
         await deployment.store.write(program)
     assert ended == [True]
-    with pytest.raises(UnboundParameterError, match=r"missing parameters \['name'\].*INSERT"):
+    with pytest.raises(QueryError, match=r"missing parameters \['name'\].*INSERT"):
         await deployment.store.write(lambda: run_query(note.bind()))
-    with pytest.raises(UnboundParameterError, match=r"unknown parameters \['other'\].*SELECT"):
+    with pytest.raises(QueryError, match=r"unknown parameters \['other'\].*SELECT"):
         await deployment.store.read_query(noted.bind(names=[], other=1))
     assert await deployment.store.read_query(noted.bind(names=["one"])) == []
 
