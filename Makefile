@@ -39,7 +39,7 @@ $(STAMP): $(RUNTIME)
 	@touch $(STAMP)
 
 demo: $(RUNTIME) ## Import a season of 100,000 players and serve it on http://127.0.0.1:8080 (RANKCURVE_PORT: another port; ARGS=--once: stop after set-up)
-	$(BIN)/python -m service.demo $(ARGS)
+	$(BIN)/python examples/season_demo.py $(ARGS)
 
 test: $(STAMP) ## Install what the tests need, and run them all (ARGS=tests/config: only those)
 	tests/install_missing.sh $(BIN)/python

@@ -9,7 +9,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from service.demo import BOARD, LOG, owner_name, serving, set_up
+from examples.season_demo import BOARD, LOG, owner_name, serving, set_up
 from tests.browser import Page, open_page
 from tests.chromium import chromium
 from tests.servers import free_port
@@ -49,7 +49,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
         with serving(port, folder) as server:
-            asyncio.run(set_up(url, PLAYERS, server, folder / LOG))
+            set_up(url, PLAYERS, server, folder / LOG)
             asyncio.run(take_screenshots(url, browser.address))
 
 

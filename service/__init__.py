@@ -15,7 +15,7 @@ Each package or module may import those that stand before it in this list:
     wiring       builds the context of one process; handlers never import it
     own_packages keeps processes from importing foreign packages that have the names of ours, such as `config`
     serve        one serving process from start to stop; `processes` runs several of them
-    commands     the commands that `cli` assembles; `demo` sets up a sample season
+    commands     the commands that `cli` assembles
 
 `entry_point` is a folder, but no package. The command `rankcurve` starts in its only module.
 

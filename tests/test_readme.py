@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from benchmarks import performance
-from service.demo import BOARD, SPEC, lines_to_try, season_posts
+from examples.season_demo import BOARD, SPEC, lines_to_try, season_posts
 from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[1]

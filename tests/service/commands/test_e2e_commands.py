@@ -20,6 +20,7 @@ from tests.service.cli_fake_service import run_at
 from tests.service.real_service import WAIT_S, Process, Spawn, environment
 
 LINES = 40_000
+DEMO = Path(__file__).parents[3] / "examples" / "season_demo.py"
 
 
 def get(process: Process, path: str) -> Any:
@@ -137,7 +138,7 @@ def test_top_and_rank_print_the_answers_of_the_service(small: Shell) -> None:
 def test_the_season_of_the_demo_answers_every_request_that_the_demo_prints(
     spawn: Spawn, tmp_path: Path, unused_tcp_port: int
 ) -> None:
-    command = [sys.executable, "-m", "service.demo", "--once", "--players", "1500", "--port", str(unused_tcp_port)]
+    command = [sys.executable, str(DEMO), "--once", "--players", "1500", "--port", str(unused_tcp_port)]
     done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
     assert "1,500 players: 1,500 applied" in done.stdout

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from service import demo as demo_module
-from service.demo import BOARD, SPEC, require_free_port, set_up
+from examples import season_demo
+from examples.season_demo import BOARD, SPEC, require_free_port, set_up
 from tests.service.cli_fake_service import FakeService, running_fake
 
 
@@ -36,62 +34,63 @@ def dead() -> subprocess.Popen[bytes]:
     return process
 
 
-async def test_a_second_run_of_the_demo_keeps_the_existing_season(
+def test_a_second_run_of_the_demo_keeps_the_existing_season(
     fake: FakeService, alive: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await set_up(fake.url, 1200, alive, tmp_path / "log")
+    set_up(fake.url, 1200, alive, tmp_path / "log")
     assert fake.boards[BOARD].spec == SPEC
     assert len(fake.boards[BOARD].stats) == 1200
     assert "1,200 players: 1,200 applied" in capsys.readouterr().out
     fake.batches = []
-    await set_up(fake.url, 1200, alive, tmp_path / "log")
+    set_up(fake.url, 1200, alive, tmp_path / "log")
     assert not fake.batches
     printed = capsys.readouterr().out
     assert "already has 1,200 players" in printed
     assert all(f"curve of {column}:" in printed for column in ("xp", "best_lap", "kills", "wins"))
 
 
-async def test_an_interrupted_demo_continues_without_counting_a_post_twice(
+def test_an_interrupted_demo_continues_without_counting_a_post_twice(
     fake: FakeService, alive: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await set_up(fake.url, 1000, alive, tmp_path / "log")
-    await set_up(fake.url, 2000, alive, tmp_path / "log")
-    assert "2,000 players: 1,000 applied, 0 unchanged, 1,000 duplicate" in capsys.readouterr().out
+    set_up(fake.url, 1000, alive, tmp_path / "log")
+    set_up(fake.url, 2000, alive, tmp_path / "log")
+    assert "2,000 players: 1,000 applied, 1,000 duplicate" in capsys.readouterr().out
     assert len(fake.boards[BOARD].stats) == 2000
 
 
-async def test_the_demo_reports_a_dead_service_with_its_last_line(
-    dead: subprocess.Popen[bytes], unused_tcp_port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_demo_reports_a_dead_service_with_its_last_line(
+    dead: subprocess.Popen[bytes], unused_tcp_port: int, tmp_path: Path
 ) -> None:
     log = tmp_path / "log"
     log.write_text("starting\nerror: another process owns this store\n\n")
-    with pytest.raises(typer.Exit):
-        await set_up(f"http://127.0.0.1:{unused_tcp_port}", 10, dead, log)
-    assert "exited with code 3: error: another process owns this store" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="exited with code 3: error: another process owns this store"):
+        set_up(f"http://127.0.0.1:{unused_tcp_port}", 10, dead, log)
 
 
-def test_the_demo_serves_on_the_port_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("variable", "arguments", "port"), [("9321", [], 9321), ("9321", ["--port", "9322"], 9322), ("", [], 8080)]
+)
+def test_the_demo_serves_on_the_port_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch, variable: str, arguments: list[str], port: int
+) -> None:
     asked: list[int] = []
 
     def refuse(port: int) -> None:
         asked.append(port)
-        raise typer.Exit(1)
+        sys.exit("taken")
 
-    monkeypatch.setattr(demo_module, "require_free_port", refuse)
-    app = typer.Typer()
-    app.command()(demo_module.demo)
-    CliRunner().invoke(app, ["--once"], env={"RANKCURVE_PORT": "9321"})
-    CliRunner().invoke(app, ["--once", "--port", "9322"], env={"RANKCURVE_PORT": "9321"})
-    CliRunner().invoke(app, ["--once"], env={"RANKCURVE_PORT": ""})
-    assert asked == [9321, 9322, 8080]
+    monkeypatch.setenv("RANKCURVE_PORT", variable)
+    monkeypatch.setattr(season_demo, "require_free_port", refuse)
+    with pytest.raises(SystemExit, match="taken"):
+        season_demo.main(["--once", *arguments])
+    assert asked == [port]
 
 
-def test_the_demo_reports_a_taken_port_before_it_starts_anything(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_reports_a_taken_port_before_it_starts_anything() -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        with pytest.raises(typer.Exit):
+        with pytest.raises(SystemExit, match=f"port {port} is taken"):
             require_free_port(port)
-    assert f"port {port} is taken" in capsys.readouterr().err
     require_free_port(port)
