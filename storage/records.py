@@ -74,6 +74,14 @@ class ColumnSpec:
     max_scaled: int  # the largest allowed value times 10**scale
 
 
+def format_decimal(value: int, scale: int) -> str:
+    """Return a scaled value as text with `scale` digits after the point: `60250` with scale 3 becomes `60.250`."""
+    if scale == 0:
+        return str(value)
+    whole, fraction = divmod(abs(value), 10**scale)
+    return f"{'-' if value < 0 else ''}{whole}.{fraction:0{scale}d}"
+
+
 @dataclass(frozen=True, slots=True)
 class PredictorSpec:
     """The settings of a board's curves and of its exact ranks, as its creator chose them."""

@@ -19,6 +19,7 @@ from msgspec import Meta
 from storage.boards.family_ids import FACET_PATTERN, FAMILY_PATTERN, ID_CHARS_MAX, names_family_board
 from storage.errors import StoreDamagedError
 from storage.periods import ALIASES
+from storage.records import format_decimal as format_decimal
 
 from .problems import ProblemError, clip_text
 
@@ -164,14 +165,6 @@ def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> 
     if "\0" in text:
         raise ProblemError("bad_value", "a text value has no NUL character")
     return text
-
-
-def format_decimal(value: int, scale: int) -> str:
-    """Return a stored value as text with `scale` digits after the point: `60250` with scale 3 becomes `60.250`."""
-    if scale == 0:
-        return str(value)
-    whole, fraction = divmod(abs(value), _POWERS[scale])
-    return f"{'-' if value < 0 else ''}{whole}.{fraction:0{scale}d}"
 
 
 def to_wire_number(value: int, scale: int) -> Number:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from storage.errors import ValueOutOfRangeError
-from storage.records import BoardSpec, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue
+from storage.records import BoardSpec, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue, format_decimal
 
 from .cells import Cell, Padding
 
@@ -62,9 +62,10 @@ class Merger:
         if column.merge is Merge.SUM and not change.overwrite:
             value += before if isinstance(before, int) else 0
         if not column.min_scaled <= value <= column.max_scaled:
+            numbers = value, column.min_scaled, column.max_scaled
+            found, low, high = (format_decimal(number, column.scale) for number in numbers)
             raise ValueOutOfRangeError(
-                f"{column.name} would leave its range: {scaled_text(value, column.scale)} is not between "
-                f"{scaled_text(column.min_scaled, column.scale)} and {scaled_text(column.max_scaled, column.scale)}",
+                f"{column.name} would leave its range: {found} is not between {low} and {high}",
                 pointer=f"/{'set' if change.overwrite else 'stats'}/{column.name}",
             )
         if change.overwrite or not isinstance(before, int):
@@ -74,11 +75,3 @@ class Merger:
         if column.merge is Merge.MIN:
             return min(before, value)
         return value
-
-
-def scaled_text(scaled: int, scale: int) -> str:
-    """Return a scaled integer as the decimal number that it stands for."""
-    if scale == 0:
-        return str(scaled)
-    digits = str(abs(scaled)).zfill(scale + 1)
-    return f"{'-' if scaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"

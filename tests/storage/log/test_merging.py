@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from storage.errors import ValueOutOfRangeError
 from storage.log.cells import Cell, Padding
-from storage.log.merging import Merger, scaled_text
-from storage.records import ColumnChange, ColumnSpec, Merge, Ties
+from storage.log.merging import Merger
+from storage.records import ColumnChange, ColumnSpec, Merge, Ties, format_decimal
 from tests.storage.deployment import counter, label, ranked, spec
 from tests.storage.plain import OutOfRangeError, Reached, merge_row
 
@@ -80,7 +80,7 @@ def test_the_error_of_an_overwritten_value_points_at_the_clients_field() -> None
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(0, 9))
 def test_a_scaled_value_reads_as_the_decimal_that_it_stands_for(scaled: int, scale: int) -> None:
-    text = scaled_text(scaled, scale)
+    text = format_decimal(scaled, scale)
     whole, _, digits = text.partition(".")
     assert len(digits) == scale
     assert int(whole + digits) == scaled
