@@ -12,6 +12,5 @@ project. Begin with `settings`.
 """
 
 from config.describe import SettingRow, describe
-from config.errors import ConfigError
-from config.load import load
+from config.load import ConfigError, load
 from config.settings import Settings

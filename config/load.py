@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from config.errors import ConfigError
 from config.masking import masked
 from config.settings import Settings
 
@@ -26,6 +25,14 @@ _OF_KUBERNETES = re.compile(
     r"RANKCURVE_([A-Z0-9_]+_)?(SERVICE_HOST=.*|SERVICE_PORT(_[A-Z0-9_]+)?=\d+"
     r"|PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
 )
+
+
+class ConfigError(ValueError):
+    """The configuration cannot be used. `problems` lists all reasons, one sentence each, with all values masked."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
 
 
 def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None = None) -> Settings:
