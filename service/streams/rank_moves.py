@@ -11,13 +11,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage.log.cells import RankedCells
+from storage.log.cells import WORSE_THAN_ANY, RankedCells
 from storage.log.log_record import NO_CHANGE
 from storage.log.partition_journal import JournalRow
 from storage.records import Board
-
-# Maps `high` (whether high values are best) to a text that is worse than every cell. It stands for a missing cell.
-_ABSENT = {True: "", False: "~"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class Moves:
 
     def __init__(self, moves: list[RankMove], *, high: bool) -> None:
         self.all = moves
-        absent = _ABSENT[high]
+        absent = WORSE_THAN_ANY[high]
         self._search = bisect_right if high else bisect_left
         self._owners = {move.row.owner for move in moves}
         self._nameless = {move.before for move in moves if move.row.owner is None}

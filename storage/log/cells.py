@@ -75,7 +75,7 @@ class Padding:
 
 
 # True: high values are best. The text " " sorts before every digit, and "~" sorts after every digit.
-_WORSE_THAN_ANY = {True: " ", False: "~"}
+WORSE_THAN_ANY = {True: " ", False: "~"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class RankedCells:
                 continue
             padding = Padding(spec, column)
             width = padding.width + (TIME_DIGITS if padding.timed else 0)
-            self._places[index] = CellSpan(start, width, _WORSE_THAN_ANY[padding.high] * width, padding.high)
+            self._places[index] = CellSpan(start, width, WORSE_THAN_ANY[padding.high] * width, padding.high)
             start += width
         self._absent = [(index, place.absent) for index, place in self._places.items()]
         self.others = [index for index in range(len(spec.columns)) if index not in self._places]
