@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .errors import Fault, RefusedError
 from .object_names import ObjectName
 
-LONG, DOUBLE, TEXT = "long", "double", "java.lang.String"
+DOUBLE, TEXT = "double", "java.lang.String"
 COMPOSITE, LIST = "javax.management.openmbean.CompositeData", "java.util.List"
 DOMAIN = "rankcurve"
 

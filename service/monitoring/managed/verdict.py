@@ -141,8 +141,6 @@ RULES: tuple[Rule, ...] = (
     Rule("RankcurveDiskFull", "page", 1e9, lambda now: now.view("rankcurve_store_disk_free_bytes", absent=inf),
          "The disk of the store has less than 1 GB left.", below=True),
 )  # fmt: skip
-# Alerts that have no rule here. They say that a node does not answer, and such a node cannot judge itself.
-UNSEEN = frozenset(("RankcurveDown",))
 
 
 def find_alerts(now: Figures) -> list[dict[str, Any]]:
