@@ -123,9 +123,4 @@ class StoreFigures:
                 log.info("partition_figures_unknown", partition=number, detail=error.detail)
                 continue
             lag_s = None if figures.folded_us is None else max(0.0, time.time() - figures.folded_us / 1e6)
-            found |= {
-                "boards": figures.boards,
-                "entries": figures.entries,
-                "log_next": figures.log_next,
-                "fold_lag_seconds": lag_s,
-            }
+            found |= {**figures._asdict(), "fold_lag_seconds": lag_s}
