@@ -55,16 +55,13 @@ class BalanceJob:
         if held is not None:
             yield from held.renew()
         keys = [pool.key for pool in pools]
-        counts = yield from lease_counts.read_counts(keys)
+        now_us, limit = (yield from self._clock()), self._limits.lease_expired_counted_max
+        counts = yield from lease_resources.count_running(keys, before_us=now_us - self._margin_us, limit=limit)
         stored = yield from lease_counts.read_loads(keys)
-        now_us = yield from self._clock()
         regions: dict[int, dict[str, RegionState]] = {key: {} for key in keys}
         loads: dict[Region, str] = {}
         for (key, region), counted in counts.items():
-            over = yield from lease_resources.count_expired(
-                key, region, before_us=now_us - self._margin_us, limit=self._limits.lease_expired_counted_max
-            )
-            found = Load(now_us, counted.held - over, counted.acquired, counted.refused)
+            found = Load(now_us, counted.held, counted.acquired, counted.refused)
             known = stored.get((key, region))
             load = found if known is None else update_load(decode_load(known), found, self._limits.balance_half_life_s)
             regions[key][region] = RegionState(counted.total - found.leased, load)

@@ -31,7 +31,7 @@ from storage.schema.placement import TABLES
 from storage.store import Program
 
 from .lease_journal import lease_journal
-from .lease_records import LeaseEvent, Resource, ResourceChange
+from .lease_records import LeaseEvent, RegionCounts, Resource, ResourceChange
 from .region_counts import Region, count_events, lease_counts
 
 RESOURCE_COLUMNS = TABLES[LEASE_RESOURCES].kinds  # names and types, in the order of the fields of `Resource`
@@ -111,11 +111,19 @@ class LeaseResources:
         found = yield self._expired.bind(pool_key=pool_key, region=region, expired_before=before_us, limit=limit)
         return [Resource(*row) for row in found]
 
-    def count_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[int]:
-        """Count the leases in a region that expired at or before `before_us`. Return at most `limit`."""
-        bound = {"pool_key": pool_key, "region": region, "expired_before": before_us, "limit": limit}
-        found = yield self._count_expired.bind(**bound)
-        return int(found[0][0])
+    def count_running(
+        self, pool_keys: Sequence[int], *, before_us: int, limit: int
+    ) -> Program[dict[Region, RegionCounts]]:
+        """Return the counts of pools by region. Leases that expired at or before `before_us` are not counted as held.
+
+        In a region with more than `limit` expired leases, the others are counted as held.
+        """
+        counts = yield from lease_counts.read_counts(pool_keys)
+        for (pool_key, region), stored in counts.items():
+            bound = {"pool_key": pool_key, "region": region, "expired_before": before_us, "limit": limit}
+            [[over]] = yield self._count_expired.bind(**bound)
+            counts[pool_key, region] = stored._replace(held=stored.held - int(over))
+        return counts
 
     def write_changes(self, changes: Sequence[ResourceChange]) -> Program[set[ResourceKey]]:
         """Change the resources that are still as in `before`. Return the pool key and name of each that was changed."""

@@ -130,24 +130,18 @@ def _resources(context: Context, given: list[str]) -> list[str]:
 
 async def _answer(context: Context, pool: Pool) -> PoolAnswer:
     settings = context.settings
-    margin_us = round(settings.lease_margin_s * 1e6)
 
     def program() -> Program[dict[str, RegionAnswer]]:
-        counts = yield from lease_counts.read_counts([pool.key])
-        before_us = (yield from store_clock()) - margin_us
+        before_us = (yield from store_clock()) - round(settings.lease_margin_s * 1e6)
+        limit = settings.lease_expired_counted_max
+        counts = yield from lease_resources.count_running([pool.key], before_us=before_us, limit=limit)
         loads = yield from lease_counts.read_loads([pool.key])
         regions: dict[str, RegionAnswer] = {}
-        for (_, region), counted in counts.items():
-            over = yield from lease_resources.count_expired(
-                pool.key, region, before_us=before_us, limit=settings.lease_expired_counted_max
-            )
-            leased = counted.held - over
-            available = counted.total - leased
-            stored = loads.get((pool.key, region))
-            left = None
-            if stored is not None and (load := decode_load(stored)).has_averages:
+        for region, (total, leased, _, _) in counts.items():
+            available, left = total - leased, None
+            if region in loads and (load := decode_load(loads[region])).has_averages:
                 left = forecast_headroom(load, available, settings.balance_horizon_s)
-            regions[region] = RegionAnswer(total=counted.total, leased=leased, available=available, headroom=left)
+            regions[region[1]] = RegionAnswer(total=total, leased=leased, available=available, headroom=left)
         return regions
 
     answer = _pool_answer(pool, await context.store.read(program))
