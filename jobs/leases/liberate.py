@@ -4,6 +4,7 @@ Nothing is remembered between steps: a process that takes over reads from the st
 """
 
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import structlog
 
@@ -22,22 +23,12 @@ RESOURCE = "liberate"
 POOLS_A_PAGE = 200
 
 
-async def read_pool_pages(store: Store) -> AsyncIterator[list[tuple[Pool, list[str]]]]:
-    """Yield all pools with the names of their regions, in pages of `POOLS_A_PAGE`."""
+async def read_pool_pages(store: Store) -> AsyncIterator[list[Pool]]:
+    """Yield all pools, in pages of `POOLS_A_PAGE`."""
     after = ("", "")
-    while True:
-
-        def page(after: tuple[str, str] = after) -> Program[list[tuple[Pool, list[str]]]]:
-            pools = yield from lease_pools.list_pools(after=after, client_id=None, limit=POOLS_A_PAGE)
-            counts = yield from lease_counts.read_counts([pool.key for pool in pools])
-            return [(pool, [region for key, region in counts if key == pool.key]) for pool in pools]
-
-        found = await store.read(page)
-        if found:
-            yield found
-        if len(found) < POOLS_A_PAGE:
-            return
-        after = found[-1][0].name
+    while pools := await store.read(partial(lease_pools.list_pools, after=after, client_id=None, limit=POOLS_A_PAGE)):
+        yield pools
+        after = pools[-1].name
 
 
 class LiberateJob:
@@ -61,10 +52,10 @@ class LiberateJob:
     async def liberate_expired(self) -> int:
         """Free the resources whose leases expired over `lease_margin_s` ago; return the number of freed resources."""
         freed = 0
-        async for page in read_pool_pages(self._store):
-            for pool, regions in page:
-                for region in regions:
-                    freed += await self._in_steps(lambda place=(pool.key, region): self._free(place))  # type: ignore[misc]
+        async for pools in read_pool_pages(self._store):
+            reading = partial(lease_counts.read_counts, [pool.key for pool in pools])
+            for region in await self._store.read(reading):
+                freed += await self._in_steps(partial(self._free, region))
         return freed
 
     async def prune_journal(self) -> int:

@@ -40,9 +40,8 @@ class BalanceJob:
     async def balance_pools(self, held: HeldLease | None = None) -> int:
         """Measure every pool, and move resources to regions that will be short of them. Return how many were moved."""
         moved = 0
-        async for page in read_pool_pages(self._store):
-            pools = [pool for pool, _ in page]
-            transfers = await self._store.write(lambda pools=pools: self._measure(pools, held))  # type: ignore[misc]
+        async for pools in read_pool_pages(self._store):
+            transfers = await self._store.write(partial(self._measure, pools, held))
             for pool in pools:
                 resources = sum([await self._move(pool, transfer) for transfer in transfers[pool.key]])
                 if resources:
