@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from config.settings import JobSettings
 from predictor import Curve, Knot, encode_curve
-from querybuilder import Bound, Lock, Prepared, col, count_if, insert, param, select
+from querybuilder import Bound, Lock, Prepared, col, count_if, param, select
 from storage.boards.board_removal import delete_of_leaves, drop_rows
 from storage.boards.boards import find_same_board
 from storage.leaves.catalog_rows import store_columns
@@ -29,6 +29,7 @@ from storage.leaves.row_rankings import RowRanking
 from storage.leaves.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.leaves.totals import CHANGES, STATE, find_totals_of, store_states
 from storage.records import Board, Entry, Leaf, Place
+from storage.schema.placement import prepare_put
 from storage.schema.tables import ARCHIVE_BLOCKS, CURVES, REFRESH_REQUESTS, TOTALS
 from storage.segments.segmented_entries import SegmentedEntries
 from storage.store import Program, in_partition
@@ -229,7 +230,7 @@ class ArchiveWriter:
         return (yield from self._remove_rows(board, totals, now_us)) if step.is_last else board
 
     def _write(self, block: ArchiveBlock) -> Bound:
-        return _INSERT.bind(board_key=self.board.key, **block._asdict())
+        return _PUT.bind(board_key=self.board.key, **block._asdict())
 
     def _remove_rows(self, board: Board, totals: dict[int, int], now_us: int) -> Program[Board]:
         stage = int(ClosingStage.ARCHIVED)
@@ -262,13 +263,7 @@ def build_exact_curve(leaf: Leaf, column_index: int) -> Program[Curve]:
     return Curve(knots, total=better_count, as_of_us=as_of_us, method="scan", certificate=0.0, errors=errors)
 
 
-_INSERT = (
-    insert(ARCHIVE_BLOCKS)
-    .values(**{name: param(name) for name in ("board_key", *ArchiveBlock._fields)})
-    .on_conflict("board_key", "section", "number")
-    .overwrite()
-    .prepared()
-)
+_PUT = prepare_put(ARCHIVE_BLOCKS)
 _STORED_CURVE = (
     select(col("document"))
     .from_(CURVES)

@@ -5,19 +5,14 @@ A profile belongs to no board, and no ranking and no count depends on profiles.
 
 from collections.abc import Sequence
 
-from querybuilder import col, delete, excluded, insert, param, select
+from querybuilder import col, delete, param, select
+from storage.schema.placement import prepare_put
 from storage.schema.tables import PROFILES
 from storage.store import Program
 
 _found = select(col("owner"), col("profile")).from_(PROFILES).where(col("owner").in_(param("owners")))
 _FIND = _found.packed().prepared()
-_PUT = (
-    insert(PROFILES)
-    .values(owner=param("owner"), profile=param("profile"), updated_at=param("now_us"))
-    .on_conflict("owner")
-    .do_update(profile=excluded("profile"), updated_at=excluded("updated_at"))
-    .prepared()
-)
+_PUT = prepare_put(PROFILES)
 _REMOVE = delete(PROFILES).where(col("owner").eq(param("owner"))).prepared()
 
 
@@ -28,7 +23,7 @@ def find_profiles(owners: Sequence[str]) -> Program[dict[str, str]]:
 
 
 def store_profile(owner: str, profile: str, *, now_us: int) -> Program[None]:
-    yield _PUT.bind(owner=owner, profile=profile, now_us=now_us)
+    yield _PUT.bind(owner=owner, profile=profile, updated_at=now_us)
 
 
 def remove_profile(owner: str) -> Program[bool]:

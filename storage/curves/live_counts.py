@@ -11,9 +11,10 @@ not known. The curve then has no live counts until it is fitted anew.
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from querybuilder import asc, coalesce, col, insert, param, select, sum_
+from querybuilder import asc, coalesce, col, param, select, sum_
 from storage.log.bundles import Bundle
 from storage.log.change_log import AFTER_MARK, BUNDLE_COLUMNS
+from storage.schema.placement import prepare_put
 from storage.schema.tables import CHANGE_LOG, LIVE_COUNTS, LIVE_MARK
 from storage.store import Program
 
@@ -47,21 +48,9 @@ class StoredCounts:
 
 
 _STATE = select(*map(col, ("position", "as_of", "version"))).from_(LIVE_MARK).prepared()
-_SET_STATE = (
-    insert(LIVE_MARK)
-    .values(mark_key=_ONLY, **{name: param(name) for name in ("position", "as_of", "version")})
-    .on_conflict("mark_key")
-    .overwrite()
-    .prepared()
-)
+_SET_STATE = prepare_put(LIVE_MARK)
 _COLUMNS = ("board_key", "column_index", "epoch", "curve_version", "version", "document", "changes")
-_PUT = (
-    insert(LIVE_COUNTS)
-    .values(**{name: param(name) for name in (*_COLUMNS, "counted")})
-    .on_conflict("board_key", "column_index")
-    .overwrite()
-    .prepared()
-)
+_PUT = prepare_put(LIVE_COUNTS)
 _COUNTS = select(*map(col, _COLUMNS)).from_(LIVE_COUNTS)
 _COUNTS_AFTER = _COUNTS.where(col("version").gt(param("version"))).order_by(asc(col("version"))).prepared()
 _COUNTS_OF_BOARDS = _COUNTS.where(col("board_key").in_(param("keys"))).prepared()
@@ -82,7 +71,7 @@ def find_fold_state() -> Program[FoldState | None]:
 def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None]:
     for one in counts:
         yield _PUT.bind(**asdict(one), counted=int(bool(one.document)))
-    yield _SET_STATE.bind(position=now.mark, as_of=now.as_of_us, version=now.version)
+    yield _SET_STATE.bind(mark_key=_ONLY, position=now.mark, as_of=now.as_of_us, version=now.version)
 
 
 def counts_after(version: int, now: FoldState) -> Program[list[StoredCounts]]:

@@ -29,12 +29,13 @@ from predictor import (
     decode_curve,
     encode_curve,
 )
-from querybuilder import Lock, asc, col, insert, max_, param, select
+from querybuilder import Lock, asc, col, max_, param, select
 from storage.errors import UnknownBoardError
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.totals import CHANGES, hold_epoch
 from storage.meter import NO_METER, Meter
 from storage.records import Board, Leaf
+from storage.schema.placement import prepare_put
 from storage.schema.sequences import take_number
 from storage.schema.tables import CURVES, LIVE_MARK
 from storage.store import Program, Store
@@ -421,13 +422,7 @@ def store_curve(
 
 # In the order of the fields of `ListedCurve`:
 _LISTED = ("board_key", "column_index", "epoch", "version", "as_of", "mark", "changes", "rules")
-_STORE = (
-    insert(CURVES)
-    .values(**{name: param(name) for name in (*_LISTED, "document")})
-    .on_conflict("board_key", "column_index")
-    .overwrite()
-    .prepared()
-)
+_STORE = prepare_put(CURVES)
 _CURVES = select(*map(col, _LISTED)).from_(CURVES)
 _CURVES_AFTER = (
     _CURVES.where(col("version").gt(param("version")))

@@ -10,7 +10,7 @@ PostgreSQL each partition may be on another server. Most stores have one partiti
 
 from collections.abc import Callable, Iterable
 
-from querybuilder import CreateTable, Query
+from querybuilder import CreateTable, Prepared, Query, insert, param
 from storage.store import CONTROL
 
 from .ingest_tables import QUEUE_TABLES, SEMAPHORE_TABLES
@@ -28,6 +28,16 @@ def _by_name(queries: Iterable[Query]) -> dict[str, CreateTable]:
 
 _CONTROL, _OTHERS = _by_name(CONTROL_TABLES), _by_name((*BOARD_TABLES, *TABLES_OF_BOTH))
 TABLES = _CONTROL | _OTHERS  # the definitions of all tables of the store, by name
+
+
+def prepare_put(table: str) -> Prepared:
+    """Return a statement that stores a row. The row replaces the row with the same primary key, if there is one.
+
+    Its parameters have the names of the table's columns.
+    """
+    defined = TABLES[table]
+    row = insert(table).values(**{name: param(name) for name in defined.kinds})
+    return row.on_conflict(*defined.keys).overwrite().prepared()
 
 
 def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Callable[[str], str | None]:

@@ -8,7 +8,7 @@ from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.lease_records import Grant, LeaseEvent, LeaseEventKind, Resource
 from storage.leases.lease_resources import ResourceKey
 from storage.schema.lease_tables import LEASE_ELSEWHERE, LEASE_PEERS
-from storage.schema.placement import TABLES
+from storage.schema.placement import TABLES, prepare_put
 from storage.store import Program
 
 _BEGINS = (LeaseEventKind.ACQUIRED, LeaseEventKind.EXTENDED)
@@ -56,8 +56,7 @@ class RemoteLeases:
         first = over.order_by(asc(col("expires_at"))).limit(param("limit"))
         self._sweep = delete(LEASE_ELSEWHERE).where(is_over, col("expires_at").in_(first)).prepared()
         self._cursor = select(col("position")).from_(LEASE_PEERS).where(col("peer").eq(param("peer"))).prepared()
-        cursor = insert(LEASE_PEERS).values(peer=param("peer"), position=param("position"))
-        self._set_cursor = cursor.on_conflict("peer").overwrite().prepared()
+        self._set_cursor = prepare_put(LEASE_PEERS)
 
     def find_by_keys(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, list[RemoteLease]]]:
         """Return the leases that these keys have in other stores, even expired ones."""
