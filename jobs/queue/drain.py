@@ -147,7 +147,6 @@ class DrainWorker:
         self._meter.observe("rankcurve_ingest_round_posts", sum(drained.posts.values()))
         age_s = max(0.0, (self._now_us() - drained.oldest_us) / 1e6)
         self._meter.observe("rankcurve_ingest_applied_age_seconds", age_s)
-        self._meter.add("rankcurve_ingest_conflicts", drained.races)
 
     async def _back_off(self, error: Exception) -> None:
         self._failures = min(self._failures + 1, _DOUBLINGS_MAX)

@@ -65,7 +65,6 @@ BLOCKS_MIN = 50  # a round may read at least this many blocks per shard, except 
 class DrainedRound:
     posts: dict[int, int]  # number of posts by shard of the partition
     statuses: Counter[str]  # number of posts by status; a post counts once for each of its boards
-    races: int  # how many attempts failed because a row, a block or a known fact had changed
     oldest_us: int  # the time at which the oldest post of the round was accepted
     more: bool  # whether posts are left in the queue
     applied: dict[int, int] = field(default_factory=dict)  # see `TransactionResult.applied`
@@ -126,7 +125,7 @@ class Drainer:
     async def _round(
         self, shards: Sequence[tuple[int, WorkLease]], posts_max: int, *, reject: PostError | None = None
     ) -> DrainedRound | None:
-        leases, check_boards, races = dict(shards), False, 0
+        leases, check_boards = dict(shards), False
         for attempt in range(self._limits.write_attempts_max):
             if attempt > 0:
                 await self._sleep(draw_pause_s(self._limits, attempt, self._rng))
@@ -141,10 +140,7 @@ class Drainer:
             apply = partial(self._apply, batch, held, opened, check_boards=check_boards, began_s=began_s)
             try:
                 result = await self._store.write(apply)
-            except LostRaceError:
-                races += 1
-                continue
-            except BoardChangedError:
+            except (LostRaceError, BoardChangedError):
                 continue
             except UnknownBoardError:
                 check_boards = True
@@ -153,7 +149,7 @@ class Drainer:
             statuses = Counter(part.status.value for parts in result.outcomes for part in parts)
             statuses[PostStatus.REJECTED.value] += len(batch.refusals)
             oldest_us = batch.pieces[0].head.queued_at_us
-            return DrainedRound(batch.by_shard, statuses, races, oldest_us, batch.more, result.applied)
+            return DrainedRound(batch.by_shard, statuses, oldest_us, batch.more, result.applied)
         raise RacesLostError(f"posts could not be applied in {self._limits.write_attempts_max} attempts")
 
     def _read(self, shards: list[int], posts_max: int) -> Program[_Batch]:

@@ -111,7 +111,6 @@ FAMILIES: Sequence[Family] = (
     Family("rankcurve_ingest_round_posts", "summary", "Queued posts applied in one transaction"),
     Family("rankcurve_ingest_applied_age_seconds", "histogram", "Time that the oldest post of a round had waited",
            bounds=(0.1, 1, 5, 60, 300)),
-    Family("rankcurve_ingest_conflicts", "counter", "Rounds of queue workers that were run again after a lost race"),
     Family("rankcurve_ingest_fenced", "counter",
            "Rounds of queue workers that found their shard taken over by another worker"),
     Family("rankcurve_ingest_posts", "latest", "Posts in the queue"),

