@@ -57,14 +57,6 @@ def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
                 yield from _chained(part)
 
 
-def escape_unprintable(_: object, __: str, event: Event) -> Event:
-    """Escape unprintable characters, which could begin a line or control a terminal. Lines of JSON don't need this."""
-    for name, value in event.items():
-        if isinstance(value, str):
-            event[name] = "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in value)
-    return event
-
-
 def mask_keys(_: object, __: str, line: Any) -> Any:
     """Replace the secret part of every API key with stars. This is the last step. Its input is the rendered line."""
     return _KEY.sub(r"\1***", line) if KEY_PREFIX in line else line

@@ -22,12 +22,21 @@ from config.masking import masked
 from jobs.request_origin import REQUEST_ID, TRACEPARENT, trace_id_of
 from service.contract.problems import clip_text
 
-from .log_scrubbing import escape_unprintable, mask_keys, scrub_tracebacks
+from .log_scrubbing import mask_keys, scrub_tracebacks
 
 QUEUE_LINES_MAX = 10_000
 BATCH_LINES_MAX = 500
 CLOSE_S_MAX = 2.0
 _FAILED_STATUS = 400
+_RENDERING: list[structlog.typing.Processor] = [
+    structlog.processors.add_log_level,
+    structlog.processors.TimeStamper(fmt="iso", utc=True),
+    # Tracebacks must not hold local variables, because these include the Authorization header and the bodies.
+    structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
+    scrub_tracebacks,
+    structlog.processors.JSONRenderer(),
+    mask_keys,
+]
 
 
 class LineWriter:
@@ -121,20 +130,11 @@ def configure_logging(
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     writer = LineWriter(stream or sys.stderr, on_drop=on_drop)
-    # Tracebacks must not hold local variables, because these include the Authorization header and the bodies.
-    exceptions = structlog.processors.ExceptionRenderer(
-        structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
-    )
     structlog.configure(
         processors=[
             *([lambda _, __, event: {**event, "process": process}] if process else []),
             _with_request_id,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            exceptions,
-            scrub_tracebacks,
-            structlog.processors.JSONRenderer(),
-            mask_keys,
+            *_RENDERING,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=lambda *_: writer,
@@ -147,11 +147,8 @@ def configure_logging(
 @contextmanager
 def logging_to_stderr() -> Iterator[None]:
     """Log to standard error within the `with` block, because the standard output of a command holds its result."""
-    before, as_text = structlog.get_config(), structlog.dev.ConsoleRenderer(colors=False)
-    structlog.configure(
-        processors=[structlog.processors.add_log_level, escape_unprintable, as_text, mask_keys],
-        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
-    )
+    before = structlog.get_config()
+    structlog.configure(processors=_RENDERING, logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
     try:
         yield
     finally:
