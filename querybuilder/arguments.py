@@ -82,14 +82,21 @@ def array_type(dialect: Dialect, kind: SqlType) -> str:
 
 
 @cache
-def _shape(kinds: tuple[SqlType, ...] | None) -> Any:
-    """Return a struct type whose only field is a list. msgspec checks each item of a list when it converts the list.
+def _shape(kinds: tuple[SqlType, ...] | None, *, by_columns: bool = False) -> Any:
+    """Return a struct type, whose only field is a plain list, a list of rows or, `by_columns`, a list for each column.
 
-    msgspec analyses a struct type only once. It would analyse a bare list type again on every call.
+    msgspec checks each cell when it converts the lists. It analyses a struct type once, but a bare list type anew on
+    every call. It does so at the first use, and the process crashes if another thread uses the type at that time.
+    Therefore the type is used here.
     """
-    cell: Any = str | _Int64 if kinds is None else tuple.__class_getitem__(tuple(_CELLS[kind] for kind in kinds))
+    cells = [_CELLS[kind] for kind in kinds or ()]
+    cell: Any = str | _Int64 if kinds is None else tuple.__class_getitem__(tuple(cells))
     items = list.__class_getitem__(cell)
-    return _analysed(msgspec.defstruct("Items", [("items", items)], array_like=True), [])
+    if by_columns:
+        items = tuple.__class_getitem__(tuple(map(list.__class_getitem__, cells)))
+    shape = msgspec.defstruct("Batch", [("items", items)], array_like=True)
+    msgspec.convert((((),) * len(cells) if by_columns else [],), shape)
+    return shape
 
 
 def _arrays(rows: list[Any], kinds: tuple[SqlType, ...]) -> tuple[object, ...]:
@@ -99,26 +106,10 @@ def _arrays(rows: list[Any], kinds: tuple[SqlType, ...]) -> tuple[object, ...]:
         columns = tuple(zip(*rows, strict=True)) if rows else ((),) * len(kinds)
     except ValueError as error:
         raise msgspec.ValidationError(f"Expected rows of one length: {error}") from None
-    fitting: tuple[list[Any], ...] = msgspec.convert((columns,), _columns_shape(kinds)).columns
+    fitting: tuple[list[Any], ...] = msgspec.convert((columns,), _shape(kinds, by_columns=True)).items
     return tuple(
         column if kind is SqlType.BLOB else _array_text(column) for kind, column in zip(kinds, fitting, strict=True)
     )
-
-
-@cache
-def _columns_shape(kinds: tuple[SqlType, ...]) -> Any:
-    columns = tuple(list.__class_getitem__(_CELLS[kind]) for kind in kinds)
-    shape = msgspec.defstruct("Columns", [("columns", tuple.__class_getitem__(columns))], array_like=True)
-    return _analysed(shape, ((),) * len(kinds))
-
-
-def _analysed(shape: Any, example: object) -> Any:
-    """Make msgspec analyse a struct type now, and return the type. `example` is a value of the type's only field.
-
-    msgspec analyses a struct type at its first use. If another thread uses the type at that time, the process crashes.
-    """
-    msgspec.convert((example,), shape)
-    return shape
 
 
 def _array_text(cells: list[Any]) -> str:

@@ -9,7 +9,7 @@ TRIALS = """
 import sys
 from threading import Barrier, Thread
 
-from querybuilder.arguments import Encoder, _columns_shape, _shape
+from querybuilder.arguments import Encoder, _shape
 from querybuilder.dialect import SqlType
 
 sys.setswitchinterval(1e-6)
@@ -23,7 +23,6 @@ def encode(arrays):
 for _ in range(100):
     for arrays in (True, False):
         _shape.cache_clear()
-        _columns_shape.cache_clear()
         threads = [Thread(target=encode, args=(arrays,)) for _ in range(3)]
         for each in threads:
             each.start()
