@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeVar
 
 from querybuilder import (
     INTEGER,
-    TEXT,
     Dialect,
     Prepared,
     asc,
@@ -35,6 +34,7 @@ from storage.errors import LostRaceError
 from storage.records import Board, Post
 from storage.schema.creation import is_apart
 from storage.schema.ingest_tables import INGEST_BLOCKS, INGEST_SHARDS
+from storage.schema.placement import TABLES
 from storage.schema.sequences import take_number
 from storage.store import CONTROL, Program, in_partition
 
@@ -55,7 +55,6 @@ class NewBlock(NamedTuple):
     queued_at_us: int
     posts: int
     block: str  # the text of the block, see `post_blocks`
-    edition: int = 1  # grows when the block is rewritten
 
 
 class BlockHead(NamedTuple):
@@ -143,7 +142,8 @@ def make_shards(wanted: int) -> Program[int]:
 
 def append_blocks(blocks: Sequence[NewBlock]) -> Program[None]:
     last = yield from take_number("ingest_blocks", len(blocks))
-    yield _APPEND.bind(rows=[(number, *block) for number, block in enumerate(blocks, last - len(blocks) + 1)])
+    rows = [(number, *head, 1, text) for number, (*head, text) in enumerate(blocks, last - len(blocks) + 1)]
+    yield _APPEND.bind(rows=rows)
 
 
 def read_heads(shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
@@ -229,11 +229,7 @@ def _named(heads: Sequence[BlockHead]) -> dict[str, object]:
     return {"shards": sorted({head.shard for head in heads}), "numbers": [head.number for head in heads]}
 
 
-_APPEND = (
-    insert(INGEST_BLOCKS)
-    .rows(param("rows"), number=INTEGER, shard=INTEGER, queued_at=INTEGER, posts=INTEGER, block=TEXT, edition=INTEGER)
-    .prepared()
-)
+_APPEND = insert(INGEST_BLOCKS).rows(param("rows"), **TABLES[INGEST_BLOCKS].kinds).prepared()
 _chosen = (col("shard").in_(param("shards")), col("number").in_(param("numbers")))
 _BLOCKS = select(*_HEAD, col("block")).from_(INGEST_BLOCKS).where(*_chosen).packed().prepared()
 _DELETE = delete(INGEST_BLOCKS).where(*_chosen).returning(col("number"), col("edition")).prepared()
@@ -256,21 +252,8 @@ _found = _found.order_by(asc(col("number"))).limit(param("limit")).packed()
 _MENTIONING = _found.prepared()
 _MENTIONING_IN = _found.where(col("shard").eq(param("shard")), col("number").gt(param("past"))).prepared()
 _SHARDS = select(count()).from_(INGEST_SHARDS).prepared()
-_MAKE_SHARDS = (
-    insert(INGEST_SHARDS)
-    .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
-    .on_conflict("shard")
-    .do_nothing()
-    .prepared()
-)
+_shards = insert(INGEST_SHARDS).rows(param("rows"), **TABLES[INGEST_SHARDS].kinds).on_conflict("shard")
+_MAKE_SHARDS = _shards.do_nothing().prepared()
 _COUNTS = select(col("shard"), col("applied"), col("busy_us")).from_(INGEST_SHARDS).packed().prepared()
-_COUNT = (
-    insert(INGEST_SHARDS)
-    .rows(param("rows"), shard=INTEGER, applied=INTEGER, busy_us=INTEGER)
-    .on_conflict("shard")
-    .do_update(
-        applied=plus(col("applied", INGEST_SHARDS), excluded("applied")),
-        busy_us=plus(col("busy_us", INGEST_SHARDS), excluded("busy_us")),
-    )
-    .prepared()
-)
+_added = {name: plus(col(name, INGEST_SHARDS), excluded(name)) for name in ("applied", "busy_us")}
+_COUNT = _shards.do_update(where=None, **_added).prepared()
