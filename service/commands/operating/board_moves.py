@@ -77,7 +77,13 @@ def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], wh
     `begin(store)` returns a function that begins the copy. `where` ("is in partition 3") is printed after the id.
     """
     settings = settings.model_copy(update={"lock_timeout_s": min(settings.lock_timeout_s, LOCK_TIMEOUT_S_MAX)})
-    begun_s = time.perf_counter()
+    begun_s = shown_s = time.monotonic()
+
+    def show_progress(counts: MoveCounts) -> None:
+        nonlocal shown_s
+        if time.monotonic() - shown_s >= PROGRESS_S:
+            shown_s = time.monotonic()
+            typer.echo(_describe(counts))
 
     async def work(store: Store) -> MoveCounts:
         # Imported here, because the other commands need no database driver.
@@ -94,26 +100,13 @@ def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], wh
             holder=make_holder(),
             monotonic=time.monotonic,
             sleep=asyncio.sleep,
-            report=_Progress().show,
+            report=show_progress,
         )
         return await move.run()
 
     done = run_on_store(settings, work)
-    typer.echo(f"{board} {where}: {_describe(done)} in {time.perf_counter() - begun_s:.1f} s")
+    typer.echo(f"{board} {where}: {_describe(done)} in {time.monotonic() - begun_s:.1f} s")
     typer.echo(f"posts to it waited for at most {done.waited_s:.3f} s")
-
-
-class _Progress:
-    """Prints what a move has done, at most once every `PROGRESS_S` seconds."""
-
-    def __init__(self) -> None:
-        self._shown_s = time.monotonic()
-
-    def show(self, counts: MoveCounts) -> None:
-        now_s = time.monotonic()
-        if now_s - self._shown_s >= PROGRESS_S:
-            self._shown_s = now_s
-            typer.echo(_describe(counts))
 
 
 def _describe(counts: MoveCounts) -> str:
