@@ -72,26 +72,17 @@ def fail(message: str, *, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
-def explain_error(error: RankcurveError, *, away_hint: str | None = None) -> str:
-    """Return the text of an error with a hint of what to do. `away_hint` is the hint if no service answers."""
-    hint = HINTS.get(error.code) if isinstance(error, ApiError) else None
-    if isinstance(error, UnreachableError):
-        hint = away_hint or f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
-    return f"{error} — {hint}" if hint else str(error)
-
-
 def say_waiting(error: RankcurveError) -> None:
     typer.echo(f"waiting for the service: {one_line(str(error))}", err=True)
 
 
-async def take(records: AsyncGenerator[T, None], limit: int | None = None) -> list[T]:
-    """Return the first `limit` records, or all records if `limit` is None."""
+async def take(records: AsyncGenerator[T, None], limit: int) -> list[T]:
+    """Return the first `limit` records."""
     found: list[T] = []
     async with aclosing(records):
-        while limit is None or len(found) < limit:
-            try:
-                found.append(await anext(records))
-            except StopAsyncIteration:
+        async for record in records:
+            found.append(record)
+            if len(found) == limit:
                 break
     return found
 
@@ -131,9 +122,12 @@ def call_service(
     retries: Retries = RETRIES,
     timeout_s: float = TIMEOUT_S,
     *,
-    away_hint: str | None = None,
+    away_hint: str = f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}",
 ) -> None:
-    """Run `action` with a client of the service. On a RankcurveError, print it on one line and exit with code 1."""
+    """Run `action` with a client of the service. On a RankcurveError, print it on one line and exit with code 1.
+
+    The line ends with a hint of what to do. `away_hint` is the hint if no service answers.
+    """
 
     async def session() -> None:
         async with AsyncClient(url, key, retries=retries, timeout_s=timeout_s, on_unreachable=say_waiting) as client:
@@ -142,7 +136,9 @@ def call_service(
     try:
         asyncio.run(session())
     except RankcurveError as error:
-        fail(explain_error(error, away_hint=away_hint))
+        hint = HINTS.get(error.code) if isinstance(error, ApiError) else None
+        hint = away_hint if isinstance(error, UnreachableError) else hint
+        fail(f"{error} — {hint}" if hint else str(error))
     except BrokenPipeError:
         # In `rankcurve top … | head`, `head` has closed the pipe. Without the next line, Python would print another
         # error when it flushes its output at the end.
