@@ -78,21 +78,20 @@ class Ownership:
         work: Callable[[HeldLease], Awaitable[T]],
         *,
         partition: int = CONTROL,
-        still_wanted: Callable[[], Program[None]] | None = None,
         rests_s: float = 0,
     ) -> T:
         """Do the work under a lease, so that no other process does it. Return its result. The lease is in `partition`.
 
-        `still_wanted` runs in the transaction of the claim; it raises an error if there is nothing left to do. No
-        process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner.
+        No process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner.
 
         Raises:
             LeaseTakenError: another process does the work, or the `rests_s` seconds of the last claim have not passed.
             LeaseLostError: another process took the lease while the work ran.
-            Any error that `still_wanted` or the work raises.
+            Any error that the work raises.
         """
         store = self._store.at(partition)
-        lease = await store.write(partial(self._claim, kind, resource, still_wanted))
+        claiming = partial(self._leases.claim, kind, resource, holder=self._holder, lease_us=self._lease_us)
+        lease = await store.write(claiming)
         held = HeldLease(lease, self._leases, self._lease_us, partition)
         claimed_at_us = held.lease.expires_at_us - self._lease_us
         working = asyncio.ensure_future(work(held))
@@ -129,12 +128,6 @@ class Ownership:
                 await self.run_owned(JOB_WORK, resource, work, partition=partition, rests_s=interval_s * REST_RATIO)
             except (LeaseTakenError, LeaseLostError):
                 continue
-
-    def _claim(self, kind: str, resource: str, still_wanted: Callable[[], Program[None]] | None) -> Program[WorkLease]:
-        lease = yield from self._leases.claim(kind, resource, holder=self._holder, lease_us=self._lease_us)
-        if still_wanted is not None:
-            yield from still_wanted()  # after the claim, so that the result of the previous owner is visible
-        return lease
 
     async def _keep_renewing(self, store: Store, lease: WorkLease) -> None:
         while True:

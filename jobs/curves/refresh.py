@@ -33,7 +33,7 @@ from storage.curves.shared_curves import Slot
 from storage.curves.stored_curves import CurveBook, ServedCurve, curve_version, store_curve
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.records import Leaf
-from storage.store import Program, Store
+from storage.store import Store
 
 from .fitting import FitSnapshot, Fitting
 from .refresh_requests import Refreshed, Refresher
@@ -43,10 +43,6 @@ log = structlog.get_logger(__name__)
 
 JOB = "refresh"
 REQUESTS = "demands"  # the name by which operators know the job that looks for refresh requests
-
-
-class _SupersededError(Exception):
-    """Another process refreshed the column after this process had found the column due."""
 
 
 class RefreshJob:
@@ -155,7 +151,8 @@ class RefreshJob:
     async def _refresh(self, leaf: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
         """Fit a new curve of a column, store it, and use it in this process. Log a failure before raising it.
 
-        If no operator asked (`due` is given), and the column is empty and has no curve, store nothing and return None.
+        If no operator asked (`due` is given), store nothing and return None if the column is empty and has no curve, or
+        if another process has refreshed it since this process found it due.
         """
         slot = (leaf.key, column_index)
         self._busy.add(slot)
@@ -163,11 +160,10 @@ class RefreshJob:
             return await self._ownership.run_owned(
                 REFRESH_WORK,
                 refresh_resource(*slot),
-                partial(self._replace, leaf, column_index, requested=due is None),
+                partial(self._replace, leaf, column_index, due),
                 partition=leaf.partition,
-                still_wanted=None if due is None else partial(_check_superseded, slot, due.seen_version),
             )
-        except (LeaseTakenError, UnknownBoardError, _SupersededError):
+        except (LeaseTakenError, UnknownBoardError):
             raise  # another process refreshes the column, or the board was deleted or emptied meanwhile
         except LeaseLostError as error:
             self._meter.add("rankcurve_refreshes_fenced")
@@ -181,11 +177,15 @@ class RefreshJob:
             self._busy.discard(slot)
             self._wake.set()  # a request may be waiting for this column
 
-    async def _replace(self, leaf: Leaf, column_index: int, held: HeldLease, *, requested: bool) -> Refreshed | None:
+    async def _replace(self, leaf: Leaf, column_index: int, due: DueColumn | None, held: HeldLease) -> Refreshed | None:
         started = self._monotonic()
+        if due is not None:
+            stored = await self._store.at(leaf.partition).read(partial(curve_version, leaf.key, column_index))
+            if stored > due.seen_version:
+                return None
         present = self._book.find_leaf_curve(leaf, column_index)
         curve, seen = await self._fitting.fit_curve(leaf, column_index, present)
-        if not requested and curve.total == 0 and present is None:
+        if due is not None and curve.total == 0 and present is None:
             return None
         served = await store_and_serve(self._store, self._book, held, (leaf, column_index), curve, seen)
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)
@@ -194,11 +194,6 @@ class RefreshJob:
             self._context.record_span("refresh", refreshed.seconds)
         await self._book.share_curve(served)
         return refreshed
-
-
-def _check_superseded(slot: Slot, seen_version: int) -> Program[None]:
-    if (yield from curve_version(*slot)) > seen_version:
-        raise _SupersededError
 
 
 async def store_and_serve(
