@@ -94,7 +94,6 @@ export function storeFacts(now, store) {
     ["Rows", `${perSecond(store.Rows)}/s`],
     ["Conflicts", whole(store.WriteConflicts?.Count), "Write transactions that ran again, because another one had changed a row", store.WriteConflicts?.Count ?? 0],
     ["Retries", whole(store.Retries?.Count), "Lost connections and deadlocks", store.Retries?.Count ?? 0],
-    ["Change log", now.others?.ChangeLogAgeSeconds === undefined ? "–" : `${age(now.others.ChangeLogAgeSeconds)} old`, "How far back it reaches"],
   ];
   const zeros = lines.filter(([, , , count]) => count === 0);
   return el("div", { class: "stack" }, facts(lines.filter((line) => !zeros.includes(line))), folded("store", zeros.length, "counts are zero", () => facts(zeros)));
