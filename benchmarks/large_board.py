@@ -3,8 +3,9 @@
 python -m benchmarks.large_board [--rows N] [--seconds S] [--rounds N] [--boards KEPT]
 
 A board of 1 million rows is measured, too, also with the default settings. Memory is that of all processes after the
-load (pages that processes share count once). During the ten minutes of load, 2,500 posts/s and 500 requests/s for positions are sent. The time of a request
-counts from when it was due. If `--seconds` is less than 5, the load is shorter.
+load; pages that processes share count once. During the ten minutes of load, 2,500 posts/s and 500 requests/s for
+positions are sent. The time of a request counts from when it was due. If `--seconds` is less than 5, the load is
+shorter.
 
 Bars: memory at most 220 MiB; a skip refresh at most 2 s; p99 of positions at most 1.5 times that of 1 million rows; at
 least 99 % of the offered requests answered. A request that fails ends the run.
