@@ -30,7 +30,7 @@ from storage.curves.refresh_requests import (
     list_open_refresh_requests,
 )
 from storage.curves.shared_curves import Slot
-from storage.curves.stored_curves import CurveBook, ServedCurve, curve_version, store_curve
+from storage.curves.stored_curves import CurveBook, ServedCurve, find_listed_curves, store_curve
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
 from storage.records import Leaf
 from storage.store import Store
@@ -180,8 +180,9 @@ class RefreshJob:
     async def _replace(self, leaf: Leaf, column_index: int, due: DueColumn | None, held: HeldLease) -> Refreshed | None:
         started = self._monotonic()
         if due is not None:
-            stored = await self._store.at(leaf.partition).read(partial(curve_version, leaf.key, column_index))
-            if stored > due.seen_version:
+            listed = await self._store.at(leaf.partition).read(partial(find_listed_curves, [leaf.key]))
+            stored = listed.get((leaf.key, column_index))
+            if stored is not None and stored.version > due.seen_version:
                 return None
         present = self._book.find_leaf_curve(leaf, column_index)
         curve, seen = await self._fitting.fit_curve(leaf, column_index, present)

@@ -446,11 +446,6 @@ def find_listed_curves(board_keys: Sequence[int]) -> Program[dict[Slot, ListedCu
     return {(row[0], row[1]): ListedCurve(*row) for row in rows}
 
 
-def curve_version(board_key: int, column_index: int) -> Program[int]:
-    listed = (yield from find_listed_curves([board_key])).get((board_key, column_index))
-    return 0 if listed is None else listed.version
-
-
 def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
     """Return the encoded curves with these versions, by version. Leave out curves that newer ones have replaced."""
     rows = yield (
