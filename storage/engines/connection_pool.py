@@ -7,6 +7,7 @@ An attempt runs one program on a connection. After a lost race or a lost connect
        ├── lost (the connection is useless, or none could be opened) ── pause ──> again, on another connection
        ├── a node of Citus lost another node ── pause ──> again, once
        ├── raced (another transaction changed the same rows) ── pause ──> again, which may succeed
+       ├── Citus moves the partition ── pause ──> again, for about ten seconds
        ├── the board's table is missing ── pause ──> again, once: the transaction then sees that the board was deleted
        ├── lost during COMMIT ──> OutcomeUnknownError
        └── any other error, or no attempts left ──> an error of the store, see `translate_error`
@@ -35,6 +36,7 @@ from .postgres_errors import (
     describe_error,
     is_board_deleted,
     is_lost,
+    is_moving,
     is_node_away,
     is_raced,
     translate_error,
@@ -47,6 +49,9 @@ log = structlog.get_logger(__name__)
 # server would confirm the COMMIT and only warn that the standby may not have the data.
 COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
 NO_TIMEOUT_S = 10 * 365 * 86_400.0
+# While Citus moves a partition, an attempt runs this many times. Its pauses hold no connection.
+MOVING_ATTEMPTS_MAX = 40
+MOVING_PAUSE_S = 0.25
 
 
 class ConnectionPool:
@@ -97,17 +102,18 @@ class ConnectionPool:
                 # If a board was deleted meanwhile, the second attempt finds no such board in the catalog. If a Citus
                 # node had lost its connection to another node, it opens a new one. So two attempts are enough.
                 twice = is_board_deleted(error) or is_node_away(error)
-                tries_max = 2 if twice else self._limits.store_attempts_max
+                moving = is_moving(error)
+                tries_max = MOVING_ATTEMPTS_MAX if moving else 2 if twice else self._limits.store_attempts_max
                 if tries >= tries_max or not self._may_pass(error):
                     raise translate_error(error) from error
                 self._meter.add("rankcurve_store_retries")
                 log.info("transaction_retried", pool=self.name, detail=describe_error(error))
-            await asyncio.sleep(self._pause_s(tries - 1))
+            await asyncio.sleep(MOVING_PAUSE_S if moving else self._pause_s(tries - 1))
 
     def _may_pass(self, error: BaseException) -> bool:
         """Return whether an attempt that failed with this error may succeed if it runs again."""
         late_lock = self.retries_late_locks and isinstance(error, asyncpg.LockNotAvailableError)
-        return late_lock or is_lost(error) or is_raced(error) or is_board_deleted(error)
+        return late_lock or is_lost(error) or is_raced(error) or is_moving(error) or is_board_deleted(error)
 
     async def _once(self, attempt: Attempt[T]) -> T:
         connection = await self.lend_connection()

@@ -3,6 +3,7 @@
 - Lost: the connection is useless, but the attempt may succeed on another connection. If a node of Citus has lost
   another node, the connection stays useful.
 - Raced: another transaction interfered. The failed transaction may succeed if it runs again.
+- Moving: Citus moves the partition at the moment. The failed transaction may succeed once the move has ended.
 - Late: the server did not answer in time.
 - Board deleted: the table of a board does not exist.
 
@@ -36,6 +37,13 @@ _RACED = (
     asyncpg.DuplicateObjectError,
     asyncpg.InvalidCachedStatementError,  # the columns of the table changed
 )
+# Citus has no codes of its own for these errors. Each is raised before anything is committed.
+_MOVING = (
+    "could not acquire the lock required to",  # a statement that creates a table waits for no move
+    "could not find the intermediate result file",
+    "failure on connection marked as essential",
+    'unique constraint "changes_pkey',  # a transaction saw the counter of the log as it was before the move
+)
 # Another transaction or a high load delays the server. After such an error, the attempt is not run again, because other
 # posts would wait even longer. Only on Citus, an attempt is run again after LockNotAvailableError.
 _LATE = (asyncpg.LockNotAvailableError, asyncpg.QueryCanceledError, asyncpg.InsufficientResourcesError)
@@ -55,6 +63,11 @@ def is_node_away(error: BaseException) -> bool:
 
 def is_raced(error: BaseException) -> bool:
     return isinstance(error, _RACED)
+
+
+def is_moving(error: BaseException) -> bool:
+    """Return whether a transaction failed because Citus moves a partition to another node."""
+    return isinstance(error, asyncpg.PostgresError) and any(text in describe_error(error) for text in _MOVING)
 
 
 def is_board_deleted(error: BaseException) -> bool:
