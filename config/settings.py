@@ -317,7 +317,7 @@ class MemcachedSettings(_Group):
 class JobSettings(_Group):
     """Settings of the background jobs."""
 
-    curve_poll_s: float = _number(2, 0.05, 2, "s")
+    curve_poll_s: float = _number(0.5, 0.05, 2, "s")
     """Interval at which a job process looks for refresh requests, and for boards that other processes created."""
     fold_interval_s: float = _number(0.5, 0.01, 1, "s")
     """Time between two runs of the folding job, which counts new changes into the live counts of curves."""

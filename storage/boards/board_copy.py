@@ -23,13 +23,17 @@ merges this log with the logs of the targets.
 
 Retired segments stay in the catalog, so that the journal can find the board of their changes. A stored post id has only
 a keyed hash of its owner, so it is unknown which segment has the owner. Therefore each new segment gets the post ids
-of all earlier segments. New segments have no curves until the refresh job fits some.
+of all earlier segments.
+
+Nothing is counted for a copied curve, and new segments have no curves. So the switch requests a refresh of each column.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from querybuilder import Lock, col, count, count_if, delete, drop_table, select
+from storage.curves.refresh_requests import store_refresh_request
 from storage.errors import (
     ArchivedError,
     BoardChangedError,
@@ -70,9 +74,19 @@ def check_not_moving(board: Board) -> Program[None]:
     lease = yield from in_partition(CONTROL, _LEASES.find_lease(MOVE_WORK, str(board.key)))
     free_in_us = 0 if lease is None else lease.expires_at_us - (yield from in_partition(CONTROL, store_clock()))
     if free_in_us > 0:
-        raise LeaseTakenError(
-            f"the leaderboard {board.id!r} is being moved to another partition", free_in_us=free_in_us
-        )
+        raise _moving(board, free_in_us)
+
+
+def _claim_move(board: Board, leases: WorkLeases, *, holder: str, lease_us: int) -> Program[WorkLease]:
+    try:
+        return (yield from leases.claim(MOVE_WORK, str(board.key), holder=holder, lease_us=lease_us))
+    except LeaseTakenError as taken:
+        raise _moving(board, taken.free_in_us) from taken
+
+
+def _moving(board: Board, free_in_us: int) -> LeaseTakenError:
+    when = f"if the command that does it has ended, try again in {math.ceil(free_in_us / 1e6)} s"
+    return LeaseTakenError(f"the leaderboard {board.id!r} is being moved or split; {when}", free_in_us=free_in_us)
 
 
 class BoardCopy:
@@ -123,6 +137,9 @@ class BoardCopy:
             yield from self._begin_elsewhere(now, marks[0])
         else:
             yield from self._begin_segments(now, marks, begun_us)
+        for target in self.targets:
+            for index in () if target.archived_us is not None else target.sorted_indexes:
+                yield from store_refresh_request((target.key, index))
         yield from released
         # The event makes streams look up the board again. Log it last, because posts then wait for this transaction.
         yield from journal.log_event(self.board, ChangeKind.MOVED, begun_us)
@@ -222,7 +239,7 @@ def begin_move(
     yield from choose_partitions(target)
     if target == board.partition:
         raise SpecConflictError(f"{board.id!r} is in partition {target} already")
-    lease = yield from leases.claim(MOVE_WORK, str(board.key), holder=holder, lease_us=lease_us)
+    lease = yield from _claim_move(board, leases, holder=holder, lease_us=lease_us)
     [leaf] = board.leaves
     place = leaf.place._replace(partition=target)
     if leaf.archived_us is None and leaf.table_key is not None:
@@ -268,7 +285,7 @@ def begin_split(
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     if len(board.leaves) == segments:
         raise SpecConflictError(f"{board_id!r} has {segments} segments already", pointer="/segments")
-    lease = yield from leases.claim(MOVE_WORK, str(board.key), holder=holder, lease_us=lease_us)
+    lease = yield from _claim_move(board, leases, holder=holder, lease_us=lease_us)
     others = yield from find_other_segments(board)
     yield from _remove_tables([row.leaf for row in others if row.segment <= PENDING])  # left by a split that was killed
     yield from check_board_limits(new=segments, own=True, boards_max=boards_max, own_tables_max=own_tables_max)

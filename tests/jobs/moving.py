@@ -8,9 +8,11 @@ import pytest
 
 from jobs.boards.move import BoardMove, MoveCounts
 from storage.boards.board_copy import begin_move, begin_split
+from storage.curves.refresh_requests import list_open_refresh_requests
+from storage.curves.shared_curves import Slot
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLeases
-from storage.store import Program, Store
+from storage.store import CONTROL, Program, Store
 
 STORE_LEASES = WorkLeases(store_clock, margin_us=0)
 split_by = partial(begin_split, boards_max=100, own_tables_max=100)
@@ -46,3 +48,7 @@ def make_move(
         sleep=pause,
         report=report,
     )
+
+
+async def open_refresh_requests(store: Store) -> list[Slot]:
+    return await store.at(CONTROL).read(lambda: list_open_refresh_requests(100))

@@ -53,9 +53,9 @@ def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) 
     """Spread a leaderboard over another number of segments. Services may keep running, and no post is lost.
 
     The services accept posts while each row is copied to the segment of its owner. At the end, posts to the leaderboard
-    wait, usually for less than a second. The new segments have no curves, so ranks are counted until the next refresh.
-    If the command is killed, the leaderboard stays as it was: run the command again after a minute. On SQLite, stop the
-    service first.
+    wait, usually for less than a second. The new segments have no curves, so ranks are counted until a job process has
+    refreshed them, which it begins within a second. If the command is killed, the leaderboard stays as it was: run the
+    command again after a minute. On SQLite, stop the service first.
 
     For example:
 

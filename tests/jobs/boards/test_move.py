@@ -39,7 +39,7 @@ from storage.records import Board, PostStatus, TableSharing, Ties
 from storage.schema.creation import count_partitions
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS, TOTALS
 from storage.store import CONTROL, Program, Store
-from tests.jobs.moving import STORE_LEASES, copy_few_rows_at_once, make_move
+from tests.jobs.moving import STORE_LEASES, copy_few_rows_at_once, make_move, open_refresh_requests
 from tests.schemas import PARTITIONS
 from tests.storage.backends import BACKENDS, HOME, OpenStore
 from tests.storage.deployment import Clock, Deployment, counter, label, part, ranked
@@ -180,6 +180,7 @@ async def test_a_move_keeps_everything_and_leaves_nothing_behind(deployment: Dep
         [curve] = listed.values()
         assert curve.version > version, "each process takes it for a newer curve"
         assert (curve.mark, curve.changes) == (None, 3)
+        assert await open_refresh_requests(store) == [(board.key, 0)], "the copied curve stands still until a refresh"
         version = curve.version
         assert await store.at(source.partition).read(lambda board=board: find_listed_curves([board.key])) == {}  # type: ignore[misc]
         [[again]] = await deployment.apply(points(deployment, board, "o09", "id o09", xp=2))
@@ -271,9 +272,9 @@ async def test_a_move_that_cannot_be_is_refused(deployment: Deployment) -> None:
     board = await deployment.find()
     claimed = STORE_LEASES.claim("move", str(board.key), holder="other", lease_us=10**9)
     await deployment.store.at(CONTROL).write(lambda: claimed)
-    with pytest.raises(LeaseTakenError):
+    with pytest.raises(LeaseTakenError, match=r"'b' is being moved .*try again in \d+ s"):
         await move(deployment, ELSEWHERE)
-    with pytest.raises(LeaseTakenError):
+    with pytest.raises(LeaseTakenError, match=r"'b' is being moved .*try again in \d+ s"):
         await deployment.rebuild()
     assert await read_everything(deployment) == before
 

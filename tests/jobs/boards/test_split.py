@@ -16,7 +16,7 @@ from storage.posting.rebuild import find_deleted_leaves
 from storage.queue.outcomes import find_post_fate
 from storage.records import Board, PostStatus, Season, TableSharing
 from storage.store import CONTROL
-from tests.jobs.moving import STORE_LEASES, copy_few_rows_at_once, make_move, split_by
+from tests.jobs.moving import STORE_LEASES, copy_few_rows_at_once, make_move, open_refresh_requests, split_by
 from tests.storage.backends import BACKENDS, OpenStore
 from tests.storage.deployment import NOW_US, Deployment, counter, part, ranked
 from tests.storage.queueing import QueueDesk
@@ -71,6 +71,8 @@ async def test_a_board_is_the_same_in_other_segments(deployment: Deployment) -> 
     for segments in (4, 2, 7):
         board, done = await split(deployment, segments)
         assert len(board.leaves) == board.spec.segments == segments
+        requested = await open_refresh_requests(deployment.store)
+        assert {(segment.key, 1) for segment in board.leaves} <= set(requested), "new segments have no curves"
         assert done.rows == len(before[0])
         assert await contents(deployment, board) == before
         # Every post is still known, whichever segment has its owner now.
