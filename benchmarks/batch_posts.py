@@ -24,18 +24,18 @@ _POSTS_PER_S = 10_000  # an assumed rate, from which the number of batches for a
 
 
 def through_http(
-    port: int, rows: int, count: int, *, board: str = BOARD, with_ids: bool = False
+    port: int, rows: int, count: int, *, board: str = BOARD, with_ids: bool = False, name: str = ""
 ) -> Callable[[int], load.Figure]:
     """Return a contestant that sends batches of posts to the service.
 
-    If `with_ids` is true, each post has a post_id. The service then applies a repeated post only once; the bare loop
-    cannot do that.
+    If `with_ids` is true, each post has a post_id, which begins with `name`. The service then applies a repeated post
+    only once; the bare loop cannot do that.
     """
 
     def contestant(number: int) -> load.Figure:
         work = draw_batches(rows, seed=number, count=count)
         bodies = [
-            batch_body(batch, post_id_prefix=f"{board}-{number}/{index}" if with_ids else None)
+            batch_body(batch, post_id_prefix=f"{name}{board}-{number}/{index}" if with_ids else None)
             for index, batch in enumerate(work)
         ]
         begun = time.perf_counter()
