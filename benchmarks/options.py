@@ -23,6 +23,7 @@ class Options:
     data: Path | None  # folder with the CSV files of the real boards
     kills: int
     store: str | None  # the database that a benchmark of partitions runs on; None: a PostgreSQL server of its own
+    into: str | None  # an empty cluster of Citus, into which `citus_page` restores a store
     during: str  # the shell command that runs meanwhile; empty: none
     segments: int  # of the board of several segments
     fronts: int  # front ends of each contestant of `segments`
@@ -43,6 +44,7 @@ def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.
     parser.add_argument("--boards", type=Path, help="keep filled boards in this folder, and use those already there")
     parser.add_argument("--kills", type=_positive(int), default=100, help="kills of the service by kill9 (100)")
     parser.add_argument("--store", metavar="URL", help="the database that a benchmark of partitions runs on")
+    parser.add_argument("--into", metavar="URL", help="the cluster into which citus_page restores a store")
     meanwhile = "run this shell command meanwhile (partitions_disturbed, queued_posts)"
     parser.add_argument("--during", metavar="COMMAND", default="", help=meanwhile)
     parser.add_argument("--segments", type=_positive(int), default=4, help="of a board with several of them (4)")

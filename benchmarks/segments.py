@@ -238,7 +238,8 @@ def _fill_large(url: str, folder: Path, options: Options) -> list[report.Bar]:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    ways = [way for way in _BARS if any(way.startswith(name.strip()) for name in options.ways.split(","))]
+    names = [name.strip() for name in options.ways.split(",") if name.strip()] or [""]
+    ways = [way for way in _BARS if any(map(way.startswith, names))]
     with ExitStack() as stack:
         url = options.store or stack.enter_context(postgres(POSTGRES_SETTINGS)).create_database("segments")
         asyncio.run(prepare_store(url))

@@ -50,6 +50,8 @@ NOT_RUN = {
     "pg_dump ": "tests/service/commands/test_e2e_backups.py runs the block",
     "pg_restore ": "tests/service/commands/test_e2e_backups.py runs the block",
     "export PGOPTIONS=": "tests/service/commands/test_e2e_backups.py runs the block",
+    "pg_receivewal ": "needs Citus; benchmarks/citus_page.py runs the block",
+    "pg_basebackup ": "needs Citus; benchmarks/citus_page.py runs the block",
 }
 # One file and PostgreSQL have commands of their own.
 ONLY_FILE = ("rankcurve backup", "rankcurve restore")
