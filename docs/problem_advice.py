@@ -58,6 +58,8 @@ ADVICE = {
     "internal": "Report it with the request id. Sending the same request again seldom helps.",
     "store_damaged": "Do not send it again. An operator has to restore the store from a backup.",
     "store_busy": "Wait as long as `Retry-After` says. Then send the request again with the same post ids.",
+    "partition_away":
+        "Wait as long as `Retry-After` says, and send it again with the same post ids. Other leaderboards work.",
     "too_many_bodies": "Wait as long as `Retry-After` says. Then send the request again.",
     "no_job_process": "Let an operator start a job process. Then send the request again.",
     "timeout":

@@ -39,15 +39,16 @@ class Built(msgspec.Struct, frozen=True, gc=False):
     packed: bool  # whether the result is a single JSON text: an array with one array for each row
     kind: str  # one of STATEMENT_KINDS: the first word of the text in lower case, or `other`
     returns_rows: bool
+    schema: str | None = None  # the schema of the tables; None: the connection's schema, or a table of the system
 
 
 class Statement:
     """A compiled query. It is immutable: threads and requests may share it."""
 
-    __slots__ = ("_constants", "_encoders", "_kind", "_pick", "_returns_rows", "packed", "parameters", "sql")
+    __slots__ = ("_constants", "_encoders", "_kind", "_pick", "_returns_rows", "_schema", "packed", "parameters", "sql")
 
     def __init__(self, sql: str, out: Rendering, *, packed: bool) -> None:
-        self.sql, self.packed = sql, packed
+        self.sql, self.packed, self._schema = sql, packed, out.schema
         word = sql.partition(" ")[0].lower()
         self._kind = word if word in STATEMENT_KINDS else "other"
         self._returns_rows = word in ("select", "with") or " RETURNING " in sql
@@ -70,7 +71,7 @@ class Statement:
         elif self._constants:
             values = {**self._constants, **params}
         try:
-            return Built(self.sql, self._pick(values), self.packed, self._kind, self._returns_rows)
+            return Built(self.sql, self._pick(values), self.packed, self._kind, self._returns_rows, self._schema)
         except KeyError:
             raise self._mismatch(params) from None
 
@@ -107,6 +108,9 @@ class Rendering:
     def __init__(self, dialect: Dialect, *, binds_values: bool = True) -> None:
         self.dialect = dialect
         self._binds_values = binds_values
+        self.schema: str | None = (
+            None  # the schema of the last table that has one; a statement has tables of one schema
+        )
         self.slots: list[Slot] = []
         self.constants: list[object] = []
         self.encoders: dict[str, Encoder] = {}
@@ -122,7 +126,10 @@ class Rendering:
     def table(self, identifier: str) -> str:
         """Return the quoted name of a table, with its schema, as FROM needs it. Before a column, use `name` instead."""
         schema, quoted = self.dialect.schema_of(identifier), self.name(identifier)
-        return quoted if schema is None else f"{quote(self.dialect, schema)}.{quoted}"
+        if schema is None:
+            return quoted
+        self.schema = schema
+        return f"{quote(self.dialect, schema)}.{quoted}"
 
     def fresh_name(self, stem: str) -> str:
         """Return a quoted name that is not used in anything rendered so far."""

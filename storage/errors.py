@@ -141,6 +141,10 @@ class StoreAwayError(StoreBusyError):
     """The store cannot be reached, or does not answer in time."""
 
 
+class PartitionAwayError(StoreAwayError):
+    """The database server that holds this part of the data does not answer."""
+
+
 class BoardChangedError(StoreBusyError):
     """Another process changed the leaderboard, and this process has not noticed it yet."""
 

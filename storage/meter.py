@@ -14,7 +14,7 @@ from typing import Literal
 ReadOutcome = Literal["hit", "miss", "stale", "corrupt"]  # miss: the value is absent, or its server did not answer
 WriteOutcome = Literal["stored", "too_large", "failed"]
 AuditOutcome = Literal["compared", "changed", "empty"]
-COMMON_CONNECTION_POOL = "common"  # the label of all connections to the store, except those to the coordinator of Citus
+COMMON_CONNECTION_POOL = "common"  # the label of all connections to the store
 
 
 class Meter:

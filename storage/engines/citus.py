@@ -1,7 +1,7 @@
 """Adapts the PostgreSQL store to Citus, an extension that makes one database of several servers (nodes).
 
 Each partition is on one node. A process may connect to any node, because that node sends each statement on to the node
-that has the tables. Two things are different from PostgreSQL:
+that has the tables. `nodes` asks Citus which node that is. Two things are different from PostgreSQL:
 
 - Only one node, the coordinator, can create or change tables and schemas. So if a transaction contains such a
   statement, it is rolled back and runs again on a connection to the coordinator.
@@ -25,12 +25,26 @@ _PLACED = (
     .where(col("nspname", "n").eq(param("schema")))
     .prepared()
 )
-_COORDINATOR = select(col("nodename"), col("nodeport")).from_("pg_dist_node").where(col("groupid").eq(0)).prepared()
 # One table shows where a partition is: META for the control partition, otherwise LOG_COUNTER. Each is one shard.
 _SHARDS = (
     select(col("shardid", "s"))
     .from_("pg_class", "c")
     .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
+    .where(any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER))))
+    .prepared()
+)
+_NODES = (
+    select(col("groupid"), col("nodename"), col("nodeport"))
+    .from_("pg_dist_node")
+    .where(col("noderole").eq("primary"))
+    .prepared()
+)
+_PLACED_SCHEMAS = (
+    select(col("nspname", "n"), col("groupid", "p"))
+    .from_("pg_class", "c")
+    .join("pg_namespace", col("oid", "n").eq(col("relnamespace", "c")), alias="n")
+    .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
+    .join("pg_dist_placement", col("shardid", "p").eq(col("shardid", "s")), alias="p")
     .where(any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER))))
     .prepared()
 )
@@ -41,6 +55,7 @@ _PLACEMENTS = (
 )
 
 
+COORDINATOR_GROUP = 0  # Citus gives this number to the coordinator
 Placements = set[tuple[Any, ...]]  # pairs of a shard's id and `xmin`
 
 
@@ -48,11 +63,16 @@ class DefinitionNeededError(Exception):
     """The transaction creates or changes a table or schema, so it has to run on the coordinator."""
 
 
-class Node(NamedTuple):
+class Address(NamedTuple):
     """The address of a node, one of the servers of a Citus database."""
 
     host: str
     port: int
+
+
+class NodeMap(NamedTuple):
+    schemas: dict[str, Address]  # by the schema of a partition: its node
+    coordinators: list[Address]  # the coordinator; empty if no operator has told Citus its address
 
 
 async def is_distributed(connection: PostgresConnection, schema: str) -> bool:
@@ -60,14 +80,20 @@ async def is_distributed(connection: PostgresConnection, schema: str) -> bool:
     return bool(await connection.run_query(_PLACED.bind(schema=schema).build(POSTGRES)))
 
 
-async def find_coordinator(connection: PostgresConnection) -> Node | None:
-    """Return the coordinator, or None if no operator has told Citus its address."""
-    rows = await connection.run_query(_COORDINATOR.bind().build(POSTGRES))
-    return Node(*rows[0]) if rows else None
+async def read_node_map(connection: PostgresConnection) -> NodeMap:
+    """Return which node has which partition, as far as the node of this connection knows."""
+    nodes = await connection.run_query(_NODES.bind().build(POSTGRES))
+    addresses = {group: Address(host, port) for group, host, port in nodes}
+    placed = await connection.run_query(_PLACED_SCHEMAS.bind().build(POSTGRES))
+    schemas = {schema: addresses[group] for schema, group in placed if group in addresses}
+    return NodeMap(schemas, [addresses[each] for each in (COORDINATOR_GROUP,) if each in addresses])
 
 
 class PlacementCheck:
-    """Checks that no partition was moved to another node while a read ran."""
+    """Checks that no partition was moved to another node while a read ran, over connections to one and the same node.
+
+    Each node has a copy of Citus' tables, in which a move has another `xmin` than in the copies of other nodes.
+    """
 
     def __init__(self) -> None:
         self._shards: list[int] = []

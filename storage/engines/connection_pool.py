@@ -14,12 +14,15 @@ An attempt runs one program on a connection. After a lost race or a lost connect
 
 A COMMIT whose answer was lost is never repeated, because the server may have committed the transaction.
 
+If a breaker finds that the node does not answer, it ends the connections that wait for it, so attempts are lost.
+
 The most important rules: every wait for a connection is bounded, and a pool never keeps a connection that has an open
 transaction.
 """
 
 import asyncio
 import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -27,9 +30,10 @@ import asyncpg
 import structlog
 
 from config.settings import Settings
-from storage.errors import OutcomeUnknownError, StoreBusyError
-from storage.meter import Meter
+from storage.errors import OutcomeUnknownError, PartitionAwayError, StoreBusyError
+from storage.meter import COMMON_CONNECTION_POOL, Meter
 
+from .breaker import Breaker
 from .postgres_connection import PostgresConnection
 from .postgres_errors import (
     DRIVER_ERRORS,
@@ -57,31 +61,34 @@ MOVING_PAUSE_S = 0.25
 class ConnectionPool:
     def __init__(
         self,
-        name: str,
         kind: str,
         connect: Callable[[], Awaitable[PostgresConnection]],
         connections: int,
         limits: Settings,
         meter: Meter,
+        breaker: Breaker,
+        counts: Counter[str],
     ) -> None:
-        """Prepare a pool of at most `connections` connections. Open none of them yet.
+        """Prepare a pool of at most `connections` connections to one node. Open none of them yet.
 
-        `name` and `kind` are labels for the meter: the server that the pool connects to, and the use of the pool.
+        `kind` is a label for the meter: the use of the pool. The meter shows the sums over the pools of this kind on
+        all nodes of the store, which share `counts`. If the node goes away, `breaker` ends everything that waits for
+        it, and the pool refuses to lend connections.
         """
-        self.name, self.connections = f"{name} {kind}", connections
+        self.name, self.connections = f"{breaker.name} {kind}", connections
         self._limits, self._connect = limits, connect
-        self._meter, self._pool, self._kind = meter, name, kind
-        # Whether to run an attempt again after a lock timeout. On Citus, a timeout ends deadlocks with partition moves.
-        self.retries_late_locks = False
-        self._lent = 0
+        self._meter, self._kind, self._breaker, self._counts = meter, kind, breaker, counts
+        # On Citus, an attempt runs again after a lock timeout, which ends deadlocks with partition moves. And a node
+        # that cannot be reached has only some of the partitions.
+        self.on_citus = False
         self._slots = asyncio.Semaphore(connections)
         self._idle: list[PostgresConnection] = []
         self._waiting = 0
         self._closed = False
         self._closing: set[asyncio.Task[None]] = set()
-        meter.set("rankcurve_store_connections_limit", connections, name, kind)
-        self._count_lent(0)
-        self._count_waiting(0)
+        self._count("limit", connections)
+        self._count("lent", 0)
+        self._count("awaited", 0)
 
     async def run(self, attempt: Attempt[T]) -> T:
         """Run an attempt on a connection and return its result. After an error, run it again if it may then succeed.
@@ -89,6 +96,7 @@ class ConnectionPool:
         Raises:
             StoreBusyError: no connection can be lent, or the server reports an error that is not listed here.
             StoreAwayError: the server can't be reached or does not answer in time.
+            PartitionAwayError: the same, and the server has only some of the partitions.
             StoreFullError: the server's disk is full.
             UnknownBoardError: the board's table does not exist.
             OutcomeUnknownError: the attempt called `commit`, which raised this error.
@@ -105,31 +113,34 @@ class ConnectionPool:
                 moving = is_moving(error)
                 tries_max = MOVING_ATTEMPTS_MAX if moving else 2 if twice else self._limits.store_attempts_max
                 if tries >= tries_max or not self._may_pass(error):
-                    raise translate_error(error) from error
+                    raise translate_error(error, on_citus=self.on_citus) from error
                 self._meter.add("rankcurve_store_retries")
                 log.info("transaction_retried", pool=self.name, detail=describe_error(error))
             await asyncio.sleep(MOVING_PAUSE_S if moving else self._pause_s(tries - 1))
 
     def _may_pass(self, error: BaseException) -> bool:
         """Return whether an attempt that failed with this error may succeed if it runs again."""
-        late_lock = self.retries_late_locks and isinstance(error, asyncpg.LockNotAvailableError)
+        late_lock = self.on_citus and isinstance(error, asyncpg.LockNotAvailableError)
         return late_lock or is_lost(error) or is_raced(error) or is_moving(error) or is_board_deleted(error)
 
     async def _once(self, attempt: Attempt[T]) -> T:
         connection = await self.lend_connection()
         cancelled = False
+        self._breaker.enter(connection, connection.terminate)
         try:
             return await attempt(connection)
         except asyncio.CancelledError:
             cancelled = True
             raise
         except BaseException as error:
-            if isinstance(error, OutcomeUnknownError) or (is_lost(error) and not is_node_away(error)):
+            useless = isinstance(error, OutcomeUnknownError | PartitionAwayError)
+            if useless or (is_lost(error) and not is_node_away(error)):
                 connection.terminate()
             elif connection.is_in_transaction():
                 await _roll_back(connection)
             raise
         finally:
+            self._breaker.leave(connection)
             self.take_back(connection, cancelled=cancelled)
 
     async def commit(self, connection: PostgresConnection) -> None:
@@ -175,43 +186,53 @@ class ConnectionPool:
         Raises:
             StoreBusyError: the pool is closed, too many callers wait, or no connection came free within
                 `connection_wait_s_max` seconds.
+            StoreAwayError: the node does not answer.
         """
         if self._closed:
             raise StoreBusyError("the store is closed")
+        self._breaker.check()
         if self._slots.locked():
             await self._wait()
         else:
             await self._slots.acquire()
             self._report_wait(0.0)
-        self._count_lent(1)
+        self._count("lent", 1)
         try:
+            self._breaker.check()  # the node may have gone away while the caller waited
             while self._idle:
                 connection = self._idle.pop()
                 if not connection.is_closed():
                     return connection
-            return await self._connect()
+            return await self._open_connection()
         except BaseException:
-            self._count_lent(-1)
+            self._count("lent", -1)
             self._slots.release()
             raise
 
-    def _count_lent(self, change: int) -> None:
-        self._lent += change
-        self._meter.set("rankcurve_store_connections_lent", self._lent, self._pool, self._kind)
+    async def _open_connection(self) -> PostgresConnection:
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(None) as scope:
+            self._breaker.enter(scope, lambda: scope.reschedule(loop.time()))
+            try:
+                return await self._connect()
+            finally:
+                self._breaker.leave(scope)
 
-    def _count_waiting(self, change: int) -> None:
-        self._waiting += change
-        self._meter.set("rankcurve_store_connections_awaited", self._waiting, self._pool, self._kind)
+    def _count(self, name: str, change: int) -> None:
+        key = f"{name} {self._kind}"
+        self._counts[key] += change
+        self._meter.set(f"rankcurve_store_connections_{name}", self._counts[key], COMMON_CONNECTION_POOL, self._kind)
 
     def _report_wait(self, seconds: float) -> None:
-        self._meter.observe("rankcurve_store_connection_wait_seconds", seconds, self._pool)
+        self._meter.observe("rankcurve_store_connection_wait_seconds", seconds, COMMON_CONNECTION_POOL)
 
     async def _wait(self) -> None:
         if self._waiting >= self._limits.reads_waiting_max:
             raise StoreBusyError(f"{self._waiting} callers are waiting for a connection of pool {self.name!r}")
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        self._count_waiting(1)
+        self._waiting += 1
+        self._count("awaited", 1)
         try:
             async with asyncio.timeout(self._limits.connection_wait_s_max):
                 await self._slots.acquire()
@@ -220,7 +241,8 @@ class ConnectionPool:
                 f"no connection of pool {self.name!r} came free in {self._limits.connection_wait_s_max:g} s"
             ) from None
         finally:
-            self._count_waiting(-1)
+            self._waiting -= 1
+            self._count("awaited", -1)
             self._report_wait(loop.time() - begun)
 
     def take_back(self, connection: PostgresConnection, *, cancelled: bool = False) -> None:
@@ -239,7 +261,7 @@ class ConnectionPool:
                 connection.terminate()
             else:
                 self._idle.append(connection)
-        self._count_lent(-1)
+        self._count("lent", -1)
         self._slots.release()
 
     async def _close_lent(self, connection: PostgresConnection) -> None:

@@ -65,7 +65,8 @@ class Partitions:
         """Return the name for the schema of a partition that has its own schema."""
         return f"{self.name}_control" if partition == CONTROL else f"{self.name}_p{partition}"
 
-    def _schema_of(self, partition: int) -> str | None:
+    def schema_of(self, partition: int) -> str | None:
+        """Return the schema of a partition, or None if it is the schema of the connection."""
         return self.schema_named(partition) if self.apart or partition > 0 else None
 
     def dialect_of(self, partition: int) -> Dialect:
@@ -77,7 +78,7 @@ class Partitions:
     def _make_dialect(self, partition: int) -> Dialect:
         if not self.apart and not self.distributed and partition <= 0:
             return POSTGRES
-        schema_of = place_tables(partition, self._schema_of)
+        schema_of = place_tables(partition, self.schema_of)
         # On Citus, ON CONFLICT DO NOTHING reports skipped rows as inserted. And if a statement updates rows and inserts
         # what RETURNING returns (a chain), Citus sends these rows to all nodes, and fails while a node is down.
         chains = not self.distributed
@@ -92,7 +93,7 @@ class Partitions:
                 return StoreSize(database, None, (PartitionSize(0, database),))
         own = await connection.fetchval("SELECT current_schema()")
         numbers = range(CONTROL if self.apart else 0, self.count)
-        schemas = {number: self._schema_of(number) or own for number in numbers}
+        schemas = {number: self.schema_of(number) or own for number in numbers}
         query = _SIZES[self.distributed].bind(schemas=list(schemas.values()))
         found = {schema: (size, node) for schema, node, size in await connection.run_query(query.build(POSTGRES))}
         sizes = []

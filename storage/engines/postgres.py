@@ -17,22 +17,20 @@ import structlog
 from config.settings import Settings
 from querybuilder import Bound, Built, Dialect
 from storage.errors import StoreBusyError, StoreExistsError, StoreUnsupportedError
-from storage.meter import COMMON_CONNECTION_POOL, NO_METER, Meter, report_statements
+from storage.meter import NO_METER, Meter, report_statements
 from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
 
-from .citus import DefinitionNeededError, Node, PlacementCheck, find_coordinator
-from .connection_pool import ConnectionPool
+from .citus import DefinitionNeededError
+from .nodes import Node, Nodes, Reach
 from .partitions import Partitions
-from .postgres_connection import Connector, Kind, PostgresConnection, replace_host
+from .postgres_connection import PostgresConnection
 from .postgres_errors import DRIVER_ERRORS, is_lost
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
-COORDINATOR = "coordinator"
-DEFINERS = 2  # the most connections to the coordinator of Citus, which creates and changes tables
 
 
 class PostgresStore:
@@ -41,13 +39,10 @@ class PostgresStore:
     sole_writer = False
 
     def __init__(self, url: str, limits: Settings, meter: Meter) -> None:
-        self._url, self._limits, self._meter = url, limits, meter
-        self._writers = self._make_pool("write", limits.writer_connections)
-        self._light = self._make_pool("read", limits.reader_connections)
-        self._heavy = self._make_pool("heavy", limits.heavy_reader_connections)
-        self._coordinator: ConnectionPool | None = None  # None: the store is not on Citus
-        self._placements: PlacementCheck | None = None  # None: the store is not on Citus
+        self._meter = meter
+        self._nodes = Nodes(url, limits, meter)
         self._partitions = Partitions()
+        self._schema: str | None = None  # of the partition for which this object runs programs
         self.dialect: Dialect = self._partitions.dialect_of(CONTROL)
         self._views: dict[int, PostgresStore] = {CONTROL: self}
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
@@ -63,10 +58,11 @@ class PostgresStore:
         """
         store = cls(url, limits, meter)
         try:
-            await store._writers.run(_check_server)
-            store._lay_out(await store._writers.run(Partitions.find))
+            entry = store._nodes.entry.writers
+            await entry.run(_check_server)
+            store._lay_out(await entry.run(Partitions.find))
             if store._partitions.distributed:
-                await store._distribute()
+                await store._nodes.distribute()
         except BaseException as error:
             await store.close()
             if isinstance(error, ValueError):  # the driver can't parse the URL; its message quotes the URL, so hide it
@@ -77,30 +73,14 @@ class PostgresStore:
             raise
         return store
 
-    def _make_pool(
-        self, kind: Kind, connections: int, *, name: str = COMMON_CONNECTION_POOL, at: Node | None = None
-    ) -> ConnectionPool:
-        url = self._url if at is None else replace_host(self._url, *at)
-        connector = Connector(url, self._limits, kind)
-        return ConnectionPool(name, kind, connector, connections, self._limits, self._meter)
-
     def _lay_out(self, partitions: Partitions) -> None:
         self._partitions, self.dialect = partitions, partitions.dialect_of(CONTROL)
+        self._schema = partitions.schema_of(CONTROL)
         self._views = {CONTROL: self}
-
-    async def _distribute(self) -> None:
-        """Create the connection pool to the coordinator. From now on, `read` checks that no partition was moved."""
-        at = await self._light.run(find_coordinator)
-        if at is None:
-            raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
-        self._coordinator = self._make_pool("write", DEFINERS, name=COORDINATOR, at=at)
-        for pool in self._list_pools():
-            pool.retries_late_locks = True
-        self._placements = PlacementCheck()
 
     async def has_citus(self) -> bool:
         """Return whether the database has the extension Citus."""
-        return await self._light.run(PostgresConnection.has_citus)
+        return await self._nodes.entry.light.run(PostgresConnection.has_citus)
 
     async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
         """Create a store: a control partition and `partitions` others, each in its own schema. Return the store's salt.
@@ -115,7 +95,7 @@ class PostgresStore:
         layout = dataclasses.replace(self._partitions, apart=True, distributed=distributed, count=partitions)
         self._lay_out(layout)
         if distributed:
-            await self._distribute()
+            await self._nodes.distribute()
         made = partial(create_schema_apart, partitions, schema_of=layout.schema_named, distributed=distributed)
         return await self.write(made)
 
@@ -142,10 +122,9 @@ class PostgresStore:
             self._partitions.count = max(self._partitions.count, partition + 1)
             dialect = self._partitions.dialect_of(partition)
             view = self if dialect is self.dialect else copy.copy(self)
-            view.dialect = dialect
+            view.dialect, view._schema = dialect, self._partitions.schema_of(partition)
             self._views[partition] = view
-            if self._placements is not None:
-                self._placements.forget()
+            self._nodes.renew()
         return view
 
     def _build(self, query: Bound) -> Built:
@@ -154,43 +133,58 @@ class PostgresStore:
         return query.build(self._partitions.dialect_of(query.partition))
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        node = self._nodes.find_node(self._schema)
+        placements = node.placements
+
         async def attempt(connection: PostgresConnection) -> T:
-            begun = set() if self._placements is None else await self._placements.begin(connection)
-            await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            begun = set() if placements is None else await placements.begin(connection)
             refusal: Exception | None = None
-            try:
-                result = await self._drive(connection, program())
-            except DRIVER_ERRORS:
-                raise
-            except Exception as error:  # check for a move first: a moved partition looks empty, which may be the cause
-                refusal = error
-            await connection.execute("COMMIT")
-            if self._placements is not None:
-                await self._placements.end(connection, begun)
+            with self._nodes.reach(node, connection) as reach:
+                await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                try:
+                    result = await self._drive(connection, program(), reach)
+                except DRIVER_ERRORS:
+                    raise
+                except Exception as error:  # check for a move first: a moved partition looks empty, the possible cause
+                    refusal = error
+                await connection.execute("COMMIT")
+            if placements is not None:
+                try:
+                    await placements.end(connection, begun)
+                except DRIVER_ERRORS:
+                    self._nodes.renew()
+                    raise
             if refusal is not None:
                 raise refusal
             return result
 
-        return await (self._heavy if heavy else self._light).run(attempt)
+        return await (node.heavy if heavy else node.light).run(attempt)
 
     async def read_query(self, query: Bound) -> Rows:
         """Return the rows of one query without BEGIN and COMMIT, which saves two round trips."""
         built = self._build(query)
-        return await self._light.run(lambda connection: self._run(connection, built))
+        node = self._nodes.find_node(built.schema)
+        return await node.light.run(lambda connection: self._run(connection, built))
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
-        async def attempt(connection: PostgresConnection, *, defines: bool) -> T:
-            await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
-            result = await self._drive(connection, program(), defines=defines)
-            await self._writers.commit(connection)
+        async def attempt(connection: PostgresConnection, *, node: Node, defines: bool) -> T:
+            with self._nodes.reach(node, connection) as reach:
+                if defines and self._nodes.coordinator is not None:
+                    reach.go_everywhere()
+                await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
+                result = await self._drive(connection, program(), reach, defines=defines)
+                await node.writers.commit(connection)
             return result
 
+        coordinator = self._nodes.coordinator
+        node = self._nodes.find_node(self._schema)
         try:
-            first = partial(attempt, defines=self._coordinator is None)
-            return await self._writers.run(first)
+            return await node.writers.run(partial(attempt, node=node, defines=coordinator is None))
         except DefinitionNeededError:
-            assert self._coordinator is not None
-            return await self._coordinator.run(partial(attempt, defines=True))
+            assert coordinator is not None
+            result = await coordinator.writers.run(partial(attempt, node=coordinator, defines=True))
+            self._nodes.renew()
+            return result
 
     async def _run(self, connection: PostgresConnection, query: Built) -> Rows:
         rows = await connection.run_query(query)
@@ -199,28 +193,27 @@ class PostgresStore:
         report_statements(self._meter, [(query.kind, count)])
         return rows
 
-    async def _drive(self, connection: PostgresConnection, program: Program[T], *, defines: bool = True) -> T:
+    async def _drive(
+        self, connection: PostgresConnection, program: Program[T], reach: Reach, *, defines: bool = True
+    ) -> T:
         try:
             query = next(program)
             while True:
                 if not defines and query.query.is_definition:
                     raise DefinitionNeededError
-                query = program.send(await self._run(connection, self._build(query)))
+                built = self._build(query)
+                reach.go_to(built.schema)
+                query = program.send(await self._run(connection, built))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         finally:
             program.close()
 
     async def size(self) -> StoreSize:
-        return await self._light.run(self._partitions.measure)
+        return await self._nodes.entry.light.run(self._partitions.measure)
 
     async def close(self) -> None:
-        for pool in self._list_pools():
-            await pool.close()
-
-    def _list_pools(self) -> list[ConnectionPool]:
-        # A transaction of `_writers` may run again on a connection of `_coordinator`, so `_writers` is closed first.
-        return [*filter(None, (self._writers, self._coordinator, self._light, self._heavy))]
+        await self._nodes.close()
 
 
 async def _check_server(connection: PostgresConnection) -> None:

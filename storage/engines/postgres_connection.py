@@ -4,6 +4,7 @@ The most important rule: in a session, every wait has a time limit, whether for 
 or a network that does not answer.
 """
 
+import asyncio
 import socket
 from typing import Any, Literal
 from urllib.parse import urlsplit, urlunsplit
@@ -20,6 +21,7 @@ APPLICATION_NAME = "rankcurve"
 KEEPALIVE_IDLE_S = 10
 KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_PROBES = 3
+CANCEL_S_MAX = 1.0  # a server that works ends a cancelled statement within this time
 Kind = Literal["write", "read", "heavy"]  # the use of a session; heavy: long reads, such as scans
 
 
@@ -54,6 +56,16 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
         status: str = await self.execute(query.sql, *query.arguments)
         touched = status.rpartition(" ")[2]
         return [(int(touched) if touched.isdigit() else -1,)]
+
+    def cancel_statement(self) -> None:
+        """Ask the server to cancel the running statement. If it does not end in time, end the connection."""
+        loop = asyncio.get_running_loop()
+        self._cancel_current_command(loop.create_future())
+        loop.call_later(CANCEL_S_MAX, self._end_stuck, self._protocol.queries_count)
+
+    def _end_stuck(self, queries_before: int) -> None:
+        if not self.is_closed() and self._protocol.queries_count == queries_before:
+            self.terminate()
 
     async def has_citus(self) -> bool:
         return bool(await self.run_query(_CITUS.bind().build(POSTGRES)))

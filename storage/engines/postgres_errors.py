@@ -12,7 +12,7 @@
 
 import asyncpg
 
-from storage.errors import StoreAwayError, StoreBusyError, StoreFullError, UnknownBoardError
+from storage.errors import PartitionAwayError, StoreAwayError, StoreBusyError, StoreFullError, UnknownBoardError
 
 # All errors that the driver raises. TimeoutError is an OSError.
 DRIVER_ERRORS = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -79,12 +79,14 @@ def describe_error(error: BaseException) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def translate_error(error: BaseException) -> Exception:
+def translate_error(error: BaseException, *, on_citus: bool = False) -> Exception:
+    """Return the error of the store for an error of the driver. `on_citus`: the server has only some partitions."""
     if is_board_deleted(error):
         return UnknownBoardError("the leaderboard was deleted meanwhile")
     text = describe_error(error)
     if is_lost(error):
-        return StoreAwayError(f"the store cannot be reached: {text}")
+        kind = PartitionAwayError if on_citus else StoreAwayError
+        return kind(f"the store cannot be reached: {text}")
     if isinstance(error, asyncpg.DiskFullError):
         return StoreFullError()
     if isinstance(error, _LATE):

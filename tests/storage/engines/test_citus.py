@@ -73,7 +73,7 @@ class MovedOnce(PlacementCheck):
 
 async def test_a_read_that_fails_on_an_empty_partition_during_a_move_runs_again(processes: Processes) -> None:
     store = await processes.open_store()
-    store._placements, found = MovedOnce(), iter(([], [1]))
+    store._nodes.entry.placements, found = MovedOnce(), iter(([], [1]))
 
     def program() -> Program[int]:
         yield select(lit(1)).bind()

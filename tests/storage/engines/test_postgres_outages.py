@@ -237,7 +237,7 @@ async def test_the_wait_for_a_free_connection_is_bounded(processes: Processes) -
     held = asyncio.Event()
     begun = asyncio.Event()
     assert isinstance(deployment.store, PostgresStore)
-    pool = deployment.store._light
+    pool = deployment.store._nodes.entry.light
 
     async def hold() -> None:
         connection = await pool.lend_connection()
@@ -261,7 +261,7 @@ async def test_the_connection_of_a_cancelled_statement_is_not_lent_again(process
     board = await deployment.create("b", XP)
     store, meter = deployment.store, RecordingMeter()
     assert isinstance(store, PostgresStore)
-    store._writers._meter = store._light._meter = meter
+    store._nodes.entry.writers._meter = store._nodes.entry.light._meter = meter
     change = update(META).set(content=param("content")).where(col("name").eq("nothing")).prepared()
     for turns in range(1, 12):
         reading = asyncio.create_task(deployment.stats(board, "ada"))

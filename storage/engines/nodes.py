@@ -1,0 +1,224 @@
+"""The database servers of a store, called nodes: connections to each, and which partition is on which node.
+
+    statement ── the schema of its tables ──> the map ──> a node ── breaker closed ──> a connection of that node
+                                               ^                └── breaker open ──> PartitionAwayError
+                    moved, or a few seconds old: read again
+
+A store on plain PostgreSQL has one node: the hosts of its URL. On Citus, each partition is on one node. Each node has
+connections of its own. So a node that does not answer keeps no request from the others.
+
+The most important rule: a statement goes to the node that has its tables. Only the other statements of a transaction
+over several partitions take a second step, from the node of the transaction's connection to their own node.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import structlog
+
+from config.settings import Settings
+from storage.errors import PartitionAwayError, StoreAwayError, StoreBusyError, StoreUnsupportedError
+from storage.meter import Meter
+
+from .breaker import Breaker
+from .citus import Address, PlacementCheck, read_node_map
+from .connection_pool import ConnectionPool
+from .postgres_connection import Connector, Kind, PostgresConnection, hosts_of, replace_host
+from .postgres_errors import DRIVER_ERRORS, is_lost
+
+log = structlog.get_logger(__name__)
+PROBE_S_MAX = 1.2  # with the breaker's `SILENCE_S`, a node that does not answer is noticed within two seconds
+MAP_S_MAX = 2.0  # a process reads the map again when it is older
+COMMON = "the store"  # the name of the node that the URL leads to
+
+
+class Node:
+    """A node: a connection pool for each kind of work, and a breaker that watches them."""
+
+    def __init__(self, name: str, url: str, limits: Settings, meter: Meter, counts: Counter[str]) -> None:
+        """Prepare the pools. All nodes of a store share `counts`, because metrics show sums over the nodes."""
+        self.name = name
+        self.placements: PlacementCheck | None = None  # None: no partition of the store can be moved
+        self._connect = Connector(url, limits, "read")
+        self._asking: PostgresConnection | None = None  # a connection for probes only
+
+        def report(change: int) -> None:
+            counts["away"] += change
+            meter.set("rankcurve_store_nodes_away", counts["away"])
+
+        report(0)
+        # A process that knows several hosts may have to try each of them.
+        probe_s_max = PROBE_S_MAX + limits.connect_timeout_s * (len(hosts_of(url)) - 1)
+        refusal = StoreAwayError if name == COMMON else PartitionAwayError
+        self.breaker = Breaker(name, self._probe, probe_s_max=probe_s_max, report=report, refusal=refusal)
+
+        def make_pool(kind: Kind, connections: int) -> ConnectionPool:
+            connect = self._connect if kind == "read" else Connector(url, limits, kind)
+            return ConnectionPool(kind, connect, connections, limits, meter, self.breaker, counts)
+
+        self.writers = make_pool("write", limits.writer_connections)
+        self.light = make_pool("read", limits.reader_connections)
+        self.heavy = make_pool("heavy", limits.heavy_reader_connections)
+
+    async def _probe(self) -> None:
+        connection, self._asking = self._asking, None
+        if connection is not None and not connection.is_closed():
+            try:
+                return await self._ask(connection)
+            except DRIVER_ERRORS as error:
+                if not is_lost(error):  # it was too late or too busy for this question, but it answers
+                    return None
+        return await self._ask(await self._connect())
+
+    async def _ask(self, connection: PostgresConnection) -> None:
+        try:
+            await connection.execute("SELECT 1")
+        except BaseException:
+            connection.terminate()
+            raise
+        self._asking = connection
+
+    async def close(self) -> None:
+        # A transaction of `writers` may run again on another node, so `writers` is closed first.
+        for pool in (self.writers, self.light, self.heavy):
+            await pool.close()
+        await self.breaker.close()
+        if self._asking is not None:
+            self._asking.terminate()
+
+
+class Nodes:
+    """All nodes of a store, and the map from the schemas of partitions to nodes."""
+
+    def __init__(self, url: str, limits: Settings, meter: Meter) -> None:
+        self._url, self._limits, self._meter = url, limits, meter
+        self._counts = Counter[str]()
+        self.entry = Node(COMMON, url, limits, meter, self._counts)  # leads to every partition, but maybe in two steps
+        self._by_address: dict[Address, Node] = {}
+        self._of_schema: dict[str, Node] = {}  # the map
+        self.epoch = 0  # how often a reading of the map has found something new
+        self.coordinator: Node | None = None  # None: the store is not on Citus
+        self._read_s = 0.0  # when the map was read, by the clock of the event loop
+        self._reading: asyncio.Task[None] | None = None
+
+    def find_node(self, schema: str | None) -> Node:
+        """Return the node that has the tables of a schema."""
+        if self.coordinator is None or schema is None:
+            return self.entry
+        if asyncio.get_running_loop().time() - self._read_s > MAP_S_MAX:
+            self.renew()
+        return self._of_schema.get(schema, self.entry)
+
+    async def distribute(self) -> None:
+        """Read the map. From now on, each statement goes to the node of its partition.
+
+        Raises:
+            StoreUnsupportedError: no operator has told Citus the address of the coordinator.
+        """
+        await self._read_map()
+        if self.coordinator is None:
+            raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
+
+    def renew(self) -> None:
+        """Begin to read the map, unless that is under way: a partition was moved or added, or the map is old."""
+        if self.coordinator is not None and self._reading is None:
+            self._reading = asyncio.create_task(self._reread(), name="node-map")
+
+    async def _reread(self) -> None:
+        try:
+            await self._read_map()
+        except StoreBusyError as error:
+            log.warning("node_map_unknown", detail=error.detail)
+        finally:
+            self._read_s = asyncio.get_running_loop().time()  # after a failure, too: do not try all the time
+            self._reading = None
+
+    async def _read_map(self) -> None:
+        living = [node for node in self._by_address.values() if not node.breaker.is_open]
+        for node in [*living, self.entry]:
+            try:
+                found = await node.light.run(read_node_map)
+                break
+            except StoreBusyError:
+                if node is self.entry:
+                    raise
+        for address in {*found.schemas.values(), *found.coordinators}:
+            if address not in self._by_address:
+                self._by_address[address] = self._make_node(address)
+        new = {schema: self._by_address[address] for schema, address in found.schemas.items()}
+        if new != self._of_schema:
+            self._of_schema = new
+            self.epoch += 1
+        for address in found.coordinators:
+            self.coordinator = self._by_address[address]
+        self._read_s = asyncio.get_running_loop().time()
+
+    def _make_node(self, address: Address) -> Node:
+        name = f"the database server {address.host}:{address.port}"
+        node = Node(name, replace_host(self._url, *address), self._limits, self._meter, self._counts)
+        node.placements = PlacementCheck()
+        for pool in (node.writers, node.light, node.heavy):
+            pool.on_citus = True
+        return node
+
+    @contextmanager
+    def reach(self, node: Node, connection: PostgresConnection) -> Iterator["Reach"]:
+        """Watch the other nodes that a transaction on a connection to `node` waits for, until it has ended."""
+        reach = Reach(self, node, connection)
+        try:
+            yield reach
+        except (*DRIVER_ERRORS, StoreAwayError) as error:
+            reach.check(error)
+            raise
+        finally:
+            reach.leave()
+
+    def list_nodes(self) -> list[Node]:
+        return [self.entry, *self._by_address.values()]
+
+    async def close(self) -> None:
+        if self._reading is not None:
+            await asyncio.wait([self._reading])
+        for node in self.list_nodes():
+            await node.close()
+
+
+class Reach:
+    """The nodes that one transaction waits for, besides the node of its connection."""
+
+    def __init__(self, nodes: Nodes, node: Node, connection: PostgresConnection) -> None:
+        self._nodes, self._node, self._connection = nodes, node, connection
+        self._others: list[Node] = []
+
+    def go_to(self, schema: str | None) -> None:
+        """Note that a statement needs tables of this schema. Raise `PartitionAwayError` if their node is away."""
+        other = self._nodes.find_node(schema)
+        if other is not self._node:
+            self._add(other)
+
+    def go_everywhere(self) -> None:
+        """Note that a statement needs all nodes: one that creates or changes tables."""
+        for other in self._nodes.list_nodes():
+            if other is not self._node and other is not self._nodes.entry:
+                self._add(other)
+
+    def _add(self, other: Node) -> None:
+        if other in self._others:
+            return
+        other.breaker.check()
+        # The node of the connection works and waits for the other node. So let it end the statement itself: if only the
+        # connection ended, the transaction would keep its locks.
+        other.breaker.enter(self, self._connection.cancel_statement)
+        self._others.append(other)
+
+    def check(self, error: Exception) -> None:
+        """Raise `PartitionAwayError` if one of the other nodes does not answer, which is why the transaction failed."""
+        for other in self._others:
+            if other.breaker.is_open:
+                raise PartitionAwayError(f"{other.name} does not answer") from error
+
+    def leave(self) -> None:
+        for other in self._others:
+            other.breaker.leave(self)
