@@ -41,6 +41,7 @@ from querybuilder.terms import (
     advisory_lock,
     all_of,
     any_of,
+    as_text,
     asc,
     clock_us,
     coalesce,

@@ -200,6 +200,10 @@ def lower_case(text: Operand) -> Term:
     return _call("lower", text)
 
 
+def as_text(value: Term) -> Term:
+    return Expression(lambda out: f"CAST({value.render(out)} AS text)")
+
+
 def length(text: Operand) -> Term:
     return _call("length", text)
 

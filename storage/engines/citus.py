@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from querybuilder import POSTGRES, any_of, col, lit, param, select
+from querybuilder import POSTGRES, any_of, as_text, col, lit, param, select
 from storage.schema.tables import LOG_COUNTER, META
 
 from .postgres_connection import PostgresConnection
@@ -36,7 +36,7 @@ _SHARDS = (
 _NODES = (
     select(col("groupid"), col("nodename"), col("nodeport"))
     .from_("pg_dist_node")
-    .where(col("noderole").eq("primary"))
+    .where(as_text(col("noderole")).eq("primary"))
     .prepared()
 )
 _PLACED_SCHEMAS = (

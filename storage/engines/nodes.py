@@ -22,14 +22,14 @@ from config.settings import Settings
 from storage.errors import PartitionAwayError, StoreAwayError, StoreBusyError, StoreUnsupportedError
 from storage.meter import Meter
 
-from .breaker import Breaker
+from .breaker import Breaker, EndWait
 from .citus import Address, PlacementCheck, read_node_map
 from .connection_pool import ConnectionPool
 from .postgres_connection import Connector, Kind, PostgresConnection, hosts_of, replace_host
 from .postgres_errors import DRIVER_ERRORS, is_lost
 
 log = structlog.get_logger(__name__)
-PROBE_S_MAX = 1.2  # with the breaker's `SILENCE_S`, a node that does not answer is noticed within two seconds
+PROBE_S_MAX = 1.0  # with the breaker's `SILENCE_S`, a node that does not answer is noticed within two seconds
 MAP_S_MAX = 2.0  # a process reads the map again when it is older
 COMMON = "the store"  # the name of the node that the URL leads to
 
@@ -164,9 +164,12 @@ class Nodes:
         return node
 
     @contextmanager
-    def reach(self, node: Node, connection: PostgresConnection) -> Iterator["Reach"]:
-        """Watch the other nodes that a transaction on a connection to `node` waits for, until it has ended."""
-        reach = Reach(self, node, connection)
+    def reach(self, node: Node, end: EndWait) -> Iterator["Reach"]:
+        """Watch the other nodes that a transaction on a connection to `node` waits for, until it has ended.
+
+        If one of them goes away, `end` is called, which has to end the statement or the connection.
+        """
+        reach = Reach(self, node, end)
         try:
             yield reach
         except (*DRIVER_ERRORS, StoreAwayError) as error:
@@ -188,8 +191,8 @@ class Nodes:
 class Reach:
     """The nodes that one transaction waits for, besides the node of its connection."""
 
-    def __init__(self, nodes: Nodes, node: Node, connection: PostgresConnection) -> None:
-        self._nodes, self._node, self._connection = nodes, node, connection
+    def __init__(self, nodes: Nodes, node: Node, end: EndWait) -> None:
+        self._nodes, self._node, self._end = nodes, node, end
         self._others: list[Node] = []
 
     def go_to(self, schema: str | None) -> None:
@@ -208,9 +211,7 @@ class Reach:
         if other in self._others:
             return
         other.breaker.check()
-        # The node of the connection works and waits for the other node. So let it end the statement itself: if only the
-        # connection ended, the transaction would keep its locks.
-        other.breaker.enter(self, self._connection.cancel_statement)
+        other.breaker.enter(self, self._end)
         self._others.append(other)
 
     def check(self, error: Exception) -> None:

@@ -139,7 +139,7 @@ class PostgresStore:
         async def attempt(connection: PostgresConnection) -> T:
             begun = set() if placements is None else await placements.begin(connection)
             refusal: Exception | None = None
-            with self._nodes.reach(node, connection) as reach:
+            with self._nodes.reach(node, connection.terminate) as reach:
                 await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 try:
                     result = await self._drive(connection, program(), reach)
@@ -168,7 +168,9 @@ class PostgresStore:
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         async def attempt(connection: PostgresConnection, *, node: Node, defines: bool) -> T:
-            with self._nodes.reach(node, connection) as reach:
+            # If another node goes away, the node of the connection still works. Let it cancel the statement: if only the
+            # connection ended, the transaction would keep its locks.
+            with self._nodes.reach(node, connection.cancel_statement) as reach:
                 if defines and self._nodes.coordinator is not None:
                     reach.go_everywhere()
                 await connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
