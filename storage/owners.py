@@ -26,7 +26,7 @@ from .errors import BoardChangedError
 from .leaves import erasure, hidden_owners
 from .leaves.catalog_rows import find_keys_ever, find_rows_by_key
 from .leaves.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
-from .leaves.gates import read_gates
+from .leaves.gates import read_gates_of
 from .leaves.rankings import OpenLeaf
 from .log.change_log import change_log
 from .log.log_record import ChangeKind
@@ -175,13 +175,12 @@ class OwnerChanges:
         raise BoardChangedError
 
     def _on_live(self, boards: list[Entries], work: _Work) -> Program[set[int]]:
-        """Run `work` on boards that still have rows in this partition. Return the keys of boards that moved away."""
-        gates = yield from read_gates([entries.leaf.key for entries in boards], held=True)
-        # Leave out boards that were deleted or archived since the catalog was read: they have no rows.
-        places = {key: place.partition for key, (place, gate) in gates.items() if gate.archived_us is None}
-        alive = [entries for entries in boards if entries.leaf.key in places]
-        there = [entries for entries in alive if places[entries.leaf.key] == entries.leaf.partition]
-        moved = {entries.leaf.key for entries in alive} - {entries.leaf.key for entries in there}
+        """Run `work` on boards that still have rows in this partition. Return the keys of boards without a gate."""
+        gates = yield from read_gates_of([entries.leaf for entries in boards], held=True)
+        moved = {entries.leaf.key for entries in boards} - gates.keys()  # or deleted since the catalog was read
+        # Leave out boards that were archived since then: they have no rows.
+        open_keys = {key for key, (_, gate) in gates.items() if gate.archived_us is None}
+        there = [entries for entries in boards if entries.leaf.key in open_keys]
         if there and _in_family_table(there[0].leaf):  # few of a family's thousands of boards have the owner: find them
             limit = len(boards) + HIDDEN_MORE
             unseen = set((yield from hidden_owners.list_hidden_boards(self.owner, limit=limit)))

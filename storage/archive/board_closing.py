@@ -12,6 +12,7 @@ from querybuilder import Lock, asc, col, param, select, update
 from storage.boards.boards import find_same_board, make_boards
 from storage.boards.family_ids import parse_board_id
 from storage.leaves.catalog_rows import COLUMNS, decode_row, find_families_by_key, read_rows, store_columns
+from storage.leaves.gates import close_family_gate, close_gates
 from storage.leaves.totals import find_totals_of
 from storage.periods import advance_period
 from storage.records import Board, Family, Leaf
@@ -52,21 +53,24 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
     A board needs no final curve if it has so few entries that every rank is counted. Freeze such a board immediately.
     """
     closed: list[Board] = []
-    # Boards without a family come first, because posts lock the rows of boards before the rows of families.
+    # Boards without a family come first, because posts lock the gates of boards before the gates of families.
     for key in sorted(board.key for board in boards if board.family_key is None):
         # Shutting locks the board's row. A split of the board waits for this lock, so the segments stay the same.
         for board in (yield from _shut([key], now_us)):
             closed.append((yield from _shut_segments(board, now_us)))
-    for family_key in sorted({board.family_key for board in boards if board.family_key is not None}):
+            yield from close_gates(closed[-1].leaves, now_us=now_us)
+    homes = {board.family_key: board.home for board in boards if board.family_key is not None}
+    for family_key in sorted(homes):
         theirs = [board.key for board in boards if board.family_key == family_key]
-        # Every transaction that posts to the family locks the family's row, so this update waits for these transactions
-        # to end. Transactions that begin later therefore see all posts that the closed boards took.
         yield (
             update(FAMILIES)
             .set(closed_through=now_us)
             .where(col("family_key").eq(param("key")), col("closed_through").lt(now_us))
             .bind(key=family_key)
         )
+        # Every transaction that posts to the family locks the family's gate, so this waits for these transactions to
+        # end. Transactions that begin later therefore see all posts that the closed boards took.
+        yield from close_family_gate(family_key, homes[family_key], now_us=now_us)
         closed += yield from _shut(theirs, now_us)
     totals = yield from find_totals_of(closed)
     yield from freeze_boards([board for board in closed if not list_columns_to_fit(board, totals)])

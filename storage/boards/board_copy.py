@@ -151,6 +151,7 @@ class BoardCopy:
             yield from leaf.copy_small_table(name)
         yield from store_columns(now.key, **moved.place._asdict())
         yield from in_partition(leaf.source.partition, clear_partition(now.leaf))
+        yield from store_states([replace(now.leaf, place=moved.place)])
 
     def _begin_segments(self, now: Board, marks: Sequence[int], begun_us: int) -> Program[None]:
         """Copy the last changes, clear and retire the earlier leaves, and let the catalog refer to the new segments."""

@@ -20,6 +20,7 @@ from storage.schema.tables import (
     ARCHIVE_BLOCKS,
     BOARDS,
     CURVES,
+    GATES,
     HIDDEN_ENTRIES,
     LIVE_COUNTS,
     REFRESH_REQUESTS,
@@ -63,7 +64,7 @@ def clear_partition(leaf: Leaf) -> Program[None]:
     """Permanently remove all data of a leaf except its change log. Run this program in the leaf's partition."""
     if leaf.archived_us is None:
         yield from drop_rows(leaf)
-    yield from delete_of_leaves((TOTALS, ARCHIVE_BLOCKS), [leaf.key])
+    yield from delete_of_leaves((TOTALS, GATES, ARCHIVE_BLOCKS), [leaf.key])
     yield from note_dropped_rows(POST_IDS_KEY, leaf.key)
 
 

@@ -3,23 +3,20 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from querybuilder import Bound, Lock, advisory_lock, asc, col, contains_text, lower_case, param, select
+from querybuilder import Bound, Lock, asc, col, contains_text, lower_case, param
 from storage.errors import FamilyBoardError, UnknownBoardError
 from storage.leaves.catalog_rows import (
-    BOARD_LOCK,
     CATALOG_ROWS,
-    COLUMNS,
     WHOLE,
     CatalogRow,
-    decode_row,
     find_families_by_key,
     find_rows_by_key,
     read_rows,
 )
+from storage.leaves.gates import shut_out_posts
 from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.log.change_log import change_log
 from storage.records import Board, Leaf
-from storage.schema.tables import BOARDS
 from storage.store import Program, in_partition
 
 REFRESH_WORK = "refresh"  # the kind of the work leases for refreshing a column
@@ -54,20 +51,19 @@ def lock_standalone_board(board_id: str, *, lock: Lock, queued: bool = False) ->
 def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False) -> Program[Board]:
     """Return the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board.
 
-    Posts share the lock of the row, so posts that overlap could keep this transaction waiting for ever. With `queued`,
-    therefore also take the advisory lock of a board in a shared table: later posts wait until this transaction ends.
-    Use `queued` only in short transactions, because posts to some other boards wait for the same advisory lock.
+    With `Lock.UPDATE`, also wait for the posts to the board, and keep later posts waiting: see `shut_out_posts`. Use
+    `queued` only in short transactions, because posts to some other boards wait for the same advisory lock.
     """
-    outputs = (*COLUMNS, advisory_lock(BOARD_LOCK, shared=False)) if queued else COLUMNS
-    found = select(*outputs).from_(BOARDS).where(col("id").eq(param("id")), col("segment_of").is_null())
-    rows = yield found.locked(lock).bind(id=board_id)
-    if not rows:
+    found = yield from read_boards(_WHOLE_BOARDS.where(col("id").eq(param("id"))).locked(lock).bind(id=board_id), lock)
+    if not found:
         raise UnknownBoardError(f"no leaderboard {board_id!r}")
-    return (yield from make_boards([decode_row(rows[0][: len(COLUMNS)])], lock))[0]
+    if lock is Lock.UPDATE:
+        yield from shut_out_posts(found[0], queued=queued)
+    return found[0]
 
 
 def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
-    """Lock a board's row in the catalog, and return the board as it is stored now.
+    """Lock a board's row in the catalog, as `find_board` does, and return the board as it is stored now.
 
     Raises:
         UnknownBoardError: the board was deleted.
@@ -76,6 +72,8 @@ def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
     found = yield from read_boards(query, lock)
     if not found:
         raise UnknownBoardError(f"no leaderboard {board.id!r}")
+    if lock is Lock.UPDATE:
+        yield from shut_out_posts(found[0], queued=False)
     return found[0]
 
 

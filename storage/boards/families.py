@@ -32,6 +32,7 @@ from querybuilder import (
 )
 from storage.errors import CatalogFullError, SpecConflictError, UnknownFamilyError
 from storage.leaves.catalog_rows import CATALOG_ROWS, COLUMNS, FAMILY_ROWS, encode_spec, read_families, read_rows
+from storage.leaves.gates import store_family_gate
 from storage.leaves.row_tables import add_columns, create_row_table, layout_of
 from storage.leaves.totals import store_states
 from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf
@@ -43,6 +44,8 @@ from storage.schema.tables import (
     CURVES,
     DROPPED_ROWS,
     FAMILIES,
+    FAMILY_GATES,
+    GATES,
     HIDDEN_ENTRIES,
     LIVE_COUNTS,
     REFRESH_REQUESTS,
@@ -92,6 +95,7 @@ def put_family(
         .values(family_key=family.key, id=family_id, spec=text, created_at=now_us, closed_through=0, partition=place)
         .bind()
     )
+    yield from store_family_gate(family)
     yield from in_partition(place, create_row_table(layout_of(family.template_board.leaf)))
     return family, True
 
@@ -121,6 +125,7 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
     if spec == stored:
         return family
     changed = replace(family, spec=spec)
+    yield from store_family_gate(changed)
     if board != stored.board:
         yield from _change_boards(family, board)
     if (spec.keep, spec.grace_seconds) != (stored.keep, stored.grace_seconds):
@@ -170,10 +175,10 @@ def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
     yield from note_dropped_rows(POST_IDS_KEY, family.key)
-    tables = (TOTALS, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES)
+    tables = (TOTALS, GATES, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES)
     yield from delete_of_leaves(tables, [leaf.key for leaf in leaves])
     yield from delete_refresh_leases(leaves)  # after the totals, because `store_curve` locks totals first
-    for table in (BOARDS, FAMILIES):
+    for table in (BOARDS, FAMILIES, FAMILY_GATES):
         yield delete(table).where(col("family_key").eq(param("key"))).bind(key=family.key)
 
 

@@ -168,8 +168,8 @@ class PostgresStore:
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         async def attempt(connection: PostgresConnection, *, node: Node, defines: bool) -> T:
-            # If another node goes away, the node of the connection still works. Let it cancel the statement: if only the
-            # connection ended, the transaction would keep its locks.
+            # If another node goes away, the node of the connection still works. So let it cancel the statement. If only
+            # the connection ended, the transaction would keep its locks.
             with self._nodes.reach(node, connection.cancel_statement) as reach:
                 if defines and self._nodes.coordinator is not None:
                     reach.go_everywhere()

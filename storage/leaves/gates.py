@@ -1,12 +1,15 @@
-"""Reads and locks gates. A gate is a row of the catalog that says which posts a leaf takes, and where its rows are.
+"""Reads and locks gates. A gate is a row in the partition of a leaf that says which posts the leaf takes, and where.
 
     post        locks the row of the gate (FOR SHARE) ──> writes rows ──> commits
     closing     updates the same row: waits for these posts, and rejects all later posts ──> freezes the board
 
+A gate is a copy of what the catalog says of the leaf, so a post needs no other partition than its own. A transaction
+that changes a board locks the board's row in the catalog, then the gates of its leaves, and writes both.
+
 A board is not closed by a clock alone: a transaction updates a row that every post to the board reads and locks. So
-this transaction sees every post that the board took before. All boards of a family share one gate, the family's row. To
-close boards, a time T is written to this row's column `closed_through`: each board whose end plus grace time (for late
-posts) is T or earlier is then closed. The gate of any other board is the board's own row in the catalog.
+this transaction sees every post that the board took before. All boards of a family share one gate, in the partition of
+the family. To close boards, a time T is written to its column `closed_through`: each board whose end plus grace time
+(for late posts) is T or earlier is then closed.
 
 Posts do not read the gate of a board that has its own table and no season. If such a board is deleted, moved, split, or
 gets a season, its table is dropped or renamed. So a post that does not know of this fails to write to the table.
@@ -15,13 +18,14 @@ gets a season, its table is dropped or renamed. So a post that does not know of 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from querybuilder import Lock, advisory_lock, asc, col, param, select
-from storage.errors import BoardChangedError, UnknownBoardError
-from storage.records import Gate, Leaf, Place
-from storage.schema.tables import BOARDS
+from querybuilder import Lock, advisory_lock, asc, col, insert, param, select, update
+from storage.errors import BoardChangedError
+from storage.records import Board, Family, Gate, Leaf, Place, by_partition
+from storage.schema.placement import TABLES
+from storage.schema.tables import FAMILY_GATES, GATES
 from storage.store import Program
 
-from .catalog_rows import BOARD_LOCK, GATE, PLACE, find_families_by_key
+from .catalog_rows import BOARD_LOCK, GATE
 
 
 def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Program[dict[int, Leaf | None]]:
@@ -32,66 +36,131 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
     `check_all`: also look for leaves to return as None among the leaves whose gates a post does not lock.
 
     A board that moves out of a shared table, or is emptied there, leaves old rows behind. Without the lock, a post
-    could be written to old rows and lost. All transactions lock the rows of boards before the rows of families.
+    could be written to old rows and lost. All transactions lock the gates of boards before the gates of families.
     """
     found: dict[int, Leaf | None] = {}
-    families: dict[int, list[Leaf]] = {}
-    held: dict[int, Leaf] = {}
-    others: dict[int, Leaf] = {}
+    families: list[Leaf] = []
+    held: list[Leaf] = []
+    others: list[Leaf] = []
     for leaf in leaves:
         if leaf.family_key is not None and leaf.gate.ends_us is not None:
-            families.setdefault(leaf.family_key, []).append(leaf)
+            families.append(leaf)
         if leaf.family_key is None and (leaf.table_key is not None or leaf.spec.season is not None):
-            held[leaf.key] = leaf
+            held.append(leaf)
         elif check_all:
-            others[leaf.key] = leaf
-    gates = (yield from read_gates(held, held=True)) if held else {}
-    if families:
-        for key, family in (yield from find_families_by_key(sorted(families), held=True)).items():
-            shut_us = family.shut_through_us(now_us)
-            for leaf in families[key]:
-                if leaf.gate.ends_us is not None and leaf.gate.ends_us <= shut_us:
-                    found[leaf.key] = replace(leaf, gate=leaf.gate._replace(closed_us=now_us))
-    if others:
-        gates |= yield from read_gates(others)
-    for key, leaf in (held | others).items():
-        place, gate = gates.get(key, (None, leaf.gate))
+            others.append(leaf)
+    gates: dict[int, tuple[Place, Gate]] = {}
+    for partition, theirs in by_partition(held):
+        gates |= yield from read_gates(partition, [leaf.key for leaf in theirs], held=True)
+    for partition, theirs in by_partition(families):
+        keys = sorted({leaf.family_key for leaf in theirs if leaf.family_key is not None})
+        shut_us = {
+            key: max(now_us, through_us) - grace_us
+            for key, through_us, grace_us in (yield _HELD_FAMILIES.bind(keys=keys).at(partition))
+        }
+        for leaf in theirs:
+            if leaf.gate.ends_us is not None and leaf.gate.ends_us <= shut_us.get(leaf.family_key, 0):
+                found[leaf.key] = replace(leaf, gate=leaf.gate._replace(closed_us=now_us))
+    for partition, theirs in by_partition(others):
+        gates |= yield from read_gates(partition, [leaf.key for leaf in theirs])
+    held_keys = {leaf.key for leaf in held}
+    for leaf in (*held, *others):
+        place, gate = gates.get(leaf.key, (None, leaf.gate))
         is_renamed = place is not None and leaf.table_key is None and place.rows_key != leaf.rows_key
-        if place is None or place.partition != leaf.partition or is_renamed:
-            found[key] = None
-        elif key in held and ((place, gate) != (leaf.place, leaf.gate) or leaf.spec.season is not None):
-            found[key] = replace(leaf, place=place, gate=gate)
+        if place is None or is_renamed:
+            found[leaf.key] = None
+        elif leaf.key in held_keys and ((place, gate) != (leaf.place, leaf.gate) or leaf.spec.season is not None):
+            found[leaf.key] = replace(leaf, place=place, gate=gate)
     return found
 
 
-def read_gates(keys: Iterable[int], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
-    """Return, by leaf key, where the rows of each existing leaf are, and its gate. `held`: lock the catalog rows."""
-    rows = yield (_HELD_GATES if held else _GATES).bind(keys=list(keys))
-    return {row[0]: (Place(*row[1:_WIDTH]), Gate(*row[_WIDTH : _WIDTH + len(GATE)])) for row in rows}
+def read_gates(partition: int, keys: Iterable[int], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
+    """Return, by leaf key, where the rows of each leaf in this partition are, and its gate. `held`: lock the gates.
+
+    Leave out leaves that were deleted, or moved to another partition.
+    """
+    rows = yield (_HELD_GATES if held else _GATES).bind(keys=list(keys)).at(partition)
+    return {row[0]: (Place(partition, *row[1:_WIDTH]), Gate(*row[_WIDTH : _WIDTH + len(GATE)])) for row in rows}
+
+
+def read_gates_of(leaves: Iterable[Leaf], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
+    """Return what `read_gates` returns, for leaves in any partitions."""
+    gates: dict[int, tuple[Place, Gate]] = {}
+    for partition, theirs in by_partition(leaves):
+        gates |= yield from read_gates(partition, sorted({leaf.key for leaf in theirs}), held=held)
+    return gates
 
 
 def hold_rows_key(leaf: Leaf) -> Program[int]:
-    """Lock the catalog's row of a leaf. Return its `rows_key`, which identifies the leaf's rows in a shared table.
+    """Lock the gate of a leaf. Return its `rows_key`, which identifies the leaf's rows in a shared table.
 
     Until the transaction ends, no other transaction archives, moves or removes the leaf's rows.
 
     Raises:
-        UnknownBoardError: the leaf was deleted.
-        BoardChangedError: the leaf was archived, or moved to another partition.
+        BoardChangedError: the leaf was deleted, archived, or moved to another partition.
     """
-    place, gate = (yield from read_gates([leaf.key], held=True)).get(leaf.key, (None, leaf.gate))
-    if place is None:
-        raise UnknownBoardError(f"no leaderboard {leaf.id!r}")
-    if gate.archived_us is not None or place.partition != leaf.partition:
+    place, gate = (yield from read_gates(leaf.partition, [leaf.key], held=True)).get(leaf.key, (None, leaf.gate))
+    if place is None or gate.archived_us is not None:
         raise BoardChangedError
     return place.rows_key
 
 
-_OUTPUTS = tuple(map(col, ("board_key", *PLACE, *GATE)))
-_WIDTH = 1 + len(PLACE)
-_AMONG = col("board_key").in_(param("keys")), col("segment").ge(0)  # >= 0: no segments, or a current segment
-_GATES = select(*_OUTPUTS).from_(BOARDS).where(*_AMONG).packed().prepared()
-# Posts share the lock of a board's row. If new posts always got it at once, a transaction that needs the row for itself
-# would wait for ever. So both wait for an advisory lock first. All transactions take these locks in the same order.
-_QUEUED, _IN_ORDER = advisory_lock(BOARD_LOCK, shared=True), (asc(BOARD_LOCK), asc(col("board_key")))
-_HELD_GATES = select(*_OUTPUTS, _QUEUED).from_(BOARDS).where(*_AMONG).packed().locked(Lock.SHARE, *_IN_ORDER).prepared()
+def shut_out_posts(board: Board, *, queued: bool) -> Program[None]:
+    """Lock the gates of a board's leaves for this transaction, which has locked the board's row in the catalog.
+
+    Posts share the lock of a gate, so posts that overlap could keep this transaction waiting for ever. With `queued`,
+    therefore also take the advisory lock of a board in a shared table: later posts wait until this transaction ends.
+    """
+    for partition, leaves in by_partition(board.leaves):
+        locking = _SHUT_OUT_QUEUED if queued else _SHUT_OUT
+        yield locking.bind(keys=[leaf.key for leaf in leaves]).at(partition)
+
+
+def close_gates(leaves: Iterable[Leaf], *, now_us: int) -> Program[None]:
+    """Shut leaves: wait for the posts that hold their gates, and let them take no later post."""
+    for partition, theirs in by_partition(leaves):
+        yield _CLOSE.bind(keys=[leaf.key for leaf in theirs], now_us=now_us).at(partition)
+
+
+def store_family_gate(family: Family) -> Program[None]:
+    """Store the gate of a family in its partition. Call this when the family is created, and when its grace changes."""
+    row = (family.key, family.closed_through_us, family.spec.grace_us)
+    yield _STORE_FAMILY.bind(rows=[row]).at(family.partition)
+
+
+def close_family_gate(key: int, partition: int, *, now_us: int) -> Program[None]:
+    """Shut the boards of a family that close at `now_us` or earlier, as `close_gates` shuts leaves."""
+    yield _CLOSE_FAMILY.bind(key=key, now_us=now_us).at(partition)
+
+
+_NAMES = "board_key", "table_key", "rows_key", *GATE
+_OUTPUTS = tuple(map(col, _NAMES))
+_WIDTH = 3
+_AMONG = col("board_key").in_(param("keys"))
+_GATES = select(*_OUTPUTS).from_(GATES).where(_AMONG).packed().prepared()
+# Posts share the lock of a gate. If new posts always got it at once, a transaction that needs the gate for itself would
+# wait for ever. So both wait for an advisory lock first. All transactions take these locks in the same order.
+_IN_ORDER = asc(BOARD_LOCK), asc(col("board_key"))
+_QUEUED = advisory_lock(BOARD_LOCK, shared=True)
+_HELD_GATES = select(*_OUTPUTS, _QUEUED).from_(GATES).where(_AMONG).packed().locked(Lock.SHARE, *_IN_ORDER).prepared()
+_shut_out = select(col("board_key"), advisory_lock(BOARD_LOCK, shared=False)).from_(GATES).where(_AMONG)
+_SHUT_OUT_QUEUED = _shut_out.packed().locked(Lock.UPDATE, *_IN_ORDER).prepared()
+_SHUT_OUT = select(col("board_key")).from_(GATES).where(_AMONG).packed().locked(Lock.UPDATE, *_IN_ORDER).prepared()
+_CLOSE = update(GATES).set(closed_at=param("now_us")).where(_AMONG).prepared()
+_family_key, _through = col("family_key"), col("closed_through")
+_held_families = select(_family_key, _through, col("grace")).from_(FAMILY_GATES)
+_held_families = _held_families.where(_family_key.in_(param("keys"))).packed()
+_HELD_FAMILIES = _held_families.locked(Lock.SHARE, asc(_family_key)).prepared()
+_STORE_FAMILY = (
+    insert(FAMILY_GATES)
+    .rows(param("rows"), **TABLES[FAMILY_GATES].kinds)
+    .on_conflict("family_key")
+    .overwrite()
+    .prepared()
+)
+_CLOSE_FAMILY = (
+    update(FAMILY_GATES)
+    .set(closed_through=param("now_us"))
+    .where(_family_key.eq(param("key")), _through.lt(param("now_us")))
+    .prepared()
+)

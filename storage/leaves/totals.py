@@ -10,7 +10,7 @@ from querybuilder import Lock, col, insert, param, select
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.records import Board, Leaf, by_partition
 from storage.schema.placement import TABLES
-from storage.schema.tables import TOTALS
+from storage.schema.tables import GATES, TOTALS
 from storage.store import Program, in_partition
 
 # In the table of totals, these values of `column_index` stand for numbers that belong to no column.
@@ -61,14 +61,16 @@ _HOLD_STATE = {lock: _find_state.locked(lock).prepared() for lock in (Lock.SHARE
 
 
 def store_states(leaves: Iterable[Leaf]) -> Program[None]:
-    """Store the result of `state_of` among the totals of each leaf.
+    """Store in the partition of each leaf what the catalog now says of it: its gate, and the result of `state_of`.
 
-    Other processes read the totals anyway. They notice that their copy of the leaf is outdated if its state differs
-    from the stored state.
+    Posts read the gate (see `gates`). Other processes read the totals anyway. They notice that their copy of the leaf
+    is outdated if its state differs from the stored state.
     """
     for partition, theirs in by_partition(leaves):
         states = [(leaf.key, STATE, state_of(leaf)) for leaf in theirs]
         yield _STORE_STATES.bind(rows=states).at(partition)
+        gates = [(leaf.key, leaf.table_key, leaf.rows_key, *leaf.gate) for leaf in theirs]
+        yield _STORE_GATES.bind(rows=gates).at(partition)
 
 
 _STORE_STATES = (
@@ -78,6 +80,9 @@ _STORE_STATES = (
     .overwrite()
     .prepared()
 )
+
+
+_STORE_GATES = insert(GATES).rows(param("rows"), **TABLES[GATES].kinds).on_conflict("board_key").overwrite().prepared()
 
 
 def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:

@@ -29,9 +29,9 @@ from storage.errors import (
     WaitTooLongError,
 )
 from storage.leaves.catalog_rows import find_families_by_key
-from storage.leaves.gates import read_gates
+from storage.leaves.gates import read_gates_of
 from storage.meter import Meter
-from storage.records import Gate, Place, Post
+from storage.records import Gate, Leaf, Place, Post
 from storage.store import Program, Store, in_partition, read_single
 
 from . import ingest_queue
@@ -175,13 +175,15 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
     """Return the indexes of requests with a board or family that was deleted, emptied or moved since the check."""
     # (leaf key, (place, gate)) as when a post was checked. A key occurs twice if its leaf changed between two checks.
     copies: set[tuple[int, tuple[Place, Gate]]] = set()
+    leaves: dict[int, Leaf] = {}
     families: set[int] = set()
     for post in chain.from_iterable(group):
         if post.family is not None:
             families.add(post.family.key)
         else:
             copies.update([(part.leaf.key, (part.leaf.place, part.leaf.gate)) for part in post.parts])
-    gates = (yield from read_gates(sorted({key for key, _ in copies}))) if copies else {}
+            leaves.update([(part.leaf.key, part.leaf) for part in post.parts])
+    gates = (yield from read_gates_of(leaves.values())) if leaves else {}
     found = (yield from find_families_by_key(sorted(families))) if families else {}
     if gates.items() == copies and found.keys() == families:
         return []

@@ -42,7 +42,7 @@ from storage.errors import (
 from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.leaves.catalog_rows import find_families_by_key
 from storage.leaves.entries import Entries
-from storage.leaves.gates import read_gates
+from storage.leaves.gates import read_gates_of
 from storage.log.change_log import NewChange
 from storage.log.log_record import record_of_rejection
 from storage.posting.known_facts import KnownFacts
@@ -50,7 +50,7 @@ from storage.posting.packed_posts import PackedPost, unpack_post
 from storage.posting.transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
 from storage.posting.writer import FAULTS_OF_STORE
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, ColumnChange, Family, Gate, Leaf, PartOutcome, Place, Post, PostStatus
+from storage.records import Board, ColumnChange, Family, Leaf, PartOutcome, Post, PostStatus
 from storage.store import Program, Store
 
 from . import ingest_queue
@@ -194,7 +194,8 @@ class Drainer:
         if len(renewed) < len(held):
             raise LeaseLostError("another worker has taken over a shard of the queue")
         yield from batch.take_blocks()
-        if batch.gates and (yield from read_gates(sorted(batch.gates), held=True)) != batch.gates:
+        copies = {key: (leaf.place, leaf.gate) for key, leaf in batch.leaves.items()}
+        if copies and (yield from read_gates_of(batch.leaves.values(), held=True)) != copies:
             raise BoardChangedError
         group = PostTransaction(self._store, opened, self._known_facts, now_us, check_boards=check_boards)
         outcomes = yield from group.plan_posts(batch.posts)
@@ -244,10 +245,10 @@ class _Batch:
     pieces: list[_Piece] = field(default_factory=list)
     posts: list[Post] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    gates: dict[int, tuple[Place, Gate]] = field(default_factory=dict)  # of the leaves outside families, by leaf key
+    leaves: dict[int, Leaf] = field(default_factory=dict)  # the leaves outside families, by key
 
     def resolve(self) -> Program[None]:
-        """Look up the boards of the posts in `pieces`, and fill `posts`, `refusals` and `gates`."""
+        """Look up the boards of the posts in `pieces`, and fill `posts`, `refusals` and `leaves`."""
         boards = yield from find_present_boards(sorted({key for piece in self.pieces for key, _, _ in piece.boards}))
         families: Mapping[int, Family] = {}
         if family_keys := {board.family_key for board in boards.values() if board.family_key is not None}:
@@ -277,7 +278,7 @@ class _Batch:
                 leaf = board.leaf_of(queued.owner)
                 left.append(leaf)
                 if leaf.family_key is None:
-                    self.gates[leaf.key] = (leaf.place, leaf.gate)
+                    self.leaves[leaf.key] = leaf
         if left:
             self.posts.append(unpack_post(queued, left, families))
 
@@ -287,7 +288,7 @@ class _Batch:
             for post in self.posts
             for part in post.parts
         ]
-        self.posts, self.gates = [], {}
+        self.posts, self.leaves = [], {}
 
     def take_blocks(self) -> Program[None]:
         if whole := [piece.head for piece in self.pieces if not piece.left]:

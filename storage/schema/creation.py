@@ -31,7 +31,7 @@ from .tables import LOG_COUNTER, META, META_TABLE, SEQUENCES
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 PARTITIONS_MAX = 64
 _PARTITIONS = "partitions"
 

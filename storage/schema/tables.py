@@ -10,6 +10,8 @@ BOARDS = "boards"
 FAMILIES = "families"
 SHARED_TABLES = "shared_tables"
 DROPPED_ROWS = "dropped_rows"
+GATES = "gates"
+FAMILY_GATES = "family_gates"
 SEQUENCES = "sequences"
 API_KEYS = "api_keys"
 PROFILES = "profiles"
@@ -105,8 +107,26 @@ WORK_TABLES: tuple[Query, ...] = (
 )
 
 
-# Totals, post ids, hidden entries, archives, and keys of rows that no board uses any more: a job deletes these rows.
+# Gates, totals, post ids, hidden entries, archives, and keys of rows that no board uses any more: a job deletes them.
 ENTRY_TABLES: tuple[Query, ...] = (
+    # What the catalog says of each leaf in this partition, as far as posts have to know it. See `leaves.gates`.
+    create_table(GATES)
+    .column("board_key", INTEGER)
+    .column("table_key", INTEGER, null=True)
+    .with_columns(rows_key=INTEGER, epoch=INTEGER)
+    .column("opens_at", INTEGER, null=True)
+    .column("ends_at", INTEGER, null=True)
+    .column("closes_at", INTEGER, null=True)
+    .column("closed_at", INTEGER, null=True)
+    .column("archived_at", INTEGER, null=True)
+    .primary_key("board_key")
+    .clustered(),
+    create_table(FAMILY_GATES)
+    .column("family_key", INTEGER)
+    .column("closed_through", INTEGER)  # as in the catalog
+    .column("grace", INTEGER)  # how long after their end the family's boards take late posts, in microseconds
+    .primary_key("family_key")
+    .clustered(),
     create_table(DROPPED_ROWS)
     .with_columns(table_key=INTEGER, rows_key=INTEGER)
     .primary_key("table_key", "rows_key")
