@@ -209,7 +209,9 @@ ROUTE_WORDS: dict[str, Words] = {
         description="Lines come by sequence number. Numbers grow and may have gaps. Once a number was shown, no"
         " smaller one appears later. `after` is the last `seq` seen. An answer without a line means that nothing"
         " newer is there yet. If the store has several partitions, `seq` is an opaque cursor that covers all of them."
-        " The lines of a leaderboard come in their order; those of several leaderboards by the time of logging."),
+        " The lines of a leaderboard come in their order; those of several leaderboards by the time of logging. If some"
+        " partitions do not answer, the lines of the others come, and the header `Partitions-Away` has their numbers."
+        " Their lines come later, because the cursor keeps its place in them."),
     "refresh": Words("refreshCurve", "Refresh a curve now", problems=("no_job_process", "timeout", "archived"),
         description="A job process does the work. The answer comes when the new curve is in use."),
     "audit": Words("auditCurve", "Count random owners and compare the counts with the curve",

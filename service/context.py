@@ -4,8 +4,9 @@
 a group: `context.posting`, `context.curves`, `context.ranks`.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from typing import TypeVar
 
 from jobs.curves.audit import Auditor
 from jobs.curves.refresh_requests import Refresher
@@ -27,9 +28,11 @@ from storage.posting.remote_writer import RemoteWriter
 from storage.posting.writer import Writers
 from storage.queue.intake import Enqueuer
 from storage.reads.open_boards import OpenBoards
-from storage.reads.partition_figures import find_away_partitions
+from storage.reads.partition_figures import find_away_partitions, try_living
 from storage.reads.point_reads import PointReads
 from storage.store import Store
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +88,7 @@ class Context(EndpointContext):
         if not self.posting.writer.alive:
             raise StoreBusyError("the writer has stopped")
         return await find_away_partitions(self.store, wait_s_max=self.settings.connect_timeout_s)
+
+    async def try_living(self, act: Callable[[Collection[int]], Awaitable[T]]) -> tuple[T, Collection[int]]:
+        """Call `act` as `partition_figures.try_living` does: again without the partitions that do not answer."""
+        return await try_living(self.store, act, wait_s_max=self.settings.connect_timeout_s)

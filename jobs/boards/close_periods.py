@@ -33,7 +33,7 @@ from storage.archive.board_closing import (
 )
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.stored_curves import find_listed_curves, read_documents
-from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
+from storage.errors import LeaseLostError, LeaseTakenError, StorageError, StoreAwayError, UnknownBoardError
 from storage.leases.claims import StoreClock
 from storage.leaves.entries import Entries
 from storage.leaves.totals import CHANGES, find_totals_of
@@ -136,6 +136,14 @@ class CloseJob:
         return now_us, due
 
     async def _shut(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
+        """Shut boards, in one transaction. If a partition does not answer, shut them one by one, and postpone some."""
+        try:
+            await self._shut_together(held, boards, now_us)
+        except StoreAwayError:
+            for board in boards:
+                await self._tried(held, board, now_us, lambda *_: self._shut_together(held, [board], now_us))  # noqa: B023
+
+    async def _shut_together(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
         closed = await self._store.write(lambda: held.renew_and(shut_boards(boards, now_us=now_us)))
         self._meter.add("rankcurve_boards_closed", len(closed))
         log.info("boards_closed", boards=len(closed), first=closed[0].id if closed else None)

@@ -124,13 +124,14 @@ def check_archive_time(board: Board, *, now_us: int) -> Program[bool]:
 
 
 def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
-    """Set when the closing job checks a closed board next. With None, it waits until another program sets a time."""
+    """Set when the closing job checks a board next. With None, it waits until another program sets a time.
+
+    A board that is open but over takes no posts in the meantime, because posts compare its end with the clock.
+    """
     yield (
         update(BOARDS)
         .set(due_at=param("at_us"))
-        .where(
-            col("board_key").eq(param("key")), col("stage").lt(int(ClosingStage.ARCHIVED)), col("closed_at").not_null()
-        )
+        .where(col("board_key").eq(param("key")), col("stage").lt(int(ClosingStage.ARCHIVED)))
         .bind(key=board.key, at_us=at_us)
     )
 

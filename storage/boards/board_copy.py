@@ -173,10 +173,14 @@ class BoardCopy:
         spec = replace(now.spec, segments=len(self.targets))
         yield from store_columns(now.key, spec=encode_spec(spec), segment=WHOLE)
         of_segment = encode_spec(replace(now.spec, segments=1))
+        times = times_of(now.spec.season)  # they may have changed since the segments were made
+        opens_us, ends_us, closes_us = times["opens_at"], times["ends_at"], times["closes_at"]
+        begun = []
         for number, segment in enumerate(self.targets):
-            its_times = times_of(now.spec.season)  # the times may have changed since the segment was made
-            yield from store_columns(segment.key, segment=number, spec=of_segment, **its_times)
-        yield from store_states(self.targets)
+            yield from store_columns(segment.key, segment=number, spec=of_segment, **times)
+            gate = segment.gate._replace(opens_us=opens_us, ends_us=ends_us, closes_us=closes_us)
+            begun.append(replace(segment, gate=gate))
+        yield from store_states(begun)
         for segment in self.targets:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
 

@@ -4,6 +4,7 @@ create_board ──┬── a row in the catalog, and a table or a key in a sha
                └── a row in the catalog, and for each segment another row and a table ──> board with segments
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from querybuilder import col, count, insert, lit, param, select
@@ -35,10 +36,12 @@ def create_board(
     boards_max: int,
     own_tables_max: int | None = None,
     partition: int | None = None,
+    away: Collection[int] = (),
 ) -> Program[Board]:
     """Create a board, its table and its indexes in one transaction. If the board exists, return it unchanged.
 
-    `partition` is the partition for the board. If it is None, `choose_partitions` chooses one, or one for each segment.
+    `partition` is the partition for the board. If it is None, `choose_partitions` chooses one, or one for each segment,
+    but none of `away`.
 
     Raises:
         SpecInvalidError: the store does not have this partition; or the board has segments, but `partition` is set or
@@ -62,7 +65,7 @@ def create_board(
         check_segments(shared=shared, partition=partition)
     new = 1 if spec.segments == 1 else 1 + spec.segments
     yield from check_board_limits(new=new, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
-    places = yield from choose_partitions(partition, spec.segments)
+    places = yield from choose_partitions(partition, spec.segments, away)
     table_key = (yield from find_or_create_table(columns_of(spec.columns, shared=True), places[0])) if shared else None
     board_key = yield from take_keys()
     times = times_of(spec.season)
@@ -131,11 +134,11 @@ def _check_existing(board: Board, partition: int | None) -> None:
         raise SpecConflictError(detail, pointer="/partition")
 
 
-def choose_partitions(wanted: int | None, segments: int = 1) -> Program[list[int]]:
+def choose_partitions(wanted: int | None, segments: int = 1, away: Collection[int] = ()) -> Program[list[int]]:
     """Return a partition for each segment of a new board, or one partition for a family or a board without segments.
 
     If `wanted` is a partition, return only this one. Otherwise spread the segments evenly over all partitions. Begin
-    with the partition that has the fewest boards and families.
+    with the partition that has the fewest boards and families. A single part does not get a partition of `away`.
 
     Raises:
         SpecInvalidError: the store does not have the wanted partition.
@@ -151,7 +154,7 @@ def choose_partitions(wanted: int | None, segments: int = 1) -> Program[list[int
     for counted in (_BOARDS_BY_PARTITION, _FAMILIES_BY_PARTITION):
         for partition, number in (yield counted.bind()):
             used[partition] += number
-    fewest_first = sorted(used, key=lambda partition: used[partition])
+    fewest_first = sorted(used, key=lambda partition: (segments == 1 and partition in away, used[partition]))
     return [fewest_first[number % partitions] for number in range(segments)]
 
 

@@ -81,22 +81,25 @@ def read_page(
 
 
 def read_posts_of_owner(
-    owner: str, *, before: Numbers | None, limit: int, blocks_max: int, partitions: int
+    owner: str, *, before: Numbers | None, limit: int, blocks_max: int, partitions: Sequence[int]
 ) -> Program[tuple[list[tuple[int, JournalRow]], Numbers | None]]:
     """Return an owner's changes as pairs (partition, change), newest first, and the `before` of the next page.
+
+    Search only these partitions. The next page searches the others from where they are in `before`.
 
     With `before`, return only changes with smaller numbers. In all partitions together, search at most about
     `blocks_max` blocks (groups of log rows). If this limit ends the search of one partition, its other changes come on
     later pages, even if they are newer than the changes of other partitions on this page.
     """
-    numbers = (INT64_MAX,) * partitions if before is None else padded(before, partitions)
+    width = 1 + max(partitions, default=0)
+    numbers = (INT64_MAX,) * width if before is None else padded(before, width)
     found: list[list[JournalRow]] = []
     following = [*numbers]
     for partition, number in enumerate(numbers):
         rows: list[JournalRow] = []
-        if number:
+        if number and partition in partitions:
             read = partition_journal.read_changes_of_owner(
-                owner, before=number, limit=limit, blocks_max=max(1, blocks_max // partitions)
+                owner, before=number, limit=limit, blocks_max=max(1, blocks_max // len(partitions))
             )
             rows, more = yield from in_partition(partition, read)
             following[partition] = more or 0
@@ -111,7 +114,7 @@ def read_posts_of_owner(
         theirs = [row.number for place, row in shown if place == partition]
         if len(theirs) < len(rows):
             following[partition] = theirs[-1] if theirs else numbers[partition]
-    return shown, tuple(following) if any(following) else None
+    return shown, tuple(following) if any(following[partition] for partition in partitions) else None
 
 
 def find_begins() -> Program[Numbers]:
@@ -119,10 +122,10 @@ def find_begins() -> Program[Numbers]:
     return tuple(begin for begin, _ in (yield from in_each_partition(partition_journal.find_ends)))
 
 
-def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: int) -> Program[dict[int, Leaf]]:
+def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: Sequence[int]) -> Program[dict[int, Leaf]]:
     """Return leaves by key. `changes` holds pairs: a partition, and the key of a leaf with changes in its log.
 
-    A deleted leaf is returned as long as the journal holds its deletion.
+    A deleted leaf is returned as long as the journal of these partitions holds its deletion.
     """
     places = {key: partition for partition, key in changes}
     if not places:
@@ -130,7 +133,7 @@ def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: int) -> 
     found = yield from find_leaves(sorted(places))
     for key in sorted(places.keys() - found.keys()):
         # If the board was moved before it was deleted, the deletion is in another partition than these changes.
-        others = (each for each in range(partitions) if each != places[key])
+        others = (each for each in partitions if each != places[key])
         for partition in (places[key], *others):
             found |= yield from in_partition(partition, partition_journal.find_deletion(key))
             if key in found:

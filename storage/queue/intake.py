@@ -148,7 +148,8 @@ class Enqueuer:
                 yield from in_partition(partition, ingest_queue.append_blocks(theirs))
             return changed, sum(map(len, left))
 
-        changed, queued = await self._store.write(program)
+        store = self._store.at(blocks[0][0]) if len(blocks) == 1 else self._store
+        changed, queued = await store.write(program)
         if queued:
             self._backlog.count_queued(queued)
             self._meter.add("rankcurve_ingest_queued_posts", queued)

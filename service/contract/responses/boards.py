@@ -314,6 +314,8 @@ class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     `capacity` is how many posts the store applies per second. `speed` is how many posts one worker applies per second.
     The service calculates `workers_max` from both. Both are null before the first calculation.
+
+    `partitions_away` has the partitions that do not answer, whose posts and shards are left out.
     """
 
     posts: int
@@ -323,6 +325,7 @@ class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
     capacity: int | None
     speed: int | None
     shards: list[ShardAnswer]
+    partitions_away: list[int] | UnsetType = UNSET
 
 
 ProfileObject = Annotated[

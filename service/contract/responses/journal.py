@@ -44,11 +44,13 @@ class OwnerPosts(msgspec.Struct):
     """A page of an owner's posts, the newest first.
 
     To get the next page, send the value of `next` as the parameter `before`. `next` is null if no older posts are kept.
+    `partitions_away` has the partitions that do not answer, whose posts are left out.
     """
 
     owner: str
     posts: list[JournalLine]
     next: Place | None
+    partitions_away: list[int] | UnsetType = UNSET
 
 
 class TopEvent(msgspec.Struct):

@@ -1,6 +1,6 @@
 """Handlers that create, change, show, list, empty and delete leaderboards."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -53,7 +53,7 @@ async def put_board(context: Context, call: Call) -> Reply:
     spec = replace(make_spec(call.body, context), season=make_season(call.body))
     settings = context.settings
 
-    def program() -> Program[tuple[Board, bool]]:
+    def program(away: Collection[int]) -> Program[tuple[Board, bool]]:
         now_us = context.now_us()
         board = yield from create_board(
             board_id=board_id,
@@ -62,12 +62,13 @@ async def put_board(context: Context, call: Call) -> Reply:
             boards_max=settings.catalog_boards_max,
             own_tables_max=context.own_tables_max,
             partition=call.body.partition,
+            away=away,
         )
         if board.spec is spec:
             return board, True
         return (yield from change_board(board_id=board_id, wanted=spec, now_us=now_us)), False
 
-    board, created = await context.store.write(program)
+    (board, created), _ = await context.try_living(lambda away: context.store.write(lambda: program(away)))
     context.catalog.keep_board(board)
     return Reply(await _answer(context, board), status=201 if created else 200)
 

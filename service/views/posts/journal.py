@@ -9,7 +9,11 @@ partition, and callers get it as a cursor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TypeVar
+
+from msgspec import UNSET
 
 from service.context import Context
 from service.contract.post_bodies import NDJSON_TYPE
@@ -33,6 +37,8 @@ from storage.store import Program
 
 from .posts import format_stats
 
+T = TypeVar("T")
+PARTITIONS_AWAY = "Partitions-Away"  # the header with the partitions that an answer leaves out
 _POSTS: dict[ChangeKind, PostStatus] = {
     ChangeKind.APPLIED: PostStatus.APPLIED,
     ChangeKind.UNCHANGED: PostStatus.UNCHANGED,
@@ -55,19 +61,25 @@ async def read_journal(context: Context, call: Call) -> Reply:
     limit = query.limit or context.settings.page_entries_max
     after = context.cursors.decode_numbers(query.after) if query.after else ()
 
-    def program() -> Program[tuple[JournalPage, _Leaves]]:
-        partitions = yield from _count_partitions(after)
-        page = yield from journal.read_page(after, limit=limit, partitions=range(partitions))
+    def program(away: Collection[int]) -> Program[tuple[JournalPage, _Leaves]]:
+        partitions = yield from _list_partitions(after, away)
+        page = yield from journal.read_page(after, limit=limit, partitions=partitions)
         changes = ((partition, board_key_of(bundle)) for partition, bundle in page.bundles)
         return page, (yield from journal.find_changed_leaves(changes, partitions))
 
     async with context.long_answers.hold_turn():
-        page, leaves = await context.store.read(program, heavy=True)
+        read = partial(_read_living, context, program)
+        (page, leaves), away = await context.try_living(read)
         if after and (lost := page.find_lost(after)) is not None:
             detail = f"the journal begins after {lost[1]}: some of what follows {lost[0]} is no longer there"
             raise ProblemError("journal_pruned", detail, pointer="after")
         rows = ((context.cursors.encode_numbers(numbers), row) for numbers, row in page.list_changes())
-        return Reply(await encode_in_turns(make_lines(rows, leaves)), media_type=NDJSON_TYPE)
+        headers = {PARTITIONS_AWAY: ", ".join(map(str, away))} if away else None
+        return Reply(await encode_in_turns(make_lines(rows, leaves)), headers=headers, media_type=NDJSON_TYPE)
+
+
+async def _read_living(context: Context, program: Callable[[Collection[int]], Program[T]], away: Collection[int]) -> T:
+    return await context.store.read(lambda: program(away), heavy=True)
 
 
 async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
@@ -76,29 +88,33 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
     before = None if query.before is None else context.cursors.decode_numbers(query.before, "posts")
     blocks_max = context.settings.owner_posts_blocks_max
 
-    def program() -> Program[tuple[list[tuple[Numbers, JournalRow]], _Leaves, Numbers | None]]:
-        partitions = yield from _count_partitions(before or ())
+    def program(away: Collection[int]) -> Program[tuple[list[tuple[Numbers, JournalRow]], _Leaves, Numbers | None]]:
+        partitions = yield from _list_partitions(before or (), away)
         rows, more = yield from journal.read_posts_of_owner(
             owner, before=before, limit=limit, blocks_max=blocks_max, partitions=partitions
         )
         changes = ((partition, row.board_key) for partition, row in rows)
         leaves = yield from journal.find_changed_leaves(changes, partitions)
-        return [(padded((0,) * partition + (row.number,), partitions), row) for partition, row in rows], leaves, more
+        places = 1 + max(partitions, default=0)
+        return [(padded((0,) * partition + (row.number,), places), row) for partition, row in rows], leaves, more
 
-    found, leaves, more = await context.store.read(program, heavy=True)
+    (found, leaves, more), away = await context.try_living(partial(_read_living, context, program))
     encode = context.cursors.encode_numbers
     lines = make_lines(((encode(numbers), row) for numbers, row in found), leaves)
     return OwnerPosts(
-        owner, [line for line in lines if line.kind == "post"], None if more is None else encode(more, "posts")
+        owner,
+        [line for line in lines if line.kind == "post"],
+        None if more is None else encode(more, "posts"),
+        [*away] or UNSET,
     )
 
 
-def _count_partitions(place: Numbers) -> Program[int]:
-    """Return how many partitions the store has. Raise `BadCursorError` if the journal position has more numbers."""
+def _list_partitions(place: Numbers, away: Collection[int]) -> Program[list[int]]:
+    """Return the partitions without `away`. Raise `BadCursorError` if the place has more numbers than partitions."""
     partitions = yield from count_partitions()
     if len(place) > partitions:
         raise BadCursorError("the cursor belongs to a store with more partitions")
-    return partitions
+    return [partition for partition in range(partitions) if partition not in away]
 
 
 def make_lines(rows: Iterable[tuple[Place, JournalRow]], leaves: _Leaves) -> Iterator[JournalLine]:

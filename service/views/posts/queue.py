@@ -5,7 +5,7 @@ A queued request is accepted or refused as a whole. An accepted request is answe
 A retry of a post that was already applied is accepted as a duplicate, even if all boards of the post are closed now.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from msgspec import UNSET
 
@@ -61,13 +61,17 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
 
 async def show_queue(context: Context, _call: Call) -> QueueAnswer:
     queue = context.posting.queue
-    queues = list_queues(context.store.dialect, context.store.partitions)
+    every = list_queues(context.store.dialect, context.store.partitions)
 
-    def program() -> Program[tuple[QueueState, dict[Shard, str]]]:
+    def program(queues: list[int]) -> Program[tuple[QueueState, dict[Shard, str]]]:
         state = yield from read_queue_state(queue.semaphore, queues)
         return state, (yield from find_workers(queue.leases, queues))
 
-    state, workers = await context.store.read(program)
+    async def read(away: Collection[int]) -> tuple[QueueState, dict[Shard, str]]:
+        return await context.store.read(lambda: program([each for each in every if each not in away]))
+
+    (state, workers), away = await context.try_living(read)
+    queues = [each for each in every if each not in away]
     now_us = context.now_us()
 
     def age_s(oldest_us: int) -> float:
@@ -95,4 +99,5 @@ async def show_queue(context: Context, _call: Call) -> QueueAnswer:
         capacity=state.sizing.capacity or None,
         speed=state.sizing.speed or None,
         shards=shards,
+        partitions_away=[*away] or UNSET,
     )

@@ -181,7 +181,7 @@ async def test_the_posts_of_an_owner_in_all_partitions_are_read_newest_first(
                 before=before,  # noqa: B023 - runs at once
                 limit=limit,
                 blocks_max=blocks_max,
-                partitions=PARTITIONS,
+                partitions=range(PARTITIONS),
             )
         )
         assert len(found) <= limit
@@ -199,10 +199,10 @@ async def test_boards_of_changes_are_found_after_they_were_deleted(deployment: D
     await deployment.log_deletion(*(board.id for board in boards))
     page = await read_page(deployment.store, (), 1_000)
     changes = [(partition, board_key_of(bundle)) for partition, bundle in page.bundles]
-    found = await deployment.store.read(lambda: journal.find_changed_leaves(changes, PARTITIONS))
+    found = await deployment.store.read(lambda: journal.find_changed_leaves(changes, range(PARTITIONS)))
     assert {key: board.id for key, board in found.items()} == {board.key: board.id for board in boards}
     elsewhere = [((partition + 1) % PARTITIONS, key) for partition, key in changes]
-    again = await deployment.store.read(lambda: journal.find_changed_leaves(elsewhere, PARTITIONS))
+    again = await deployment.store.read(lambda: journal.find_changed_leaves(elsewhere, range(PARTITIONS)))
     assert again == found, "a board that was moved before is found, too"
 
 

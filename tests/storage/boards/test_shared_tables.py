@@ -6,7 +6,7 @@ import pytest
 
 from querybuilder import col, count, select
 from storage.boards.shared_tables import sweep_rows
-from storage.errors import UnknownBoardError
+from storage.errors import BoardChangedError
 from storage.leaves.row_tables import layout_of
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.records import Best, Board, PostStatus
@@ -95,5 +95,5 @@ async def test_an_old_copy_of_a_board_erases_rows_where_they_are_now(deployment:
     assert await deployment.erase(board, "o01")
     assert (await deployment.totals(board)).get(ALL_ENTRIES, 0) == 0
     await deployment.delete()
-    with pytest.raises(UnknownBoardError):
+    with pytest.raises(BoardChangedError):
         await deployment.erase(board, "o01")
