@@ -51,6 +51,7 @@ class Dialect:
     smaller: str  # the name of the SQL function that returns the smaller of two values
     larger: str  # the name of the SQL function that returns the larger of two values
     counts_skipped: bool = True  # the reported row count of an insert leaves out rows that conflicts skipped
+    spares_tables: bool = False  # there are times at which no table can be made, so tables are made in advance
     schema_of: Callable[[str], str | None] = lambda table: None  # a table's schema; None: the connection's schema
 
 

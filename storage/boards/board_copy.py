@@ -50,7 +50,7 @@ from storage.leaves.leaf_copy import LeafChanges, LeafCopy, RowsCopy
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
 from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, state_of, store_states
 from storage.log.log_record import ChangeKind
-from storage.records import Board, Leaf, TableSharing
+from storage.records import Board, Leaf
 from storage.schema.creation import count_partitions
 from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, HIDDEN_ENTRIES, TOTALS
 from storage.store import CONTROL, Program, in_partition
@@ -283,7 +283,7 @@ def begin_split(
         LeaseTakenError: another process moves or splits the board.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.SHARE)
-    check_segments(shared=board.spec.table is TableSharing.SHARED, partition=None)
+    check_segments(shared=board.leaf.table_key is not None, partition=None)
     if board.gate.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
     if board.gate.closed_us is not None:

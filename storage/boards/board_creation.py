@@ -25,7 +25,7 @@ from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program, in_partition
 
 from .boards import find_boards_by_id
-from .shared_tables import find_or_create_table
+from .shared_tables import find_or_create_table, find_table
 
 
 def create_board(
@@ -37,11 +37,14 @@ def create_board(
     own_tables_max: int | None = None,
     partition: int | None = None,
     away: Collection[int] = (),
+    spare: bool = False,
 ) -> Program[Board]:
     """Create a board, its table and its indexes in one transaction. If the board exists, return it unchanged.
 
-    `partition` is the partition for the board. If it is None, `choose_partitions` chooses one, or one for each segment,
-    but none of `away`.
+    `partition` is the partition for the board. If it is None, `choose_partitions` chooses one, or one for each segment.
+
+    Citus makes no table while a node is away. So if partitions are `away`, a board of one segment gets a place in a
+    shared table, if there is one for its columns. With `spare`, such a table is made along with a board's own table.
 
     Raises:
         SpecInvalidError: the store does not have this partition; or the board has segments, but `partition` is set or
@@ -66,24 +69,41 @@ def create_board(
     new = 1 if spec.segments == 1 else 1 + spec.segments
     yield from check_board_limits(new=new, own=not shared, boards_max=boards_max, own_tables_max=own_tables_max)
     places = yield from choose_partitions(partition, spec.segments, away)
-    table_key = (yield from find_or_create_table(columns_of(spec.columns, shared=True), places[0])) if shared else None
+    table_key = yield from _choose_table(spec, places[0], none_made=bool(away), spare=spare)
     board_key = yield from take_keys()
     times = times_of(spec.season)
     gate = Gate(opens_us=times["opens_at"], ends_us=times["ends_at"], closes_us=times["closes_at"])
-    leaf = Leaf(board_key, board_id, spec, Place(places[0], table_key, board_key if shared else 0), gate)
+    place = Place(places[0], table_key, 0 if table_key is None else board_key)
+    leaf = Leaf(board_key, board_id, spec, place, gate)
     board = Board(board_key, board_id, spec, now_us, (leaf,), home=places[0])
     if spec.segments > 1:
         yield from _insert_row(board, leaf, WHOLE)
         leaves = []
-        for number, place in enumerate(places):
-            leaves.append((yield from insert_segment(board, number, place)))
+        for number, partition in enumerate(places):
+            leaves.append((yield from insert_segment(board, number, partition)))
         board = replace(board, leaves=tuple(leaves))
     else:
         yield from _insert_row(board, leaf, 0)
-        if not shared:
+        if table_key is None:
             yield from in_partition(leaf.partition, create_row_table(layout_of(leaf)))
     yield from store_states(board.leaves)
     return board
+
+
+def _choose_table(spec: BoardSpec, partition: int, *, none_made: bool, spare: bool) -> Program[int | None]:
+    """Return the key of the shared table for a new board, or None if the board gets a table of its own, or several.
+
+    `none_made`: no table can be made now. `spare`: make a shared table for later boards with the same columns.
+    """
+    if spec.segments > 1:
+        return None
+    columns = columns_of(spec.columns, shared=True)
+    if spec.table is TableSharing.OWN and none_made:
+        return (yield from find_table(columns, partition))
+    if spec.table is TableSharing.SHARED or spare:
+        table_key = yield from find_or_create_table(columns, partition)
+        return table_key if spec.table is TableSharing.SHARED else None
+    return None
 
 
 def check_segments(*, shared: bool, partition: int | None) -> None:

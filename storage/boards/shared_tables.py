@@ -21,16 +21,23 @@ _BETWEEN = ","  # separates names of columns; no name contains it
 
 def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Program[int]:
     """Return the key of a partition's shared table for boards with these columns. Create the table if there is none."""
+    found = yield from find_table(columns, partition)
+    if found is not None:
+        return found
     layout = _BETWEEN.join(column.name for column in columns)
-    same = (col(name).eq(param(name)) for name in ("partition", "layout"))
-    found = yield select(col("table_key")).from_(SHARED_TABLES).where(*same).bind(partition=partition, layout=layout)
-    if found:
-        return int(found[0][0])
     table_key = yield from take_keys()
     made = insert(SHARED_TABLES).values(table_key=table_key, partition=partition, layout=layout, columns=layout)
     yield made.bind()
     yield from in_partition(partition, create_row_table(Layout(shared_table(table_key), True, tuple(columns))))
     return table_key
+
+
+def find_table(columns: Sequence[RowColumn], partition: int) -> Program[int | None]:
+    """Return the key of a partition's shared table for boards with these columns, or None if there is none."""
+    layout = _BETWEEN.join(column.name for column in columns)
+    same = (col(name).eq(param(name)) for name in ("partition", "layout"))
+    found = yield select(col("table_key")).from_(SHARED_TABLES).where(*same).bind(partition=partition, layout=layout)
+    return int(found[0][0]) if found else None
 
 
 def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:

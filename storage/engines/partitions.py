@@ -82,7 +82,8 @@ class Partitions:
         # On Citus, ON CONFLICT DO NOTHING reports skipped rows as inserted. And if a statement updates rows and inserts
         # what RETURNING returns (a chain), Citus sends these rows to all nodes, and fails while a node is down.
         chains = not self.distributed
-        return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False)
+        spares = self.distributed
+        return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False, spares_tables=spares)
 
     async def measure(self, connection: PostgresConnection) -> StoreSize:
         """Return the sizes of store and partitions. In a store with one schema, both are the size of the database."""

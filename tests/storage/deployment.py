@@ -198,10 +198,18 @@ class Deployment:
         *columns: ColumnSpec,
         ties: Ties = Ties.SHARED,
         partition: int | None = None,
+        away: Sequence[int] = (),
+        spare: bool = False,
         **more: Any,
     ) -> Board:
         wanted = self.laid_out(replace(spec(*columns, ties=ties), **more))
-        asked: dict[str, Any] = {"board_id": board_id, "spec": wanted, "now_us": self.clock()}
+        asked: dict[str, Any] = {
+            "board_id": board_id,
+            "spec": wanted,
+            "now_us": self.clock(),
+            "away": away,
+            "spare": spare,
+        }
         if self.segments == 1:
             asked["partition"] = self.partition if partition is None else partition
         return await self.store.write(lambda: create_board(**asked, boards_max=BOARDS_MAX))

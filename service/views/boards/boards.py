@@ -63,6 +63,7 @@ async def put_board(context: Context, call: Call) -> Reply:
             own_tables_max=context.own_tables_max,
             partition=call.body.partition,
             away=away,
+            spare=context.store.dialect.spares_tables,
         )
         if board.spec is spec:
             return board, True

@@ -224,6 +224,21 @@ async def test_a_board_that_needs_no_table_is_created_beside_a_frozen_node(clust
     assert made.leaf.table_key == shared.leaf.table_key
     with pytest.raises(PartitionAwayError):  # Citus tells every node of a new table
         await own.create("own", XP, partition=LIVING)
+    borrowed = await own.create("own", XP, partition=LIVING, away=[FROZEN])
+    assert (borrowed.spec.table, borrowed.leaf.table_key) == (TableSharing.OWN, shared.leaf.table_key)
+    await own.apply(own.post("ada", part(borrowed, {"xp": 1})))
+    assert await own.stats(borrowed, "ada") == {"xp": 1}
+    assert await own.find("own") == borrowed
+
+
+async def test_a_board_leaves_a_spare_table_for_boards_with_the_same_columns(cluster: Cluster) -> None:
+    deployment = await Deployment.on(cluster.store)
+    first = await deployment.create("first", XP, partition=LIVING, spare=True)
+    assert first.leaf.table_key is None
+    later = await deployment.create("later", XP, partition=LIVING, away=[FROZEN])
+    assert later.leaf.table_key is not None
+    other = await deployment.create("other", XP, ranked("kills"), partition=LIVING, away=[FROZEN])
+    assert other.leaf.table_key is None
 
 
 async def test_a_partition_that_was_moved_is_found_at_its_new_node(
@@ -245,5 +260,6 @@ async def test_a_partition_that_was_moved_is_found_at_its_new_node(
     assert cluster.node_of(FROZEN) is cluster.node_of(LIVING)
     assert nodes.epoch == epoch + 1
     nodes.renew()
-    await (nodes._reading or reading)
+    assert nodes._reading is not None
+    await nodes._reading
     assert nodes.epoch == epoch + 1
