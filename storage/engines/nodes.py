@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import asyncpg
 import structlog
 
 from config.settings import Settings
@@ -52,7 +53,9 @@ class Node:
         # A process that knows several hosts may have to try each of them.
         probe_s_max = PROBE_S_MAX + limits.connect_timeout_s * (len(hosts_of(url)) - 1)
         refusal = StoreAwayError if name == COMMON else PartitionAwayError
-        self.breaker = Breaker(name, self._probe, probe_s_max=probe_s_max, report=report, refusal=refusal)
+        self.breaker = Breaker(
+            name, self._probe, probe_s_max=probe_s_max, report=report, rest=self._rest, refusal=refusal
+        )
 
         def make_pool(kind: Kind, connections: int) -> ConnectionPool:
             connect = self._connect if kind == "read" else Connector(url, limits, kind)
@@ -64,13 +67,16 @@ class Node:
 
     async def _probe(self) -> None:
         connection, self._asking = self._asking, None
-        if connection is not None and not connection.is_closed():
-            try:
-                return await self._ask(connection)
-            except DRIVER_ERRORS as error:
-                if not is_lost(error):  # it was too late or too busy for this question, but it answers
-                    return None
-        return await self._ask(await self._connect())
+        try:
+            if connection is not None and not connection.is_closed():
+                try:
+                    return await self._ask(connection)
+                except DRIVER_ERRORS as error:
+                    if not is_lost(error):
+                        raise
+            await self._ask(await self._connect())
+        except asyncpg.PostgresError:  # a server that has no connection left, or starts, answers
+            pass
 
     async def _ask(self, connection: PostgresConnection) -> None:
         try:
@@ -80,13 +86,17 @@ class Node:
             raise
         self._asking = connection
 
+    def _rest(self) -> None:
+        if self._asking is not None:
+            self._asking.terminate()
+            self._asking = None
+
     async def close(self) -> None:
         # A transaction of `writers` may run again on another node, so `writers` is closed first.
         for pool in (self.writers, self.light, self.heavy):
             await pool.close()
         await self.breaker.close()
-        if self._asking is not None:
-            self._asking.terminate()
+        self._rest()
 
 
 class Nodes:

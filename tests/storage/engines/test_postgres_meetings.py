@@ -131,17 +131,17 @@ async def test_posts_and_a_new_column_do_not_disturb_each_other(meeting: Meeting
 async def test_a_post_does_not_overtake_a_reset_that_waits_for_another_post(
     processes: Processes, raw: asyncpg.Connection, session_name: str
 ) -> None:
-    """Share the board's row, as a post does, until a reset waits for the row. Then start another post."""
+    """Share the board's gate, as a post does, until a reset waits for the gate. Then start another post."""
     operator, poster = await processes.start_process(), await processes.start_process()
     operator.table = TableSharing.SHARED
     board = await operator.create("b", XP)
     meeting = Meeting(operator, poster, board, raw, session_name)
     async with raw.transaction():
-        await raw.execute("SELECT 1 FROM boards FOR SHARE")
+        await raw.execute("SELECT 1 FROM gates FOR SHARE")
         resetting = asyncio.ensure_future(meeting.reset())
-        await meeting.wait_for_locks("boards", 1)
+        await meeting.wait_for_locks("gates", 1)
         posting = asyncio.ensure_future(poster.apply(poster.post("ada", part(board, {"xp": 1}))))
-        while not posting.done() and await meeting.count_waiting("boards") < 2:
+        while not posting.done() and await meeting.count_waiting("gates") < 2:
             pass
     await asyncio.gather(resetting, posting)
     assert await poster.stats(await poster.find(), "ada") == {"xp": 1}
