@@ -27,7 +27,7 @@ class Options:
     during: str  # the shell command that runs meanwhile; empty: none
     segments: int  # of the board of several segments
     fronts: int  # front ends of each contestant of `segments`
-    ways: str  # the ways of `segments` to measure: the beginnings of their names, with commas between
+    ways: list[str]  # the ways of `segments` to measure: the beginnings of their names; empty: all
     commit: str  # the commit with which `against_commit` compares this tree
     figures: Path | None  # the file that gets the bars as JSON; None: they are only printed
 
@@ -49,7 +49,7 @@ def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.
     parser.add_argument("--during", metavar="COMMAND", default="", help=meanwhile)
     parser.add_argument("--segments", type=_positive(int), default=4, help="of a board with several of them (4)")
     parser.add_argument("--fronts", type=_positive(int), default=1, help="front ends of each contestant (1)")
-    parser.add_argument("--ways", metavar="NAMES", default="", help="beginnings of the ways that segments measures")
+    parser.add_argument("--ways", nargs="+", metavar="NAME", default=[], help="beginnings of what segments measures")
     parser.add_argument("--commit", default="HEAD~1", help="the commit that against_commit compares with (HEAD~1)")
     parser.add_argument("--figures", type=Path, metavar="FILE", help="write the measured bars to this file, as JSON")
     given = parser.parse_args()

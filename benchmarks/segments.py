@@ -1,7 +1,7 @@
 """Measure a board of several segments, the same board of one segment, and the same board on plain PostgreSQL.
 
     python -m benchmarks.segments [--rows N] [--seconds S] [--rounds N] [--store URL] [--segments N] [--fronts N]
-                                  [--ways NAME,NAME]
+                                  [--ways NAME ...]
 
 `--store` names an empty database, or a store with partitions, which may be on Citus: the boards of one and of several
 segments are there. Without it they are on a PostgreSQL server of this benchmark, in four partitions. The plain board is
@@ -238,8 +238,7 @@ def _fill_large(url: str, folder: Path, options: Options) -> list[report.Bar]:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    names = [name.strip() for name in options.ways.split(",") if name.strip()] or [""]
-    ways = [way for way in _BARS if any(map(way.startswith, names))]
+    ways = [way for way in _BARS if any(map(way.startswith, options.ways or [""]))]
     with ExitStack() as stack:
         url = options.store or stack.enter_context(postgres(POSTGRES_SETTINGS)).create_database("segments")
         asyncio.run(prepare_store(url))
