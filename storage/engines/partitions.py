@@ -86,12 +86,7 @@ class Partitions:
         return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False, spares_tables=spares)
 
     async def measure(self, connection: PostgresConnection) -> StoreSize:
-        """Return the sizes of store and partitions. In a store with one schema, both are the size of the database."""
-        database: int = 0
-        if not self.distributed:
-            database = await connection.fetchval("SELECT pg_database_size(current_database())")
-            if not self.apart and self.count == 1:
-                return StoreSize(database, None, (PartitionSize(0, database),))
+        """Return the sizes of the partitions, and their sum. A size is that of all tables with their indexes."""
         own = await connection.fetchval("SELECT current_schema()")
         numbers = range(CONTROL if self.apart else 0, self.count)
         schemas = {number: self.schema_of(number) or own for number in numbers}
@@ -101,8 +96,7 @@ class Partitions:
         for number, schema in schemas.items():
             size, node = found.get(schema, (None, None))
             sizes.append(PartitionSize(number, size, schema, node))
-        # On Citus, the database of one server does not have all partitions, so add up their sizes.
-        return StoreSize(database or sum(each.store_bytes or 0 for each in sizes), None, tuple(sizes))
+        return StoreSize(sum(each.store_bytes or 0 for each in sizes), None, tuple(sizes))
 
 
 async def _holds_store(connection: PostgresConnection, schema: str) -> bool:

@@ -109,4 +109,4 @@ async def test_a_store_with_one_partition_gives_it_the_size_of_the_store(store: 
     await Deployment.on(store)
     if store.partitions == 1:
         size = await store.size()
-        assert [tuple(each) for each in size.partitions] == [(0, size.store_bytes, None, None)]
+        assert [(each.number, each.store_bytes, each.node) for each in size.partitions] == [(0, size.store_bytes, None)]
