@@ -314,7 +314,7 @@ def list_codes(route: Route) -> list[str]:
     if route.body is not None:
         codes += ["bad_json", "body_too_large", "body_timeout", "too_many_bodies", "unsupported_media_type"]
     if route.role is not None:
-        codes += ["unauthorized", "store_busy", "store_damaged"]
+        codes += ["unauthorized", "store_busy", "partition_away", "store_damaged"]
     if route.role in (Role.WRITER, Role.OPS) and route.method != "GET":
         codes.append("store_full")
     if route.role is Role.READER:

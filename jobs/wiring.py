@@ -24,6 +24,7 @@ from jobs.leases.rebalance import BalanceJob
 from jobs.queue.drain import DrainWorker, QueueParts
 from jobs.queue.size_workers import JOB as SIZE_JOB
 from jobs.queue.size_workers import SizeWorkersJob
+from storage.errors import StoreAwayError
 from storage.leases.peers.exchange import LeaseExchange
 from storage.queue.ingest_queue import list_queues
 from storage.queue.queue_application import Drainer
@@ -175,5 +176,7 @@ async def watch_curves(poll: Callable[[], Awaitable[int]], interval_s: float, sl
         await sleep(interval_s)
         try:
             await poll()
+        except StoreAwayError as error:  # the next poll may find the partition again
+            log.warning("curves_not_polled", detail=error.detail)
         except Exception as error:
             log.error("curve_poll_failed", exc_info=error)

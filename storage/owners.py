@@ -11,17 +11,21 @@ A board may move to another partition during these steps. A transaction leaves s
 the boards finds it. Its earlier changes stay in the log of the old partition. So an erasure removes the owner's name
 from the logs of all partitions.
 
+If a partition does not answer, the owner is changed in the others. The change is postponed for this partition, and a
+job finishes it when the partition answers again (see `boards.postponed_changes`).
+
 An owner is erased first from the boards that have rows, then from archives. A board that is archived in between is
 therefore still found. Archives are looked up in the store, because the catalog of a process does not hold them.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
 from .boards import profiles
 from .boards.catalog import Catalog
+from .boards.postponed_changes import OwnerChange, PostponedChange, hold_postponed, replace_postponed
 from .errors import BoardChangedError
 from .leaves import erasure, hidden_owners
 from .leaves.catalog_rows import find_keys_ever, find_rows_by_key
@@ -60,6 +64,15 @@ class OwnerChanges:
     boards_max: int  # the most boards that the catalog holds
     rows_max: int  # one transaction rewrites at most about this many changes of a journal
     token: str  # random; it stands for the owner's name in the journal after an erasure
+    away: Collection[int] = ()  # the partitions that do not answer, in which the change is postponed
+    postponed: PostponedChange | None = None  # the change that a job finishes in one partition; None: it is a new one
+
+    async def make_change(self, change: OwnerChange) -> int:
+        """Erase, hide or show the owner. Return on how many boards the owner has, or had, an entry."""
+        return await self.erase() if change == "erase" else await self.set_hidden(hide=change == "hide")
+
+    def _concerns(self, partition: int) -> bool:
+        return partition not in self.away if self.postponed is None else partition == self.postponed.partition
 
     async def erase_entry(self, board: Board) -> bool:
         """Erase the owner's entry on one board. Return False if there was neither an entry nor a queued post."""
@@ -78,19 +91,19 @@ class OwnerChanges:
     async def erase(self) -> int:
         """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries were found."""
         until = _Positions()
-        await self.store.write(lambda: self._mark(hide=False))  # from now on, new rows of the owner are not hidden
+        await self._mark("erase")  # from now on, new rows of the owner are not hidden
         # When `drop_queued` returns, posts that a worker had already taken are applied. The code below erases them.
-        await drop_queued(self.store, self.owner)
-        begun = await self.store.read(lambda: in_each_partition(change_log.take_mark))
+        await drop_queued(self.store, self.owner, concerns=self._concerns)
+        begun = await self.store.read(lambda: in_each_partition(change_log.take_mark, self._concerns))
         await self._on_every_board(lambda boards: self._erase(boards, until))
         archived = await self._on_every_archive(self._erase_archived)
         await self.store.write(self._forget)
-        await self._rename(until, {number: mark - 1 for number, mark in enumerate(begun)})
+        await self._rename(until, {number: mark - 1 for number, mark in begun.items()})
         return archived + len({key for positions in until.values() for key in positions})
 
     async def set_hidden(self, *, hide: bool) -> int:
         """Hide the owner or show the owner again. Return on how many boards the owner has an entry."""
-        await self.store.write(lambda: self._mark(hide=hide))
+        await self._mark("hide" if hide else "show")
         shown = None if hide else await self._list_hidden_boards()
         change = hidden_owners.hide_owner if hide else hidden_owners.show_owner
         await self._on_every_board(lambda boards: change(boards, self.owner, now_us=self.now_us()), shown)
@@ -118,23 +131,38 @@ class OwnerChanges:
         erased += [gone.change.board_key for gone in changes]
         if erased:
             yield from log_ranking_changes(changes, now_us=self.now_us())
-            for number, mark in enumerate((yield from in_each_partition(change_log.take_mark))):
+            marks = yield from in_each_partition(change_log.take_mark, self._concerns)
+            for number, mark in marks.items():
                 until.setdefault(number, {}).update(dict.fromkeys(erased, mark - 1))
 
-    def _mark(self, *, hide: bool) -> Program[None]:
-        return hidden_owners.mark_owner(self.owner, now_us=self.now_us(), hide=hide)
+    async def _mark(self, change: OwnerChange) -> None:
+        """Mark the owner in the partitions. Remember the change for the others, in place of any earlier change."""
+
+        def program() -> Program[None]:
+            if self.postponed is None:
+                left = [PostponedChange(self.owner, each, change, self.token) for each in sorted(self.away)]
+                yield from replace_postponed(left, self.owner)
+            elif not (yield from hold_postponed(self.postponed)):
+                raise BoardChangedError("another request has changed the owner meanwhile")
+            yield from hidden_owners.mark_owner(
+                self.owner, now_us=self.now_us(), hide=change == "hide", concerns=self._concerns
+            )
+
+        await self.store.write(program)
 
     def _unmark(self) -> Program[None]:
-        return hidden_owners.unmark_owner(self.owner, now_us=self.now_us())
+        return hidden_owners.unmark_owner(self.owner, now_us=self.now_us(), concerns=self._concerns)
 
     def _forget(self) -> Program[None]:
-        yield from profiles.remove_profile(self.owner)
+        if self.postponed is None:
+            yield from profiles.remove_profile(self.owner)
         yield from self._unmark()
 
     async def _list_hidden_boards(self) -> set[int]:
         """Return the keys of the boards on which the owner has a hidden row."""
         listing = partial(hidden_owners.list_hidden_boards, self.owner, limit=self.boards_max)
-        return set[int]().union(*await self.store.read(lambda: in_each_partition(listing)))
+        found = await self.store.read(lambda: in_each_partition(listing, self._concerns))
+        return set[int]().union(*found.values())
 
     async def _rename(self, until: _Positions, otherwise: Mapping[int, int]) -> None:
         """Remove the owner's name and posts from the journal up to given positions, in bounded transactions.
@@ -166,6 +194,7 @@ class OwnerChanges:
         for _ in range(ROUNDS_MAX):
             await self.catalog.load(boards_max=self.boards_max)
             leaves = [leaf for leaf in self.catalog.list_leaves() if keys is None or leaf.key in keys]
+            leaves = [leaf for leaf in leaves if self._concerns(leaf.partition)]
             keys = set()
             for step in list_steps(leaves):
                 opened = [self.open_boards.open_rows(leaf) for leaf in step]
@@ -197,8 +226,8 @@ class OwnerChanges:
         after_key, entries = -1, 0
         while True:
             listing = partial(list_archives_of_owner, self.owner, after_key=after_key, limit=ARCHIVES_A_STEP)
-            found = await self.store.read(partial(in_each_partition, listing))
-            keys = sorted(key for theirs in found for key in theirs)[:ARCHIVES_A_STEP]
+            found = await self.store.read(partial(in_each_partition, listing, self._concerns))
+            keys = sorted(key for theirs in found.values() for key in theirs)[:ARCHIVES_A_STEP]
             if keys:
                 entries += await self.store.write(partial(_in_archives, keys, work))
                 after_key = keys[-1]

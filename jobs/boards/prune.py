@@ -1,21 +1,27 @@
 """Deletes post ids, logged changes and rejected posts past their retention, and rows of deleted or emptied boards.
 
+It also finishes what was asked for owners while a partition did not answer.
+
 Each partition is pruned separately, by one process at a time. The control partition has only rejected posts to delete.
 New posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step
 took. So pruning writes to the store for at most half of the time.
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import structlog
 
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
+from storage.boards.postponed_changes import finish_postponed, list_postponed
 from storage.boards.shared_tables import sweep_rows
+from storage.errors import BoardChangedError
 from storage.leaves import erasure
 from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
+from storage.owners import OwnerChanges
 from storage.posting.post_ids import prune_ids
 from storage.queue.outcomes import prune_rejected
 from storage.store import CONTROL, Program
@@ -27,7 +33,8 @@ RESOURCE = "prune"
 
 class PruneJob:
     def __init__(self, context: JobContext, partition: int) -> None:
-        self._partition, self._store, self._limits = partition, context.store.at(partition), context.limits
+        self._context, self._partition, self._limits = context, partition, context.limits
+        self._store = context.store.at(partition)
         self._ownership = Ownership(context)
         self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
         self._rows_max = context.limits.prune_rows_max
@@ -48,6 +55,7 @@ class PruneJob:
             await self.blank_erased()
             await self.make_blocks()
             await self.sweep_tables()
+            await self.finish_owners()
         await self.prune_rejected()
 
     async def prune_post_ids(self) -> int:
@@ -94,6 +102,27 @@ class PruneJob:
     async def sweep_tables(self) -> int:
         """Delete the rows that deleted or emptied boards left in shared tables; return the number of deleted rows."""
         return await self._in_steps("leftover_rows_deleted", partial(sweep_rows, rows_max=self._rows_max), 1)
+
+    async def finish_owners(self) -> int:
+        """Erase, hide or show owners in this partition, which was away when it was asked for; return how many."""
+        context, listing = self._context, partial(list_postponed, self._partition)
+        postponed = await context.store.read(listing)
+        for each in postponed:
+            changes = OwnerChanges(
+                owner=each.owner,
+                store=context.store,
+                catalog=context.catalog,
+                open_boards=context.open_boards,
+                now_us=context.now_us,
+                boards_max=self._limits.catalog_boards_max,
+                rows_max=self._rows_max,
+                token=each.token,
+                postponed=each,
+            )
+            with suppress(BoardChangedError):  # a later request has replaced it, or a board moves: try again later
+                await changes.make_change(each.change)
+                await context.store.write(partial(finish_postponed, each))
+        return len(postponed)
 
     def _find_start(self, retention_s: float) -> int:
         """Return the time `retention_s` seconds ago, in microseconds. Older rows are past this retention."""

@@ -119,7 +119,7 @@ def read_posts_of_owner(
 
 def find_begins() -> Program[Numbers]:
     """Return, for each partition, the number after which the journal of the partition is complete."""
-    return tuple(begin for begin, _ in (yield from in_each_partition(partition_journal.find_ends)))
+    return tuple(begin for begin, _ in (yield from in_each_partition(partition_journal.find_ends)).values())
 
 
 def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: Sequence[int]) -> Program[dict[int, Leaf]]:

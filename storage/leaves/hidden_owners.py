@@ -25,7 +25,7 @@ table, and while it is HIDDEN, no row is moved out. A post reads the board's tab
 If a row is moved in between, the post finds it in the hidden table, or fails to write it and loses the race.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -52,6 +52,7 @@ HIDDEN, SHOWING = "[]", '["showing"]'  # the content of the column `cells` in su
 MARKS_MAX = 20_000
 MARKS_A_PAGE = 1_000  # how many marks one step copies to a new partition
 _KEY = ("board_key", "owner")
+Concerns = Callable[[int], bool]  # whether a partition is among those that a program changes
 _ALIAS = "v"
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Cell]).decode
@@ -140,30 +141,37 @@ def _encode_row(row: HiddenEntry) -> tuple[int, str, int, str]:
     return key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()
 
 
-def mark_owner(owner: str, *, now_us: int, hide: bool) -> Program[None]:
+def mark_owner(owner: str, *, now_us: int, hide: bool, concerns: Concerns = lambda _: True) -> Program[None]:
     """Mark an owner as hidden, or with `hide=False` as being shown again. Other programs move the owner's rows later.
+
+    `concerns`: mark the owner only in the partitions that this function accepts.
 
     The mark holds for all present and future boards. With `hide=False`, nothing changes if the owner is not hidden.
     Call this last in its transaction.
     """
     hidden = [(MARK_KEY, owner, now_us, HIDDEN)]
-    yield from _change_marks(_HIDE.bind(rows=hidden) if hide else _SHOW.bind(owner=owner), now_us)
+    yield from _change_marks(_HIDE.bind(rows=hidden) if hide else _SHOW.bind(owner=owner), now_us, concerns)
 
 
-def unmark_owner(owner: str, *, now_us: int) -> Program[None]:
+def unmark_owner(owner: str, *, now_us: int, concerns: Concerns = lambda _: True) -> Program[None]:
     """Remove the mark of an owner whose rows were all moved back. Do nothing if the owner was hidden again.
+
+    `concerns`: remove it only in the partitions that this function accepts.
 
     Raises:
         BoardChangedError: the owner still has a hidden row, because its board has moved meanwhile.
     """
-    unmarked = yield from _change_marks(_UNMARK.bind(owner=owner), now_us)
-    if unmarked and any((yield from in_each_partition(partial(list_hidden_boards, owner, limit=1)))):
+    unmarked = yield from _change_marks(_UNMARK.bind(owner=owner), now_us, concerns)
+    if not unmarked:
+        return
+    left = yield from in_each_partition(partial(list_hidden_boards, owner, limit=1), concerns)
+    if any(left.values()):
         raise BoardChangedError
 
 
-def _change_marks(changing: Bound, now_us: int) -> Program[int]:
-    """Change an owner's mark in every partition with the statement `changing`. Return how many rows it has changed."""
-    partitions, changed = range((yield from hold_partitions())), 0
+def _change_marks(changing: Bound, now_us: int, concerns: Concerns) -> Program[int]:
+    """Change an owner's mark in partitions with the statement `changing`. Return how many rows it has changed."""
+    partitions, changed = [*filter(concerns, range((yield from hold_partitions())))], 0
     for partition in partitions:
         [[written]] = yield changing.at(partition)
         changed += written

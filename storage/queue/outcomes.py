@@ -78,7 +78,8 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
         found = {key: found[key] for key in sorted(found)[:_LISTED_AND_ONE]}
         times_us = {fate.settled_us for fate in found.values() if fate.settled_us is not None}
         keys = yield from _find_keys(board)
-        for owners in (yield from in_each_partition(lambda: partition_journal.find_owners(post_id, keys, times_us))):
+        named = yield from in_each_partition(lambda: partition_journal.find_owners(post_id, keys, times_us))
+        for owners in named.values():
             for owner in owners:
                 if (key := post_ids.hash_post_id(post_id, owner)) in found:
                     found[key] = found[key]._replace(owner=owner)

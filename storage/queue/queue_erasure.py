@@ -5,6 +5,8 @@ owner's posts, the erasure waits for the worker's transaction, and then finds th
 worker has read such a block but not taken it yet, that worker's transaction is rolled back, because the block changed.
 """
 
+from collections.abc import Callable
+
 from msgspec.structs import replace
 
 from storage.posting.packed_posts import PackedPost
@@ -18,15 +20,19 @@ from .post_blocks import Block, decode_block, encode_json, shard_of
 BLOCKS_A_PAGE = 100
 
 
-async def drop_queued(store: Store, owner: str, *, board_key: int | None = None) -> int:
+async def drop_queued(
+    store: Store, owner: str, *, board_key: int | None = None, concerns: Callable[[int], bool] = lambda _: True
+) -> int:
     """Drop the owner's queued posts, or their changes to one board. Return how many posts were dropped or changed.
+
+    `concerns`: leave out the queues of partitions that this function does not accept.
 
     Each block has its own transaction, because one that waits for a second block could deadlock with a worker.
     """
-    shards, partitions = await store.read(_read_layout)
+    shards, count = await store.read(_read_layout)
     if not shards:
         return 0
-    queues = list_queues(store.dialect, partitions)
+    queues = filter(concerns, list_queues(store.dialect, count))
     return sum([await _drop_in(store.at(partition), owner, shards, board_key) for partition in queues])
 
 

@@ -129,11 +129,13 @@ def count_partitions() -> Program[int]:
     return int(partitions)
 
 
-def in_each_partition(make: Callable[[], Program[T]]) -> Program[list[T]]:
-    """Run a program for each partition, in the order of their numbers, and return the results in this order."""
-    results: list[T] = []
-    for partition in range((yield from count_partitions())):
-        results.append((yield from in_partition(partition, make())))
+def in_each_partition(
+    make: Callable[[], Program[T]], concerns: Callable[[int], bool] = lambda partition: True
+) -> Program[dict[int, T]]:
+    """Run a program for each partition that `concerns` accepts, lowest number first. Return results by partition."""
+    results: dict[int, T] = {}
+    for partition in filter(concerns, range((yield from count_partitions()))):
+        results[partition] = yield from in_partition(partition, make())
     return results
 
 

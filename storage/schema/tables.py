@@ -15,6 +15,7 @@ FAMILY_GATES = "family_gates"
 SEQUENCES = "sequences"
 API_KEYS = "api_keys"
 PROFILES = "profiles"
+OWNER_CHANGES = "owner_changes"
 TOTALS = "totals"
 POST_IDS = "post_ids"
 HIDDEN_ENTRIES = "hidden_entries"
@@ -81,6 +82,11 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("revoked_at", INTEGER, null=True)
     .primary_key("id"),
     create_table(PROFILES).with_columns(owner=TEXT, profile=TEXT, updated_at=INTEGER).primary_key("owner").clustered(),
+    # Changes of owners that are to be made in partitions which did not answer. See `boards.postponed_changes`.
+    create_table(OWNER_CHANGES)
+    .with_columns(owner=TEXT, partition=INTEGER, change=TEXT, token=TEXT)
+    .primary_key("owner", "partition")
+    .clustered(),
     create_table(REFRESH_REQUESTS)
     .with_columns(board_key=INTEGER, column_index=INTEGER)
     # Numbers from one sequence:

@@ -126,9 +126,13 @@ class OwnerBoards(msgspec.Struct, frozen=True):
 
 
 class OwnerEntries(msgspec.Struct, frozen=True):
-    """The number of leaderboards, even archived ones, with an entry of the owner. If 0, the name may be wrong."""
+    """The number of leaderboards, even archived ones, with an entry of the owner. If 0, the name may be wrong.
+
+    `partitions_away` has the partitions that do not answer. The owner's entries there are changed when they are back.
+    """
 
     entries: int
+    partitions_away: list[int] | UnsetType = UNSET
 
 
 class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):

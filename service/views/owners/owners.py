@@ -1,7 +1,7 @@
 """Handlers that read entries of owners, and that erase, hide and show owners (with `storage.owners`)."""
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import UNSET
 
@@ -25,6 +25,7 @@ from service.ranks.locator import Locator, WantedRank
 from service.ranks.rank_context import AskedRank
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.boards.boards import list_boards
+from storage.boards.postponed_changes import OwnerChange
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
 from storage.leaves.totals import read_board_totals
 from storage.owners import OwnerChanges
@@ -186,23 +187,29 @@ def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
 
 async def erase_entry(context: Context, call: Call) -> None:
     board = await context.catalog.find_board(call.path["board"])
-    if not await _changes(context, call).erase_entry(board):
+    if not await _changes(context, call, ()).erase_entry(board):
         raise UnknownOwnerError(f"{call.path['owner']!r} has no entry in {board.id!r}")
 
 
 async def erase_owner(context: Context, call: Call) -> OwnerEntries:
-    return OwnerEntries(await _changes(context, call).erase())
+    return await _change_owner(context, call, "erase")
 
 
 async def hide_owner(context: Context, call: Call) -> OwnerEntries:
-    return OwnerEntries(await _changes(context, call).set_hidden(hide=True))
+    return await _change_owner(context, call, "hide")
 
 
 async def show_owner(context: Context, call: Call) -> OwnerEntries:
-    return OwnerEntries(await _changes(context, call).set_hidden(hide=False))
+    return await _change_owner(context, call, "show")
 
 
-def _changes(context: Context, call: Call) -> OwnerChanges:
+async def _change_owner(context: Context, call: Call, change: OwnerChange) -> OwnerEntries:
+    """Change an owner in all partitions that answer. A job finishes the change in the others when they answer."""
+    entries, away = await context.try_living(lambda away: _changes(context, call, away).make_change(change))
+    return OwnerEntries(entries, [*away] or UNSET)
+
+
+def _changes(context: Context, call: Call, away: Collection[int]) -> OwnerChanges:
     return OwnerChanges(
         owner=call.path["owner"],
         store=context.store,
@@ -212,4 +219,5 @@ def _changes(context: Context, call: Call) -> OwnerChanges:
         boards_max=context.settings.catalog_boards_max,
         rows_max=context.settings.prune_rows_max,
         token=secrets.token_hex(TOKEN_BYTES),
+        away=away,
     )

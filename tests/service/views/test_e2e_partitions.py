@@ -120,7 +120,7 @@ async def named_in_logs(service: Service) -> list[set[str]]:
         bundles = yield from change_log.list_bundles_after(0, limit=10_000)
         return {owner for bundle in bundles for owner in ("ada", "cheat") if owner in bundle.owners}
 
-    return await service.context.store.read(lambda: in_each_partition(read))
+    return [*(await service.context.store.read(lambda: in_each_partition(read))).values()]
 
 
 @pytest.mark.parametrize("table", ["own", "shared"])

@@ -1,0 +1,175 @@
+"""Test what a service answers while one of four partitions is away, and what it finishes when the partition is back."""
+
+import asyncio
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.boards.prune import PruneJob
+from jobs.job_context import JobContext
+from service.wiring import make_work_leases
+from storage.engines.citus import Address
+from storage.engines.nodes import Node
+from storage.engines.postgres import PostgresStore
+from storage.meter import NO_METER
+from tests.service.real_service import Service
+
+XP = {"name": "xp", "merge": "sum"}
+COLUMNS = {"columns": [{**XP, "sorted": True}]}
+IDS = ["b0", "b1", "b2", "b3"]
+AWAY = 1
+
+
+@dataclass
+class Cluster:
+    """A service on a store whose partition `AWAY` is on a node of its own, which answers or does not."""
+
+    service: Service
+    node: Node
+
+    def freeze(self) -> None:
+        self.node.breaker.is_open = True
+
+    def thaw(self) -> None:
+        self.node.breaker.is_open = False
+
+    async def finish(self) -> int:
+        """Run the part of the job of partition `AWAY` that finishes the changes of owners."""
+        context, settings = self.service.context, self.service.context.settings
+        job = JobContext(
+            store=context.store,
+            catalog=context.catalog,
+            book=context.curves.book,
+            open_boards=context.boards,
+            leases=make_work_leases(settings),
+            holder="a job",
+            limits=settings,
+            meter=NO_METER,
+            now_us=context.now_us,
+            monotonic=time.monotonic,
+            sleep=asyncio.sleep,
+            rng=random.Random(),
+        )
+        return await PruneJob(job, AWAY).finish_owners()
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path, partitions_url: str) -> AsyncIterator[Cluster]:
+    async with Service(tmp_path, store=partitions_url, jobs="none").running() as service:
+        store = service.context.store
+        assert isinstance(store, PostgresStore)
+        nodes = store._nodes
+        node = Node("the other node", partitions_url, service.context.settings, NO_METER, Counter())
+        nodes.coordinator, nodes._read_s = nodes.entry, math.inf
+        nodes._by_address[Address("other", 1)] = nodes._of_schema[store._partitions.schema_named(AWAY)] = node
+        for partition, board in enumerate(IDS):
+            await service.board(board, XP, partition=partition, table="shared")
+        posts = [{"owner": owner, "stats": {"xp": 5}, "boards": IDS} for owner in ("ada", "bob")]
+        await service.must("POST", "/v1/posts", {"posts": posts})
+        yield Cluster(service, node)
+        node.breaker.is_open = False
+
+
+async def owners_of(service: Service, board: str) -> list[str]:
+    page = await service.get(f"/v1/leaderboards/{board}/rankings/xp")
+    return [entry["owner"] for entry in page["entries"]]
+
+
+async def test_only_the_boards_of_the_partition_are_refused(cluster: Cluster) -> None:
+    cluster.freeze()
+    for board in IDS:
+        answer = await cluster.service.call("GET", f"/v1/leaderboards/{board}/rankings/xp")
+        posted = await cluster.service.call(
+            "POST", f"/v1/leaderboards/{board}/posts", {"owner": "ada", "stats": {"xp": 1}}
+        )
+        expected = (503, "partition_away") if board == "b1" else (200, None)
+        assert (answer.status, answer.body.get("code")) == expected
+        assert (posted.status, posted.body.get("code")) == expected
+    assert (await cluster.service.get("/readyz"))["partitions_away"] == [AWAY]
+
+
+async def test_the_journal_goes_on_without_the_partition_and_misses_nothing_later(cluster: Cluster) -> None:
+    cluster.freeze()
+    page = await cluster.service.call("GET", "/v1/journal?limit=100")
+    assert page.headers["Partitions-Away"] == "1"
+    assert {line["board"] for line in page.body} == {"b0", "b2", "b3"}
+    assert len(page.body) == 6
+    posts = await cluster.service.get("/v1/owners/ada/posts")
+    assert {line["board"] for line in posts["posts"]} == {"b0", "b2", "b3"}
+    assert (posts["partitions_away"], posts["next"]) == ([AWAY], None)
+    cluster.thaw()
+    later = await cluster.service.call("GET", f"/v1/journal?after={page.body[-1]['seq']}")
+    assert [line["board"] for line in later.body] == ["b1", "b1"]
+    assert "Partitions-Away" not in later.headers
+
+
+async def test_the_state_of_the_queue_goes_on_without_the_partition(cluster: Cluster) -> None:
+    before = await cluster.service.get("/v1/queue")
+    assert "partitions_away" not in before
+    cluster.freeze()
+    queue = await cluster.service.get("/v1/queue")
+    assert queue["partitions_away"] == [AWAY]
+    assert queue["shards"] == [each for each in before["shards"] if each["partition"] != AWAY]
+
+
+async def test_a_board_is_created_where_a_partition_answers(cluster: Cluster) -> None:
+    await cluster.service.must("DELETE", "/v1/leaderboards/b1")  # so this partition has the fewest boards
+    cluster.freeze()
+    created = await cluster.service.must("PUT", "/v1/leaderboards/new", {**COLUMNS, "table": "shared"})
+    assert created["partition"] != AWAY
+    own = await cluster.service.must("PUT", "/v1/leaderboards/own", COLUMNS)  # it shares a table until it is moved
+    assert (own["partition"] != AWAY, own["table"]) == (True, "own")
+    wanted = {**COLUMNS, "table": "shared", "partition": AWAY}
+    assert await cluster.service.refused("PUT", "/v1/leaderboards/there", wanted) == (503, "partition_away")
+
+
+async def test_an_owner_is_hidden_at_once_where_partitions_answer_and_later_where_not(cluster: Cluster) -> None:
+    service = cluster.service
+    cluster.freeze()
+    hidden = await service.must("PUT", "/v1/owners/ada/hidden")
+    assert hidden == {"entries": 3, "partitions_away": [AWAY]}
+    assert [await owners_of(service, board) for board in ("b0", "b2", "b3")] == [["bob"]] * 3
+    cluster.thaw()
+    assert await owners_of(service, "b1") == ["ada", "bob"]
+    assert await cluster.finish() == 1
+    assert await owners_of(service, "b1") == ["bob"]
+    assert await cluster.finish() == 0
+    assert await service.must("DELETE", "/v1/owners/ada/hidden") == {"entries": 4}
+    assert [await owners_of(service, board) for board in IDS] == [["ada", "bob"]] * 4
+
+
+async def test_an_owner_is_erased_later_where_a_partition_does_not_answer(cluster: Cluster) -> None:
+    service = cluster.service
+    cluster.freeze()
+    assert await service.must("DELETE", "/v1/owners/ada") == {"entries": 3, "partitions_away": [AWAY]}
+    await service.must("PUT", "/v1/owners/ada/profile", {"name": "a new Ada"})
+    cluster.thaw()
+    assert await cluster.finish() == 1
+    assert [await owners_of(service, board) for board in IDS] == [["bob"]] * 4
+    lines: list[Any] = (await service.call("GET", "/v1/journal?limit=100")).body
+    assert {line["owner"] for line in lines} == {"bob", None}
+    assert (await service.get("/v1/owners/ada/profile"))["profile"] == {"name": "a new Ada"}
+    assert await cluster.finish() == 0
+
+
+async def test_what_was_asked_last_for_an_owner_holds_in_the_end(cluster: Cluster) -> None:
+    service = cluster.service
+    cluster.freeze()
+    await service.must("PUT", "/v1/owners/ada/hidden")
+    await service.must("DELETE", "/v1/owners/ada/hidden")
+    cluster.thaw()
+    await cluster.finish()
+    assert [await owners_of(service, board) for board in IDS] == [["ada", "bob"]] * 4
+    cluster.freeze()
+    await service.must("PUT", "/v1/owners/ada/hidden")
+    cluster.thaw()
+    await service.must("DELETE", "/v1/owners/ada/hidden")  # it reaches every partition, so nothing is left to finish
+    assert await cluster.finish() == 0
+    assert [await owners_of(service, board) for board in IDS] == [["ada", "bob"]] * 4
