@@ -22,6 +22,7 @@ CHAMPION = "champion"  # the owner of about 30 % of the posts
 COLUMNS = ["xp", "posts"]
 _AUDITED = 500  # posts per request when posts are sent again at the end
 _PAUSE_S = 0.01
+_PAUSE_S_MAX = 0.2  # a request that is refused again and again is sent this often, so clients do not use up a machine
 _SETTLED = ("applied", "unchanged", "duplicate")
 _REFUSED = (429, 503)
 
@@ -119,7 +120,7 @@ async def _settle(
     connections: Sequence[Connection], path: str, body: bytes, ledger: Ledger, rng: random.Random
 ) -> list[dict[str, str]]:
     """Send a request again and again until it gets status 200. Return the results in that answer."""
-    connection = connections[0]
+    connection, pause_s = connections[0], _PAUSE_S
     while True:
         ledger.under_way += 1
         try:
@@ -136,7 +137,8 @@ async def _settle(
             raise BadAnswerError(f"{path}: {status} {answer[:300]!r}")
         ledger.refusals[json.loads(answer)["detail"]] += 1
         ledger.retries += 1
-        await asyncio.sleep(_PAUSE_S)
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
         connection = rng.choice(connections)
 
 

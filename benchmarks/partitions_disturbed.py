@@ -2,17 +2,20 @@
 
 python -m benchmarks.partitions_disturbed [--seconds S] [--rounds N] [--store URL] [--during COMMAND]
 
-Four processes with 16 posters each post to boards in all partitions (`ledger`). Beside them, readers ask for the top
-and for exact ranks on a board in each partition that nobody posts to, and compare the answers with the right ones.
-The shell command runs N times, S seconds apart. It can move a partition to another node, or end a node and start it
-again. Without a command, the store is not disturbed. A store given by `--store` is empty, or has partitions. A
-connection string with several hosts gives each process another first host.
+Four processes with 16 posters each post to boards in all partitions (`ledger`). Beside them, readers ask for the top,
+for estimates and for exact ranks on a board in each partition that nobody posts to, and compare the answers with the
+right ones. The shell command runs N times, S seconds apart. It can move a partition to another node, end a node and
+start it again, or freeze all processes of a node for a minute (`kill -STOP`, `sleep 60`, `kill -CONT`). Without a
+command, the store is not disturbed. A store given by `--store` is empty, or has partitions. A connection string with
+several hosts gives each process another first host.
 
 A third of the boards has a segment in each partition. Readers ask for ranks, positions and the top of a still board of
 this kind. Its ranks by value need no partition, so they must go on, whatever is disturbed.
 
 Bars: no accepted post is lost or applied twice, no post id is forgotten, no rank is wrong, no page is empty, and no
-client is told of a deadlock. Each partition is read and written within 10 s after the command has ended.
+client is told of a deadlock. Each partition is read and written within 10 s after the command has ended. While a
+command runs that takes longer than 10 s, partitions that answer go on: from 2 s after its begin, pages, estimates and
+posts come at 0.9 of the rate before, and no gap between two of them is longer than 2 s.
 """
 
 import asyncio
@@ -23,8 +26,9 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from benchmarks import report
@@ -41,6 +45,8 @@ from tests.servers import DURABLE, postgres
 _STILL_ROWS = 2_000
 _TOP = 10
 _BACK_S_MAX = 10.0
+_LONG_S = 10.0  # a command that runs for longer keeps a node away, and the others should go on
+_NOTICED_S = 2.0  # after this time, a node that does not answer costs the others nothing
 _KINDS = ("by value", "by owner", "exact", "top")
 _SPREAD = "still-spread"  # the board with a segment in each partition
 
@@ -51,9 +57,8 @@ class _Reads:
 
     right: int = 0
     wrong: int = 0
-    refused: int = 0
-    last_s: float = 0.0  # when the last right answer came, on the monotonic clock
-    longest_gap_s: float = 0.0
+    refused_s: list[float] = field(default_factory=list)  # when each request was refused, on the monotonic clock
+    right_s: dict[str, list[float]] = field(default_factory=dict)  # when right answers came, by kind of request
     details: Counter[str] = field(default_factory=Counter)  # what refusals said
     owners: set[str] = field(default_factory=set)  # that were asked for in vain
 
@@ -90,6 +95,7 @@ async def _fill(port: int, partitions: int) -> None:
         for board in (_still(partition), f"probe-{partition}"):
             await create_board(port, board, {**board_spec(["xp"]), "partition": partition})
         await _post_rows(port, _still(partition), rows)
+        await refresh_columns(port, _still(partition), ["xp"])
     await create_board(port, _SPREAD, {**board_spec(["xp"]), "segments": partitions})
     await _post_rows(port, _SPREAD, rows)
     await refresh_columns(port, _SPREAD, ["xp"])
@@ -134,15 +140,16 @@ async def _read(ports: list[int], board: str, kinds: Sequence[str], ledger: Ledg
             status, answer = 503, b"{}"
         found = json.loads(answer)
         if status == 503:
-            reads.refused += 1
+            reads.refused_s.append(time.monotonic())
             reads.details[str(found.get("detail"))[:80]] += 1
             reads.owners.add(f"owner-{rank}")
             await asyncio.sleep(0.02)
             continue
-        right, now_s = status == 200 and _is_right(kind, rank, found), time.monotonic()
-        reads.longest_gap_s = max(reads.longest_gap_s, now_s - (reads.last_s or now_s))
-        reads.last_s, reads.right, reads.wrong = now_s, reads.right + right, reads.wrong + (not right)
-        if not right:
+        right = status == 200 and _is_right(kind, rank, found)
+        reads.right, reads.wrong = reads.right + right, reads.wrong + (not right)
+        if right:
+            reads.right_s.setdefault(kind, []).append(time.monotonic())
+        else:
             print(f"   wrong: {path}: {status} {answer[:300]!r}")
 
 
@@ -169,24 +176,32 @@ async def _probe(ports: list[int], partition: int, ledger: Ledger, probed: _Post
         await asyncio.sleep(0.02)
 
 
-async def _disturb(options: Options, ledger: Ledger) -> list[float]:
-    """Run the command again and again. Return when each run ended."""
-    ended = []
+class _Run(NamedTuple):
+    """When the command began and ended, on the monotonic clock."""
+
+    begun_s: float
+    ended_s: float
+
+
+async def _disturb(options: Options, ledger: Ledger) -> list[_Run]:
+    """Run the command again and again."""
+    runs = []
     for _ in range(options.rounds):
         await asyncio.sleep(options.seconds)
+        begun_s = time.monotonic()
         if options.during:
             process = await asyncio.create_subprocess_shell(options.during)
             if await process.wait():
                 raise RuntimeError(f"{options.during!r} failed with {process.returncode}")
-        ended.append(time.monotonic())
+        runs.append(_Run(begun_s, time.monotonic()))
     await asyncio.sleep(_BACK_S_MAX + options.seconds)
     ledger.stop = True
-    return ended
+    return runs
 
 
 async def _run(
     ports: list[int], partitions: int, options: Options
-) -> tuple[Ledger, list[_Reads], dict[str, _Reads], list[_Posts], list[float], Counter[str]]:
+) -> tuple[Ledger, list[_Reads], dict[str, _Reads], list[_Posts], list[_Run], Counter[str]]:
     ledger = Ledger()
     await _fill(ports[0], partitions)
     spread = {kind: _Reads() for kind in _KINDS}
@@ -196,13 +211,40 @@ async def _run(
             first = index % PROCESSES
             group.create_task(post_until_stopped([*ports[first:], *ports[:first]], f"client-{index}", OWNERS, ledger))
         for partition in range(partitions):
-            group.create_task(_read(ports, _still(partition), ("exact", "top"), ledger, reads[partition]))
+            group.create_task(_read(ports, _still(partition), ("exact", "top", "by owner"), ledger, reads[partition]))
             group.create_task(_probe(ports, partition, ledger, posts[partition]))
         for kind, each in spread.items():
             group.create_task(_read(ports, _SPREAD, [kind], ledger, each))
-        ended = await _disturb(options, ledger)
-    back_s = [max(each.first_after_s(end_s) for end_s in ended) for each in posts]
-    return ledger, reads, spread, posts, back_s, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
+        runs = await _disturb(options, ledger)
+    return ledger, reads, spread, posts, runs, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
+
+
+def _compare_rates(runs: list[_Run], reads: list[_Reads], posts: list[_Posts], seconds: float) -> list[report.Bar]:
+    """Return the bars of the partitions that went on while the command ran, if it ran for long enough."""
+    ratios: dict[str, list[float]] = {}
+    longest_gap_s = 0.0
+    for run in runs:
+        from_s = run.begun_s + _NOTICED_S
+        if run.ended_s - run.begun_s < _LONG_S:
+            continue
+        for read, post in zip(reads, posts, strict=True):
+            if any(from_s <= at_s < run.ended_s for at_s in read.refused_s):
+                continue
+            counted = {"pages": read.right_s["top"], "estimates": read.right_s["by owner"], "posts": post.accepted_s}
+            for kind, at_s in counted.items():
+                before = sum(run.begun_s - seconds <= each < run.begun_s for each in at_s) / seconds
+                during = sum(from_s <= each < run.ended_s for each in at_s) / (run.ended_s - from_s)
+                ratios.setdefault(kind, []).append(during / before)
+                seen = [each for each in at_s if run.begun_s <= each < run.ended_s]
+                gaps = (later - earlier for earlier, later in pairwise([run.begun_s, *seen, run.ended_s]))
+                longest_gap_s = max(longest_gap_s, *gaps)
+    bars = [
+        report.Bar(f"{kind} of partitions that went on: rate / before, the least of {len(found)}", min(found), 0.9)
+        for kind, found in ratios.items()
+    ]
+    if ratios:
+        bars.append(report.Bar("longest gap of partitions that went on", longest_gap_s, 2.0, " s", at_most=True))
+    return bars
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
@@ -211,17 +253,18 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         partitions = asyncio.run(prepare_store(url))
         services = [stack.enter_context(serve_store(rotate_hosts(url, index), folder)) for index in range(PROCESSES)]
         ports = [service.port for service in services]
-        ledger, reads, spread, posts, back_s, faults = asyncio.run(_run(ports, partitions, options))
+        ledger, reads, spread, posts, runs, faults = asyncio.run(_run(ports, partitions, options))
+    back_s = [max(each.first_after_s(run.ended_s) for run in runs) for each in posts]
     report.print_table(
-        ["partition", "right reads", "wrong", "refused", "longest gap s", "longest post s", "back s"],
+        ["partition", "right reads", "wrong", "refused", "longest post s", "back s"],
         [
-            [str(number), each.right, each.wrong, each.refused, each.longest_gap_s, post.longest_s, back]
+            [str(number), each.right, each.wrong, len(each.refused_s), post.longest_s, back]
             for number, (each, post, back) in enumerate(zip(reads, posts, back_s, strict=True))
         ],
     )
     report.print_table(
         ["with segments", "right reads", "wrong", "refused"],
-        [[kind, each.right, each.wrong, each.refused] for kind, each in spread.items()],
+        [[kind, each.right, each.wrong, len(each.refused_s)] for kind, each in spread.items()],
     )
     for kind, each in spread.items():
         print(*(f"   {kind} refused {count} times: {detail}" for detail, count in each.details.items()), sep="\n")
@@ -230,9 +273,12 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     return [
         *fault_bars(ledger, faults),
         report.Bar("wrong ranks and pages", sum(each.wrong for each in [*reads, *spread.values()]), 0, at_most=True),
-        report.Bar("refused ranks by value of a board with segments", spread["by value"].refused, 0, at_most=True),
+        report.Bar(
+            "refused ranks by value of a board with segments", len(spread["by value"].refused_s), 0, at_most=True
+        ),
         report.Bar("segments whose owners were refused an estimate", len(refused), None),
         report.Bar("slowest first post after a disturbance", max(back_s), _BACK_S_MAX, " s", at_most=True),
+        *_compare_rates(runs, reads, posts, options.seconds),
         report.Bar("longest post", max(post.longest_s for post in posts), None, " s"),
     ]
 

@@ -19,7 +19,7 @@ import structlog
 from storage.errors import PartitionAwayError, StoreAwayError
 
 log = structlog.get_logger(__name__)
-SILENCE_S = 0.5  # something that waits for this long lets the breaker probe the server
+SILENCE_S = 0.3  # something that waits for this long lets the breaker probe the server
 PAUSE_S = 0.5  # the pause between two probes of a server that is away
 LATE_S = 0.1  # a timer that comes this late shows that this process was busy, so the server gets more time to answer
 EndWait = Callable[[], object]

@@ -30,7 +30,7 @@ import asyncpg
 import structlog
 
 from config.settings import Settings
-from storage.errors import OutcomeUnknownError, PartitionAwayError, StoreBusyError
+from storage.errors import OutcomeUnknownError, StoreBusyError
 from storage.meter import COMMON_CONNECTION_POOL, Meter
 
 from .breaker import Breaker
@@ -52,6 +52,7 @@ log = structlog.get_logger(__name__)
 # The statement timeout must not end the server's wait for a synchronous standby server. After such a timeout, the
 # server would confirm the COMMIT and only warn that the standby may not have the data.
 COMMIT = "SET LOCAL statement_timeout = 0; COMMIT"
+ROLLBACK_S_MAX = 1.0  # a node of Citus may wait for another node to roll back
 NO_TIMEOUT_S = 10 * 365 * 86_400.0
 # While Citus moves a partition, an attempt runs this many times. Its pauses hold no connection.
 MOVING_ATTEMPTS_MAX = 40
@@ -86,9 +87,10 @@ class ConnectionPool:
         self._waiting = 0
         self._closed = False
         self._closing: set[asyncio.Task[None]] = set()
-        self._count("limit", connections)
-        self._count("lent", 0)
-        self._count("awaited", 0)
+        limit = self._add_up("limit", connections)
+        meter.set("rankcurve_store_connections_limit", limit, COMMON_CONNECTION_POOL, kind)
+        self._count_lent(0)
+        self._count_waiting(0)
 
     async def run(self, attempt: Attempt[T]) -> T:
         """Run an attempt on a connection and return its result. After an error, run it again if it may then succeed.
@@ -133,10 +135,9 @@ class ConnectionPool:
             cancelled = True
             raise
         except BaseException as error:
-            useless = isinstance(error, OutcomeUnknownError | PartitionAwayError)
-            if useless or (is_lost(error) and not is_node_away(error)):
+            if isinstance(error, OutcomeUnknownError) or (is_lost(error) and not is_node_away(error)):
                 connection.terminate()
-            elif connection.is_in_transaction():
+            elif not connection.is_closed() and connection.is_in_transaction():
                 await _roll_back(connection)
             raise
         finally:
@@ -196,7 +197,7 @@ class ConnectionPool:
         else:
             await self._slots.acquire()
             self._report_wait(0.0)
-        self._count("lent", 1)
+        self._count_lent(1)
         try:
             self._breaker.check()  # the node may have gone away while the caller waited
             while self._idle:
@@ -205,7 +206,7 @@ class ConnectionPool:
                     return connection
             return await self._open_connection()
         except BaseException:
-            self._count("lent", -1)
+            self._count_lent(-1)
             self._slots.release()
             raise
 
@@ -218,10 +219,19 @@ class ConnectionPool:
             finally:
                 self._breaker.leave(scope)
 
-    def _count(self, name: str, change: int) -> None:
+    def _count_lent(self, change: int) -> None:
+        lent = self._add_up("lent", change)
+        self._meter.set("rankcurve_store_connections_lent", lent, COMMON_CONNECTION_POOL, self._kind)
+
+    def _count_waiting(self, change: int) -> None:
+        waiting = self._add_up("waiting", change)
+        self._meter.set("rankcurve_store_connections_awaited", waiting, COMMON_CONNECTION_POOL, self._kind)
+
+    def _add_up(self, name: str, change: int) -> int:
+        """Add to a number of all pools of this kind. Return the sum over the nodes."""
         key = f"{name} {self._kind}"
         self._counts[key] += change
-        self._meter.set(f"rankcurve_store_connections_{name}", self._counts[key], COMMON_CONNECTION_POOL, self._kind)
+        return self._counts[key]
 
     def _report_wait(self, seconds: float) -> None:
         self._meter.observe("rankcurve_store_connection_wait_seconds", seconds, COMMON_CONNECTION_POOL)
@@ -232,7 +242,7 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         self._waiting += 1
-        self._count("awaited", 1)
+        self._count_waiting(1)
         try:
             async with asyncio.timeout(self._limits.connection_wait_s_max):
                 await self._slots.acquire()
@@ -242,7 +252,7 @@ class ConnectionPool:
             ) from None
         finally:
             self._waiting -= 1
-            self._count("awaited", -1)
+            self._count_waiting(-1)
             self._report_wait(loop.time() - begun)
 
     def take_back(self, connection: PostgresConnection, *, cancelled: bool = False) -> None:
@@ -261,7 +271,7 @@ class ConnectionPool:
                 connection.terminate()
             else:
                 self._idle.append(connection)
-        self._count("lent", -1)
+        self._count_lent(-1)
         self._slots.release()
 
     async def _close_lent(self, connection: PostgresConnection) -> None:
@@ -287,7 +297,7 @@ class ConnectionPool:
 
 async def _roll_back(connection: PostgresConnection) -> None:
     try:
-        await connection.execute("ROLLBACK")
+        await connection.execute("ROLLBACK", timeout=ROLLBACK_S_MAX)
     except BaseException as error:
         connection.terminate()  # the server rolls a transaction back when its client disconnects
         if not isinstance(error, DRIVER_ERRORS):

@@ -30,7 +30,10 @@ from .postgres_connection import Connector, Kind, PostgresConnection, hosts_of, 
 from .postgres_errors import DRIVER_ERRORS, is_lost
 
 log = structlog.get_logger(__name__)
-PROBE_S_MAX = 1.0  # with the breaker's `SILENCE_S`, a node that does not answer is noticed within two seconds
+PROBE_S_MAX = 0.8  # with the breaker's `SILENCE_S`, a node that does not answer is noticed within two seconds
+# On Citus, a transaction that waits for a lock is tried again after this time. If the holder of the lock tells another
+# node to commit, and that node is frozen, only a new attempt sees that the holder has committed.
+LOCK_S_MAX = 0.8
 MAP_S_MAX = 2.0  # a process reads the map again when it is older
 COMMON = "the store"  # the name of the node that the URL leads to
 
@@ -167,7 +170,9 @@ class Nodes:
 
     def _make_node(self, address: Address) -> Node:
         name = f"the database server {address.host}:{address.port}"
-        node = Node(name, replace_host(self._url, *address), self._limits, self._meter, self._counts)
+        lock_timeout_s = min(self._limits.lock_timeout_s, LOCK_S_MAX)
+        limits = self._limits.model_copy(update={"lock_timeout_s": lock_timeout_s})
+        node = Node(name, replace_host(self._url, *address), limits, self._meter, self._counts)
         node.placements = PlacementCheck()
         for pool in (node.writers, node.light, node.heavy):
             pool.on_citus = True

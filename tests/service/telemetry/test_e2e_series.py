@@ -23,7 +23,8 @@ from service.telemetry.metrics.store_figures import PARTITION_GAUGES, StoreFigur
 from service.telemetry.metrics.views import curve_metrics, memcached_metrics
 from storage.leaves.totals import STATE
 from storage.meter import Meter
-from storage.schema.tables import BOARDS, TOTALS
+from storage.schema.placement import TABLES
+from storage.schema.tables import BOARDS, GATES, TOTALS
 from storage.store import StoreSize
 from tests.memcached import OpenMemcached
 from tests.service.every_route import BODIES, KEY, NAMES, QUERIES
@@ -153,6 +154,8 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         f"AND {catalog}.board_key >= {10**6} AND {totals}.board_key = (SELECT board_key FROM {catalog} WHERE id = 'b0')"
     )
     await connection.execute(f"INSERT INTO {totals} {states}")
+    gates = f"SELECT {', '.join(TABLES[GATES].kinds)} FROM {catalog} WHERE board_key >= {10**6}"
+    await connection.execute(f"INSERT INTO {totals.removesuffix(TOTALS)}{GATES} {gates}")
     await connection.close()
     return operator, other["id"]
 
