@@ -71,6 +71,9 @@ async def test_a_stopped_server_times_out_and_then_serves_again(server: Postgres
             with pytest.raises(StoreAwayError):
                 await deployment.apply(post)
     server.send(signal.SIGCONT)
+    assert isinstance(deployment.store, PostgresStore)
+    while deployment.store._nodes.entry.breaker.is_open:  # until a probe finds that the server answers
+        await asyncio.sleep(0)
     await deployment.apply(post)
     assert await deployment.stats(board, "ada") == {"xp": 1}
 
