@@ -1,18 +1,27 @@
 """Test that any job process closes a board after the board's end, and that the closed board has certified curves."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
-from jobs.boards.close_periods import RESOURCE
+from jobs.boards.close_periods import RESOURCE, CloseJob
 from jobs.ownership import JOB_WORK
+from querybuilder import Bound
 from storage.boards.boards import REFRESH_WORK, refresh_resource
+from storage.errors import StoreAwayError
 from storage.records import Board, Season
-from storage.store import CONTROL
+from storage.store import CONTROL, Program
 from tests.jobs.closing import make_close_job, run_step
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
 from tests.storage.deployment import ranked
+from tests.storage.meddling import interpose
+from tests.storage.passing import PassingStore
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.parametrize("world", ["sqlite"], indirect=True)  # the store makes no difference here
 S = 1_000_000
@@ -49,6 +58,35 @@ async def test_boards_close_many_at_a_time_when_their_time_is_over(world: World)
     assert not await run_step(world, job)
     assert (world.meter.counts["rankcurve_boards_closed"], find_lag_s(world)) == (5, 0.0)
     assert [await is_closed(world, board) for board in [*boards, later]] == [True] * 5 + [False]
+
+
+class AwayStore(PassingStore):
+    """A store that cannot write the gate of one board, because the board's partition does not answer."""
+
+    key: int | None = None
+
+    def _refuse(self, query: Bound) -> None:
+        if query.params.get("keys") == [self.key]:
+            raise StoreAwayError("away")
+
+    async def write(self, program: Callable[[], Program[T]]) -> T:
+        return await self._store.write(lambda: interpose(program(), self._refuse))
+
+
+async def test_a_board_whose_partition_is_away_does_not_delay_the_others_and_closes_later(world: World) -> None:
+    boards = [await make_season(world, f"b{number}", entries=2) for number in range(3)]
+    store = AwayStore(world.store)
+    context = replace(world.context(), store=store)
+    job = CloseJob(replace(context, store=store.at(CONTROL)), clock=world.deployment.clock.read)
+    world.advance(12)
+    store.key = boards[1].key
+    assert await run_step(world, job)
+    assert [await is_closed(world, board) for board in boards] == [True, False, True]
+    store.key = None
+    assert not await run_step(world, job)
+    world.advance(LIMITS.close_retry_s)
+    assert await run_step(world, job)
+    assert await is_closed(world, boards[1])
 
 
 async def test_the_job_runs_by_the_clock_and_another_process_takes_over(world: World) -> None:

@@ -58,7 +58,9 @@ async def deploy(opened: AsyncExitStack, url: str, limits: Settings) -> Deployme
     return await Deployment.on(store)
 
 
-async def test_a_stopped_server_times_out_and_then_serves_again(server: PostgresServer, opened: AsyncExitStack) -> None:
+async def test_a_stopped_server_times_out_and_then_serves_again(
+    server: PostgresServer, opened: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deployment = await deploy(opened, server.create_database("frozen"), HASTY)
     board = await deployment.create("b", XP)
     post = deployment.post("ada", part(board, {"xp": 1}), post_id="one")
@@ -70,10 +72,11 @@ async def test_a_stopped_server_times_out_and_then_serves_again(server: Postgres
                 await deployment.stats(board, "ada")
             with pytest.raises(StoreAwayError):
                 await deployment.apply(post)
-    server.send(signal.SIGCONT)
     assert isinstance(deployment.store, PostgresStore)
-    while deployment.store._nodes.entry.breaker.is_open:  # until a probe finds that the server answers
-        await asyncio.sleep(0)
+    returned = asyncio.Event()
+    monkeypatch.setattr(deployment.store._nodes.entry.breaker, "_report", lambda _: returned.set())
+    server.send(signal.SIGCONT)
+    await returned.wait()  # a probe has found that the server answers
     await deployment.apply(post)
     assert await deployment.stats(board, "ada") == {"xp": 1}
 
