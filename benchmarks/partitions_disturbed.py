@@ -13,9 +13,9 @@ A third of the boards has a segment in each partition. Readers ask for ranks, po
 this kind. Its ranks by value need no partition, so they must go on, whatever is disturbed.
 
 Bars: no accepted post is lost or applied twice, no post id is forgotten, no rank is wrong, no page is empty, and no
-client is told of a deadlock. Each partition is read and written within 10 s after the command has ended. While a
-command runs that takes longer than 10 s, partitions that answer go on: from 2 s after its begin, pages, estimates and
-posts come at 0.9 of the rate before, and no gap between two of them is longer than 2 s.
+client is told of a deadlock. Each partition is read and written within 10 s after the command has ended. If a command
+keeps partitions away for more than 10 s, the others go on: from 2 s after its begin, pages, estimates and posts come at
+0.9 of the rate before, and no gap between two of them is longer than 2 s.
 """
 
 import asyncio
@@ -220,15 +220,16 @@ async def _run(
 
 
 def _compare_rates(runs: list[_Run], reads: list[_Reads], posts: list[_Posts], seconds: float) -> list[report.Bar]:
-    """Return the bars of the partitions that went on while the command ran, if it ran for long enough."""
+    """Return the bars of the partitions that went on while the command kept others away for long enough."""
     ratios: dict[str, list[float]] = {}
     longest_gap_s = 0.0
     for run in runs:
         from_s = run.begun_s + _NOTICED_S
-        if run.ended_s - run.begun_s < _LONG_S:
+        are_away = [any(from_s <= at_s < run.ended_s for at_s in read.refused_s) for read in reads]
+        if run.ended_s - run.begun_s < _LONG_S or not any(are_away):
             continue
-        for read, post in zip(reads, posts, strict=True):
-            if any(from_s <= at_s < run.ended_s for at_s in read.refused_s):
+        for read, post, is_away in zip(reads, posts, are_away, strict=True):
+            if is_away:
                 continue
             counted = {"pages": read.right_s["top"], "estimates": read.right_s["by owner"], "posts": post.accepted_s}
             for kind, at_s in counted.items():
