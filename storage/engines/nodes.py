@@ -39,7 +39,7 @@ COMMON = "the store"  # the name of the node that the URL leads to
 
 
 class Node:
-    """A node: a connection pool for each kind of work, and a breaker that watches them."""
+    """A database node: a connection pool for each kind of work, and a breaker that watches them."""
 
     def __init__(self, name: str, url: str, limits: Settings, meter: Meter, counts: Counter[str]) -> None:
         """Prepare the pools. All nodes of a store share `counts`, because metrics show sums over the nodes."""
