@@ -20,6 +20,7 @@ from storage.store import Store, StoreSize
 log = structlog.get_logger(__name__)
 # The time between two measurements. For each measurement, PostgreSQL asks its file system for the size of every table.
 INTERVAL_S = 30.0
+FIRST_WAIT_S = 1.0  # a start waits at most this long for the first measurement, which takes longer beside many tables
 LOCAL_INTERVAL_S = 1.0  # a SQLite file and its log may grow by megabytes in INTERVAL_S, and are cheap to measure
 # Reading the figures of partitions scans the totals of all boards. The pause after a scan is this many times as long as
 # the scan, so scans take at most 1 % of the time.
@@ -72,11 +73,13 @@ class StoreFigures:
 
         Every INTERVAL_S seconds, also check which partitions answer and, if a scan is due, count boards and entries.
         """
-        await self.measure_size()
+        first = asyncio.create_task(self.measure_size())
+        await asyncio.wait({first}, timeout=FIRST_WAIT_S)
         times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1
 
         async def measure_until_cancelled() -> None:
             loop = asyncio.get_running_loop()
+            await first
             while True:
                 await self.check_partitions()
                 if (begun_s := loop.time()) >= self._scans_at_s:

@@ -8,13 +8,16 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.telemetry.metrics import store_figures
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.store_figures import StoreFigures
 from storage.engines.sqlite import SqliteStore
+from storage.store import StoreSize
 from tests.service.real_service import WAIT_S
 from tests.storage.backends import SQLITE_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
@@ -101,4 +104,36 @@ async def test_a_local_store_is_measured_every_second_with_its_log(tmp_path: Pat
             assert await rests.get() == 1
             files = sum((tmp_path / f"boards.db{end}").stat().st_size for end in ("", "-wal"))
             assert samples(metrics)["rankcurve_store_bytes", ()] == files > before
+    await store.close()
+
+
+class SlowStore(SqliteStore):
+    """Tells when it is measured, and answers when the test lets it."""
+
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def size(self) -> StoreSize:
+        self.asked.set()
+        await self.answered.wait()
+        return await super().size()
+
+
+async def test_a_start_does_not_wait_for_a_store_that_is_slow_to_measure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_figures, "FIRST_WAIT_S", 0.0)
+    store, rested = await SlowStore.open(tmp_path / "boards.db", SQLITE_LIMITS), asyncio.Event()
+    await Deployment.on(store)
+    figures = StoreFigures(store, Metrics().meter, version="1", wait_s_max=WAIT_S)
+
+    async def rest(_seconds: float) -> None:
+        rested.set()
+        await asyncio.Event().wait()
+
+    async with figures.measure_periodically(rest):
+        await SlowStore.asked.wait()
+        before = figures.size
+        SlowStore.answered.set()
+        await rested.wait()
+        assert (before is None, figures.size is None) == (True, False)
     await store.close()
