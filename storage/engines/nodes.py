@@ -136,8 +136,12 @@ class Nodes:
 
     def renew(self) -> None:
         """Begin to read the map, unless that is under way: a partition was moved or added, or the map is old."""
-        if self.coordinator is not None and self._reading is None:
-            self._reading = asyncio.create_task(self._reread(), name="node-map")
+        if self.coordinator is None or self._reading is not None:
+            return
+        for node in self._by_address.values():
+            if node.placements is not None:
+                node.placements.forget()  # there may be a new partition
+        self._reading = asyncio.create_task(self._reread(), name="node-map")
 
     async def _reread(self) -> None:
         try:
@@ -193,6 +197,10 @@ class Nodes:
         finally:
             reach.leave()
 
+    def list_used(self) -> set[Node]:
+        """Return the nodes that have a partition."""
+        return {*self._of_schema.values()}
+
     def list_nodes(self) -> list[Node]:
         return [self.entry, *self._by_address.values()]
 
@@ -218,8 +226,8 @@ class Reach:
 
     def go_everywhere(self) -> None:
         """Note that a statement needs all nodes: one that creates or changes tables."""
-        for other in self._nodes.list_nodes():
-            if other is not self._node and other is not self._nodes.entry:
+        for other in self._nodes.list_used():
+            if other is not self._node:
                 self._add(other)
 
     def _add(self, other: Node) -> None:
