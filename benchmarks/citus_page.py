@@ -202,7 +202,7 @@ class _Logs:
                 conf.write(self._point_at(settings, node))
             stack.callback(_end, _start(data, port))
         for node in range(len(restored.nodes)):
-            _await_writable(restored.url(node))
+            _await_writable(restored.url(node), self.folder / f"data{node}.log")
         update, is_known, recover = _blocks("A restore point", "sql")[1].splitlines()
         for number, name, port in run_sql(restored.url(0), _NODES):
             node = list(self._cluster.nodes).index((name, port))
@@ -282,14 +282,14 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _await_writable(url: str) -> None:
+def _await_writable(url: str, log: Path) -> None:
     until = time.monotonic() + _BACK_S_MAX
     while time.monotonic() < until:
         with contextlib.suppress(Exception):  # the server starts, or still recovers
             if run_sql(url, "SELECT pg_is_in_recovery()") == [(False,)]:
                 return
         time.sleep(0.1)
-    raise TimeoutError(f"{url} takes no writes")
+    raise TimeoutError(f"{url} takes no writes: {log.read_text(errors='replace')[-1000:]}")
 
 
 def _make_store(first: Cluster, folder: Path, stack: ExitStack) -> _Logs:
