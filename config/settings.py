@@ -66,6 +66,8 @@ class RequestSettings(_Group):
     """Longest wait from an answer to the end of the next request's headers. Then the connection is closed."""
     posts_per_request_max: int = _number(10_000, 1, 1_000_000, "posts")
     """Maximum number of posts in one request; more are refused with 400."""
+    text_bytes_max: int = _number(4_096, 1, 1_048_576, "bytes")
+    """Maximum size of a text value of a post, in UTF-8. A post with a longer one is rejected."""
     boards_per_post_max: int = _number(100, 1, 10_000, "boards")
     """Maximum number of boards that one post may name; more are refused with 400."""
     family_boards_max: int = _number(25, 1, 10_000, "boards")

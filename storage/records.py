@@ -24,6 +24,7 @@ class Merge(StrEnum):
     MAX = "max"
     MIN = "min"
     LAST = "last"
+    WITH = "with"  # the value comes from the post that last improved another column, `ColumnSpec.of`
 
 
 class Best(StrEnum):
@@ -72,6 +73,7 @@ class ColumnSpec:
     scale: int  # how many digits a value has after the decimal point, 0 to 9
     min_scaled: int  # the smallest allowed value times 10**scale
     max_scaled: int  # the largest allowed value times 10**scale
+    of: str | None = None  # with the merge rule `with`: the name of the column that this one follows
 
 
 def format_decimal(value: int, scale: int) -> str:
@@ -117,6 +119,7 @@ class BoardSpec:
     table: TableSharing = TableSharing.OWN
     season: Season | None = None
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
+    tie_columns: tuple[str, ...] = ()  # the columns by which equal values are ordered, before `ties` decides
 
 
 class Place(NamedTuple):

@@ -95,6 +95,11 @@ GraceSeconds = Annotated[int, Meta(ge=0, le=GRACE_SECONDS_MAX)]
 StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})]
 
 
+TIE_COLUMNS_MAX = 3
+_TieNames = Annotated[list[ColumnName], Meta(min_length=1, max_length=TIE_COLUMNS_MAX + 1, extra_json_schema=_UNIQUE)]
+TiesSent = Ties | _TieNames
+
+
 class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A column of a leaderboard.
 
@@ -111,6 +116,9 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     min: Decimal | UnsetType = UNSET
     max: Decimal | UnsetType = UNSET
     type: ColumnKind = ColumnKind.NUMBER
+    of: ColumnName | UnsetType = UNSET
+    """With `merge` `with`: the column that it follows. Its value comes from the post that last improved that column (if
+    that is merged by `max` or `min`) or changed it, and is null if this post did not name it."""
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -127,7 +135,10 @@ SEGMENTS_MAX = 64
 
 class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     columns: Annotated[list[ColumnBody], Meta(min_length=1, max_length=COLUMNS_MAX)]
-    ties: Ties = Ties.SHARED
+    ties: TiesSent = Ties.SHARED
+    """Equal values share a rank (`shared`), or the one that was reached first ranks better (`earliest`). Or a list of
+    up to three numeric columns that order equal values, the most important one first, and optionally `earliest` last.
+    Entries without a value in such a column come after those with one."""
     table: TableSharing = TableSharing.OWN
     partition: Annotated[int, Meta(ge=0)] | None = None
     """The partition of the store in which it is created. Default: the service chooses."""

@@ -27,7 +27,6 @@ SCALE_MAX = 9
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 OWNER_CHARS_MAX = 128
 POST_ID_CHARS_MAX = 200
-TEXT_CHARS_MAX = 1000
 
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
 # The id of a family's board contains values of facets, so it may be longer than BOARD_PATTERN allows.
@@ -152,16 +151,16 @@ def scalar_text(raw: msgspec.Raw | bytes, pointer: str | None = None) -> str:
         raise ProblemError("bad_value", detail, pointer=pointer) from error
 
 
-def parse_text(raw: msgspec.Raw | bytes, *, chars_max: int = TEXT_CHARS_MAX) -> str:
+def parse_text(raw: msgspec.Raw | bytes, *, bytes_max: int) -> str:
     """Return the value of a text column as it was sent, without normalising it.
 
     Raises:
-        ProblemError: the value is no string, has more than `chars_max` characters, or contains NUL. PostgreSQL can't
-            store NUL, and all stores must accept the same values.
+        ProblemError: the value is no string, has more than `bytes_max` bytes in UTF-8, or contains NUL. PostgreSQL
+            can't store NUL, and all stores must accept the same values.
     """
     text = scalar_text(raw)
-    if len(text) > chars_max:
-        raise ProblemError("value_out_of_range", f"a text value has at most {chars_max} characters")
+    if len(text.encode()) > bytes_max:
+        raise ProblemError("value_out_of_range", f"a text value has at most {bytes_max} bytes in UTF-8")
     if "\0" in text:
         raise ProblemError("bad_value", "a text value has no NUL character")
     return text

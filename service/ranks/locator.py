@@ -74,7 +74,7 @@ class _CellForm(NamedTuple):
 
     name: str
     offset: int | None  # the number in the cell is the value plus this; None: the cell is the value itself
-    width: int | None  # how many digits of the cell come before its time; None: the cell holds no time
+    width: int | None  # how many digits of the cell hold the value; None: all of them
     scale: int  # the number of decimals
 
 
@@ -109,7 +109,7 @@ class Locator:
         if ranking is None:
             return _CellForm(column.name, None, None, scale)
         padding = ranking.padding
-        return _CellForm(column.name, padding.offset, padding.width if padding.timed else None, scale)
+        return _CellForm(column.name, padding.offset, padding.width if padding.orders_equals else None, scale)
 
     def format_stats(self, cells: Sequence[str | int | None]) -> Stats:
         """Return the values of a row by column name, as the API shows them. This runs for each row of a page."""

@@ -113,9 +113,8 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
         raise SpecConflictError(detail, pointer="/segments")
     if wanted.table is not stored.table:
         raise SpecConflictError(f"table is {stored.table.value!r} and can't be changed", pointer="/table")
-    if wanted.ties is not stored.ties:
-        detail = f"ties is {stored.ties.value!r} and can't be changed: it is part of every stored value"
-        raise SpecConflictError(detail, pointer="/ties")
+    if (wanted.ties, wanted.tie_columns) != (stored.ties, stored.tie_columns):
+        raise SpecConflictError("ties can't be changed: they are part of every stored value", pointer="/ties")
     by_name = {column.name: (index, column) for index, column in enumerate(wanted.columns)}
     for column in stored.columns:
         if column.name not in by_name:

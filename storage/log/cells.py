@@ -1,12 +1,14 @@
 """Cells: the text in which ranked values are stored. Cells sort as text in the same order as their values.
 
 A cell holds digits only: the scaled value (if `min` is negative, the value minus `min`), padded with zeros to the
-width of the column's range. On boards where the earliest of equal values is better, 16 more digits hold the time,
-in microseconds, at which the value was reached. On `high` columns, where a larger text is better, these digits hold the
-latest possible time minus the time at which the value was reached.
+width of the column's range. More digits follow if equal values have an order: some for each tie column, and 16 for the
+time, in microseconds, at which the value was reached. They hold a place, which is 0 for the best value or the earliest
+time. The last place of a tie column stands for no value. On `high` columns, where a larger text is better, the digits
+hold the last place minus the place.
 
-    value 250, range 0 to 9999         "0250"
-    the same, where time breaks ties   "0250" + 16 digits
+    value 250, range 0 to 9999              "0250"
+    the same, where time breaks ties        "0250" + 16 digits
+    the same, with 41 in a column 0 to 98   "0250" + "58" + 16 digits, if low values of that column are best
 
 The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`), so that SQL can
 compare a single cell with a knot. If the row has no value, the place holds a text that is worse than every cell. A
@@ -15,15 +17,45 @@ change that was logged before a column was added has no cell of this column, and
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from querybuilder import Aliased, Condition, Term, col, length, plus, whole_part
 from querybuilder import part as part_of
-from storage.records import Best, BoardSpec, ColumnSpec, Ties
+from storage.records import Best, BoardSpec, ColumnSpec, StatValue, Ties
 
 Cell = str | int | None
 
 TIME_DIGITS = 16
 TIME_LIMIT_US = 10**TIME_DIGITS - 1  # in the year 2286
+
+
+class TieColumn(NamedTuple):
+    """A column that orders entries with equal values in a ranked column, by their places: 0 for its best value."""
+
+    number: int  # the index of the column
+    best: int  # its best value, scaled
+    sign: int  # 1 if low values are best, otherwise -1
+    digits: int  # of a place
+    last: int  # the place of an entry without a value
+
+    def place_of(self, scaled: StatValue | None) -> int:
+        return self.sign * (scaled - self.best) if isinstance(scaled, int) else self.last
+
+    def value_at(self, place: int) -> int | None:
+        """Return the value with this place. This is the inverse of `place_of`."""
+        return None if place == self.last else self.best + self.sign * place
+
+
+def list_tie_columns(spec: BoardSpec) -> list[TieColumn]:
+    """Return the tie columns of a board, the most important one first."""
+    found = []
+    indexes = {column.name: index for index, column in enumerate(spec.columns)}
+    for name in spec.tie_columns:
+        column = spec.columns[indexes[name]]
+        low, digits = column.best is Best.LOW, len(str(column.max_scaled - column.min_scaled + 1))
+        best = column.min_scaled if low else column.max_scaled
+        found.append(TieColumn(indexes[name], best, 1 if low else -1, digits, 10**digits - 1))
+    return found
 
 
 class Padding:
@@ -34,18 +66,30 @@ class Padding:
         self.offset = max(0, -column.min_scaled)
         self.width = len(str(column.max_scaled + self.offset))  # digits of the value
         self.timed, self.high = spec.ties is Ties.EARLIEST, column.best is Best.HIGH
+        self.tie_columns = [tie for tie in list_tie_columns(spec) if spec.columns[tie.number].name != column.name]
+        self.cell_width = self.width + sum([tie.digits for tie in self.tie_columns]) + TIME_DIGITS * self.timed
+        self.orders_equals = self.cell_width > self.width  # whether the digits after the value order equal values
 
-    def pad(self, scaled: int, reached_us: int = 0) -> str:
-        """Return the cell of a value in the column's range. `reached_us` is ignored if equal values share a rank."""
+    def pad(self, scaled: int, reached_us: int = 0, ties: Sequence[StatValue | None] | None = None) -> str:
+        """Return the cell of a value in the column's range. `reached_us` is ignored if time does not break ties.
+
+        `ties`: the values of the tie columns. Without it, each of them counts as the best value.
+        """
         text = str(scaled + self.offset).zfill(self.width)
+        if self.tie_columns:
+            if ties is None:
+                ties = [tie.best for tie in self.tie_columns]
+            for tie, value in zip(self.tie_columns, ties, strict=True):
+                place = tie.place_of(value)
+                text += str(tie.last - place if self.high else place).zfill(tie.digits)
         if not self.timed:
             return text
         reached_us = min(max(reached_us, 0), TIME_LIMIT_US)
         return text + str(TIME_LIMIT_US - reached_us if self.high else reached_us).zfill(TIME_DIGITS)
 
     def pad_arrival(self, scaled: int) -> str:
-        """Return the worst cell with this value, as if the value was reached in the far future."""
-        return self.pad(scaled, TIME_LIMIT_US)
+        """Return the worst cell with this value: no tie column has a value, and it was reached in the far future."""
+        return self.pad(scaled, TIME_LIMIT_US, [None] * len(self.tie_columns))
 
     def text_start(self, scaled: int) -> str:
         """Return a text t. Cells of values below `scaled` are less than t; cells of all other values are not."""
@@ -57,8 +101,16 @@ class Padding:
         return int(cell[: self.width]) - self.offset
 
     def reached_us(self, cell: str) -> int:
-        time = int(cell[self.width :])
+        time = int(cell[-TIME_DIGITS:])
         return TIME_LIMIT_US - time if self.high else time
+
+    def ties_of(self, cell: str) -> list[int | None]:
+        """Return the values of the tie columns that a cell holds."""
+        found, start = [], self.width
+        for tie in self.tie_columns:
+            place, start = int(cell[start : start + tie.digits]), start + tie.digits
+            found.append(tie.value_at(tie.last - place if self.high else place))
+        return found
 
     def key_of_cell(self, cell: str) -> int:
         """Return the key of a cell on a curve: an integer, smaller for a better cell."""
@@ -70,8 +122,7 @@ class Padding:
         return [sign * int(cell) for cell in cells]
 
     def cell_of_key(self, key: int) -> str:
-        digits = self.width + (TIME_DIGITS if self.timed else 0)
-        return str(-key if self.high else key).zfill(digits)
+        return str(-key if self.high else key).zfill(self.cell_width)
 
 
 # True: high values are best. The text " " sorts before every digit, and "~" sorts after every digit.
@@ -119,7 +170,7 @@ class RankedCells:
             if not column.sorted:
                 continue
             padding = Padding(spec, column)
-            width = padding.width + (TIME_DIGITS if padding.timed else 0)
+            width = padding.cell_width
             self._places[index] = CellSpan(start, width, WORSE_THAN_ANY[padding.high] * width, padding.high)
             start += width
         self._absent = [(index, place.absent) for index, place in self._places.items()]

@@ -22,11 +22,12 @@ class PlainColumn:
     least: int = -1000
     most: int = 1000
     sorted: bool = True
+    of: str | None = None  # the column that it follows
 
     def body(self) -> dict[str, Any]:
         return {
             "name": self.name, "merge": self.merge, "best": self.best, "scale": self.scale, "sorted": self.sorted,
-            "min": self.text(self.least), "max": self.text(self.most),
+            "min": self.text(self.least), "max": self.text(self.most), **({"of": self.of} if self.of else {}),
         }  # fmt: skip
 
     def text(self, scaled: int) -> str:
@@ -56,17 +57,24 @@ class PlainBoard:
     """A board that holds, for each owner, the values by column name."""
 
     columns: list[PlainColumn]
-    ties: str = "shared"
+    ties: str = "shared"  # or names of tie columns, and perhaps "earliest", separated by commas
     rows: dict[str, dict[str, Held]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._by_name = {column.name: column for column in self.columns}
+        self.tie_columns = [name for name in self.ties.split(",") if name in self._by_name]
+        self.timed = self.ties.endswith("earliest")
+
+    @property
+    def ties_sent(self) -> str | list[str]:
+        return self.ties.split(",") if self.tie_columns else self.ties
 
     def column(self, name: str) -> PlainColumn:
         return self._by_name[name]
 
     def post(self, owner: str, stats: dict[str, int], at_us: int, *, overwrite: bool = False) -> str:
-        row = dict(self.rows.get(owner, {}))
+        stored = self.rows.get(owner, {})
+        row = dict(stored)
         for name, value in stats.items():
             column, before = self.column(name), row.get(name)
             after = value
@@ -77,15 +85,54 @@ class PlainBoard:
                 return "rejected"
             if before is None or before.scaled != after:
                 row[name] = Held(after, at_us)
+        for name in {column.of for column in self.columns if column.of is not None}:
+            self._follow(name, stored, row, stats, at_us, overwrite=overwrite)
         changed = row != self.rows.get(owner)
         self.rows[owner] = row
         return "applied" if changed else "unchanged"
 
-    def key(self, name: str, owner: str) -> tuple[int, ...]:
+    def _follow(
+        self,
+        name: str,
+        stored: dict[str, Held],
+        row: dict[str, Held],
+        stats: dict[str, int],
+        at_us: int,
+        *,
+        overwrite: bool,
+    ) -> None:
+        """Replace the columns that follow a column if the post improves it, and keep them otherwise."""
+        followers = [column.name for column in self.columns if column.of == name]
+        ties = [each for each in self.tie_columns if each in followers]
+        better = row.get(name) != stored.get(name)
+        if not better and not overwrite and name in stored and stats.get(name) == stored[name].scaled:
+            now = {each: held.scaled for each, held in stored.items()}
+            better = self.column(name).merge in ("max", "min") and self._places(ties, stats) < self._places(ties, now)
+            if better:
+                row[name] = Held(stored[name].scaled, at_us)
+        for each in followers:
+            row.pop(each, None)
+            if each in stats and (better or overwrite):
+                row[each] = Held(stats[each], at_us)
+            elif each in stored and not better:
+                row[each] = stored[each]
+            if each in row and each in stored and row[each].scaled == stored[each].scaled:
+                row[each] = stored[each]
+
+    def _places(self, names: list[str], values: dict[str, int]) -> tuple[tuple[int, int], ...]:
+        """Return a sort key for the values of tie columns. A missing value comes last."""
+        signs = (1 if self.column(name).best == "low" else -1 for name in names)
+        return tuple(
+            (0, sign * values[name]) if name in values else (1, 0) for name, sign in zip(names, signs, strict=True)
+        )
+
+    def key(self, name: str, owner: str) -> tuple[Any, ...]:
         """Return a sort key for the owner's rank in a column. A smaller key means a better rank."""
-        held = self.rows[owner][name]
+        row = self.rows[owner]
+        held, values = row[name], {each: other.scaled for each, other in row.items()}
         value = -held.scaled if self.column(name).best == "high" else held.scaled
-        return (value,) if self.ties == "shared" else (value, held.reached_us, *map(ord, owner))
+        places = self._places([each for each in self.tie_columns if each != name], values)
+        return (value, *places, *((held.reached_us, *map(ord, owner)) if self.timed else ()))
 
     def order(self, name: str) -> list[str]:
         """Return all ranked owners, best first. Order tied owners by the code points of their names."""
@@ -95,7 +142,7 @@ class PlainBoard:
     def ranks(self, name: str) -> dict[str, int]:
         """Return the rank of every ranked owner, best first: 1 + the number of strictly better owners."""
         ranks: dict[str, int] = {}
-        first: dict[tuple[int, ...], int] = {}
+        first: dict[tuple[Any, ...], int] = {}
         for number, owner in enumerate(self.order(name), 1):
             ranks[owner] = first.setdefault(self.key(name, owner), number)
         return ranks
@@ -103,9 +150,10 @@ class PlainBoard:
     def arrival_rank(self, name: str, scaled: int) -> int:
         """Return the rank that a new owner would get with this value."""
         sign = -1 if self.column(name).best == "high" else 1
-        taken = [sign * row[name].scaled for row in self.rows.values() if name in row]
+        places = self._places([each for each in self.tie_columns if each != name], {})
         # If the earliest value wins ties, a new owner ranks below all owners with an equal value.
-        return 1 + sum(each < sign * scaled or (self.ties == "earliest" and each == sign * scaled) for each in taken)
+        arrival = (sign * scaled, *places, *((float("inf"),) if self.timed else ()))
+        return 1 + sum(self.key(name, owner) < arrival for owner, row in self.rows.items() if name in row)
 
     def value(self, name: str, owner: str) -> int:
         return self.rows[owner][name].scaled
@@ -125,6 +173,8 @@ def random_board(rng: random.Random, ties: str) -> PlainBoard:
         scale, best = rng.choice([0, 0, 2, 9]), ("high", "low")[index % 2]
         columns.append(PlainColumn(f"c_{merge}", merge, best, scale, least, most))
     columns.append(PlainColumn("plain", "sum", least=0, most=10**15, sorted=False))
+    if "time" in ties:
+        columns.append(PlainColumn("time", "with", "low", least=0, most=3, sorted=False, of="c_max"))
     return PlainBoard(columns, ties)
 
 

@@ -101,18 +101,25 @@ def ranked(
     return ColumnSpec(name, True, merge, best, ColumnKind.NUMBER, scale, min_scaled, max_scaled)
 
 
-def counter(name: str, *, merge: Merge = Merge.SUM) -> ColumnSpec:
-    """Return the spec of an unranked column of 64-bit integers."""
-    return ColumnSpec(name, False, merge, Best.HIGH, ColumnKind.NUMBER, 0, -INT64_MAX - 1, INT64_MAX)
+def counter(name: str, *, merge: Merge = Merge.SUM, best: Best = Best.HIGH, of: str | None = None) -> ColumnSpec:
+    """Return the spec of an unranked column of 64-bit integers. With `of`, it follows the column with this name."""
+    merge = merge if of is None else Merge.WITH
+    return ColumnSpec(name, False, merge, best, ColumnKind.NUMBER, 0, -INT64_MAX - 1, INT64_MAX, of)
 
 
-def label(name: str) -> ColumnSpec:
-    """Return the spec of an unranked column of text."""
-    return ColumnSpec(name, False, Merge.LAST, Best.HIGH, ColumnKind.TEXT, 0, 0, 0)
+def label(name: str, *, of: str | None = None) -> ColumnSpec:
+    """Return the spec of an unranked column of text. With `of`, it follows the column with this name."""
+    merge = Merge.LAST if of is None else Merge.WITH
+    return ColumnSpec(name, False, merge, Best.HIGH, ColumnKind.TEXT, 0, 0, 0, of)
 
 
-def spec(*columns: ColumnSpec, ties: Ties = Ties.SHARED, predictor: PredictorSpec = PREDICTOR) -> BoardSpec:
-    return BoardSpec(columns, ties, predictor)
+def spec(
+    *columns: ColumnSpec,
+    ties: Ties = Ties.SHARED,
+    predictor: PredictorSpec = PREDICTOR,
+    tie_columns: tuple[str, ...] = (),
+) -> BoardSpec:
+    return BoardSpec(columns, ties, predictor, tie_columns=tie_columns)
 
 
 class Part(NamedTuple):

@@ -27,6 +27,7 @@ def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChan
             Merge.MAX: max(before, change.value),
             Merge.MIN: min(before, change.value),
             Merge.LAST: change.value,
+            Merge.WITH: change.value,
         }[column.merge]
     out = change.value if column.merge is not Merge.SUM else after
     if not column.min_scaled <= out <= column.max_scaled:
@@ -35,29 +36,86 @@ def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChan
 
 
 def merge_row(
-    columns: Sequence[ColumnSpec], row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
+    spec: BoardSpec, row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
-    """Return a row after a post. An unchanged value keeps the time at which it was reached."""
-    values: list[StatValue | None] = [held[0] if held is not None else None for held in row]
+    """Return a row after a post. An equal value keeps the time when it was reached, unless its run is better."""
+    columns = spec.columns
+    stored = [held[0] if held is not None else None for held in row]
+    values = list(stored)
     for change in changes:
         values[change.index] = merge_value(columns[change.index], values[change.index], change)
+    better = set()
+    for index, column in enumerate(columns):
+        followers = [number for number, each in enumerate(columns) if each.of == column.name]
+        if followers and is_improved(spec, index, followers, stored, values, changes):
+            better.add(index)
+    for index, column in enumerate(columns):
+        if column.of is None:
+            continue
+        sent = [change for change in changes if change.index == index]
+        if [each.name for each in columns].index(column.of) in better:
+            values[index] = sent[-1].value if sent else None
+        else:
+            values[index] = sent[-1].value if sent and sent[-1].overwrite else stored[index]
     after: list[Reached | None] = []
-    for held, value in zip(row, values, strict=True):
-        after.append(held if value is None or (held is not None and held[0] == value) else (value, at_us))
+    for index, (held, value) in enumerate(zip(row, values, strict=True)):
+        if value is None:
+            after.append(None)
+        elif held is not None and held[0] == value and not (index in better and columns[index].sorted):
+            after.append(held)
+        else:
+            after.append((value, at_us))
     return after
+
+
+def is_improved(
+    spec: BoardSpec,
+    index: int,
+    followers: Sequence[int],
+    stored: Sequence[StatValue | None],
+    values: Sequence[StatValue | None],
+    changes: Sequence[ColumnChange],
+) -> bool:
+    """Return whether a post improves a column that others follow."""
+    if values[index] != stored[index]:
+        return True
+    sent = {change.index: change for change in changes}
+    if index not in sent or sent[index].overwrite or spec.columns[index].merge not in (Merge.MAX, Merge.MIN):
+        return False
+    names = [spec.columns[follower].name for follower in followers]
+    ties = [name for name in spec.tie_columns if name in names]
+    numbers = {column.name: number for number, column in enumerate(spec.columns)}
+    new = [sent[numbers[name]].value if numbers[name] in sent else None for name in ties]
+    now = [stored[numbers[name]] for name in ties]
+    return sent[index].value == stored[index] and tie_key(spec, ties, new) < tie_key(spec, ties, now)
+
+
+def tie_key(spec: BoardSpec, names: Sequence[str], values: Sequence[StatValue | None]) -> tuple[tuple[int, int], ...]:
+    """Return what orders rows with equal values, by these tie columns. A smaller key is better."""
+    best = {column.name: column.best for column in spec.columns}
+    return tuple(
+        (0, -value if best[name] is Best.HIGH else value) if isinstance(value, int) else (1, 0)
+        for name, value in zip(names, values, strict=True)
+    )
 
 
 @dataclass(frozen=True, order=True)
 class Place:
     """The place of a row in a ranking. A smaller place is better."""
 
-    key: tuple[int, int]  # value, negated if high values are better, and time; the time is 0 if ties are shared
+    # The value, negated if high values are best; what the tie columns hold; the time, or 0 if it breaks no ties.
+    key: tuple[int, tuple[tuple[int, int], ...], int]
     owner: str
 
 
-def place_of(spec: BoardSpec, index: int, value: int, reached_us: int, owner: str) -> Place:
+def place_of(
+    spec: BoardSpec, index: int, value: int, reached_us: int, owner: str, row: Sequence[Reached | None] = ()
+) -> Place:
     sign = -1 if spec.columns[index].best is Best.HIGH else 1
-    return Place((sign * value, reached_us if spec.ties is Ties.EARLIEST else 0), owner)
+    names = [name for name in spec.tie_columns if name != spec.columns[index].name]
+    held = [row[[column.name for column in spec.columns].index(name)] for name in names]
+    ties = tie_key(spec, names, [None if each is None else each[0] for each in held])
+    return Place((sign * value, ties, reached_us if spec.ties is Ties.EARLIEST else 0), owner)
 
 
 def rank_rows(spec: BoardSpec, index: int, rows: Mapping[str, Sequence[Reached | None]]) -> list[Place]:
@@ -67,5 +125,5 @@ def rank_rows(spec: BoardSpec, index: int, rows: Mapping[str, Sequence[Reached |
         held = row[index]
         if held is not None:
             assert isinstance(held[0], int)
-            places.append(place_of(spec, index, held[0], held[1], owner))
+            places.append(place_of(spec, index, held[0], held[1], owner, row))
     return sorted(places)

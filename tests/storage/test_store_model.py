@@ -34,7 +34,14 @@ SHAPES: dict[str, tuple[ColumnSpec, ...]] = {
     "sum": (ranked("xp", min_scaled=-5, max_scaled=20),),
     "laps": (ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=3, min_scaled=0), ranked("best", merge=Merge.MAX)),
     "mixed": (counter("shots"), ranked("last", merge=Merge.LAST, best=Best.LOW), label("clan")),
+    "runs": (
+        ranked("score", merge=Merge.MAX, min_scaled=0),
+        counter("time", best=Best.LOW, of="score"),
+        ranked("level", merge=Merge.LAST),
+        label("replay", of="score"),
+    ),
 }
+TIE_COLUMNS = {"runs": ("time", "level")}
 MORE = (ranked("more"), counter("more_shots"), label("more_text"), ranked("less", merge=Merge.MIN, best=Best.LOW))
 PAGE_ROWS = 2
 
@@ -111,7 +118,11 @@ class BoardsMachine(RuleBasedStateMachine):
     def create(self, name: str, shape: str, ties: Ties) -> None:
         deployment = self.session.deployment
         partition = NAMES.index(name) % deployment.store.partitions
-        board = self.session.run(deployment.create(name, *SHAPES[shape], ties=ties, partition=partition))
+        board = self.session.run(
+            deployment.create(
+                name, *SHAPES[shape], ties=ties, partition=partition, tie_columns=TIE_COLUMNS.get(shape, ())
+            )
+        )
         if name in self.plain:
             assert board == self.plain[name].board
             return
@@ -247,9 +258,9 @@ class BoardsMachine(RuleBasedStateMachine):
         if post.post_id is not None and (post.owner, post.post_id) in plain.remembered:
             fingerprint, stats = plain.remembered[post.owner, post.post_id]
             return (stats, None) if fingerprint == post.fingerprint else (None, None)
-        columns = plain.board.spec.columns
+        spec = plain.board.spec
         try:
-            return None, merge_row(columns, plain.rows.get(post.owner, [None] * len(columns)), one.changes, at_us)
+            return None, merge_row(spec, plain.rows.get(post.owner, [None] * len(spec.columns)), one.changes, at_us)
         except OutOfRangeError:
             return None, None
 

@@ -35,6 +35,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     min: Value | None = None
     max: Value | None = None
     type: str = "number"
+    of: str | None = None  # with the merge rule `with`: the column that it follows
 
 
 class CurveState(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,7 +64,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str = ""
     columns: list[Column]
-    ties: str = "shared"
+    ties: str | list[str] = "shared"
     entries: int | None = None
     created_at: datetime | None = None
     active_at: datetime | None = None  # only in a list by activity
@@ -264,6 +265,7 @@ class CurveEnd(msgspec.Struct, frozen=True, kw_only=True):
 
     value: Value
     reached_at: datetime | None = None
+    tie_values: list[Value | None] = []
 
 
 class Outside(msgspec.Struct, frozen=True, kw_only=True):
@@ -281,6 +283,7 @@ class Knot(msgspec.Struct, frozen=True, kw_only=True):
     rank: int
     ties: int = 1
     reached_at: datetime | None = None
+    tie_values: list[Value | None] = []
 
 
 class CurveSegment(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,13 +301,24 @@ class CurveSegment(msgspec.Struct, frozen=True, kw_only=True):
     outside: Outside | None = None
 
 
+class TieColumn(msgspec.Struct, frozen=True, kw_only=True):
+    """A column that orders equal values of a curve. Entries without a value in it come last."""
+
+    column: str
+    best: str
+    scale: int
+    min: Value
+    max: Value
+
+
 class Curve(CurveSegment, frozen=True, kw_only=True):
     """A curve as the service sends it; `OfflineCurve` ranks with it. The sum of `segments` has no knots of its own."""
 
     column: str
     best: str = "high"
     scale: int = 0
-    ties: str = "shared"
+    ties: str | list[str] = "shared"
+    tie_columns: list[TieColumn] = []
     segments: list[CurveSegment] | None = None
 
 

@@ -6,11 +6,12 @@ It computes with whole numbers only. docs/curve.md of the service derives the fo
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from decimal import Decimal
 from typing import NamedTuple
 
-from .answers import Curve, CurveEnd, CurveSegment, Value
+from .answers import Curve, CurveEnd, CurveSegment, TieColumn, Value
 
 SHAPE_UNIT = 65_536
 TIME_LIMIT = 10**16  # microseconds since 1970; every time that the service stores is earlier
@@ -40,49 +41,68 @@ class OfflineCurve:
     def take(self, document: Curve) -> None:
         """Rank with this document from now on."""
         self.document = document
-        self._unit: int = 10**document.scale
         self._sign = -1 if document.best == "high" else 1
-        self._timed = document.ties == "earliest"
+        self._timed = document.ties == "earliest" or (isinstance(document.ties, list) and "earliest" in document.ties)
         self._segments = [self._read_segment(segment) for segment in document.segments or [document]]
 
-    def rank(self, value: Value | str, reached_at: datetime | None = None) -> Bracket:
+    def rank(
+        self, value: Value | str, reached_at: datetime | None = None, ties: Mapping[str, Value | str] | None = None
+    ) -> Bracket:
         """Return the rank of a value, which nobody needs to have.
 
         On a board where the earliest of equal values is better, `reached_at` (with a zone) breaks ties; without it the
-        value counts as reached after all others. Raises ValueError if the value has more digits than the column.
+        value counts as reached after all others. `ties` has values of the board's tie columns, by name; an entry
+        without a value there comes after those with one. Raises ValueError if a value has more digits than its column.
         """
-        key = self._key(value, reached_at)
+        given = ties or {}
+        key = self._key(value, reached_at, [given.get(each.column) for each in self.document.tie_columns])
         found = [segment.rank(key) for segment in self._segments]
         if len(found) == 1:
             return found[0]
         return Bracket(*(1 + sum(rank - 1 for rank in ranks) for ranks in zip(*found, strict=True)))
 
     def _read_segment(self, curve: CurveSegment) -> _Segment:
-        keys = [self._key(knot.value, knot.reached_at) for knot in curve.knots]
+        keys = [self._key(knot.value, knot.reached_at, knot.tie_values) for knot in curve.knots]
         outside = curve.outside
         best = None if outside is None else self._key_of_end(outside.best)
         worst = None if outside is None else self._key_of_end(outside.worst)
         return _Segment(curve, keys, best, worst)
 
     def _key_of_end(self, end: CurveEnd | None) -> int | None:
-        return None if end is None else self._key(end.value, end.reached_at)
+        return None if end is None else self._key(end.value, end.reached_at, end.tie_values)
 
-    def _key(self, value: Value | str, reached_at: datetime | None) -> int:
+    def _key(self, value: Value | str, reached_at: datetime | None, ties: Iterable[Value | str | None]) -> int:
         """Return the key of a value: a whole number; a smaller key is better."""
-        if isinstance(value, int):
-            key = value * self._unit
-        else:
-            scaled = Decimal(value) * self._unit
-            key = int(scaled)
-            if key != scaled:
-                raise ValueError(f"{value} has more than {self.document.scale} digits after the point")
-        key *= self._sign
+        key = _scaled(value, self.document.scale) * self._sign
+        for column, tie in zip(self.document.tie_columns, ties, strict=True):
+            places, place = _place(column, tie)
+            key = key * places + place
         if not self._timed:
             return key
         if reached_at is None:
             return key * TIME_LIMIT + TIME_LIMIT - 1
         since = reached_at - EPOCH
         return key * TIME_LIMIT + (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _scaled(value: Value | str, scale: int) -> int:
+    unit: int = 10**scale
+    if isinstance(value, int):
+        return value * unit
+    scaled = Decimal(value) * unit
+    if int(scaled) != scaled:
+        raise ValueError(f"{value} has more than {scale} digits after the point")
+    return int(scaled)
+
+
+def _place(column: TieColumn, value: Value | str | None) -> tuple[int, int]:
+    """Return how many places a tie column has in a key, and the place of a value: 0 for the best, the last for None."""
+    least, most = _scaled(column.min, column.scale), _scaled(column.max, column.scale)
+    places: int = 10 ** len(str(most - least + 1))
+    if value is None:
+        return places, places - 1
+    scaled = _scaled(value, column.scale)
+    return places, scaled - least if column.best == "low" else most - scaled
 
 
 class _Segment(NamedTuple):

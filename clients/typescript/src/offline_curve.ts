@@ -26,9 +26,9 @@ export class OfflineCurve {
     return this.#keyed.curve;
   }
 
-  /** Return the rank of a value. `reachedAt` breaks ties on a board where the earliest of equal values is better. */
-  rank(value: number | string, reachedAt?: string): Bracket {
-    return rankOf(this.#keyed, value, reachedAt);
+  /** Return the rank of a value. `ties` (values of the board's tie columns) and `reachedAt` order equal values. */
+  rank(value: number | string, reachedAt?: string, ties?: Record<string, number | string>): Bracket {
+    return rankOf(this.#keyed, value, reachedAt, ties);
   }
 
   /** Fetch the curve again if it has changed. Return whether it has. */

@@ -8,6 +8,7 @@ const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?$/;
 const TIME = /^(.*?)(?:\.(\d{1,6})\d*)?(Z|[+-]\d\d:\d\d)$/;
 
 type Value = number | string;
+type Place = { value: Value; reached_at?: string; tie_values?: (Value | null)[] };
 
 /** A curve, and that of each segment. Most boards have one segment: the curve itself. */
 export interface KeyedCurve {
@@ -24,20 +25,22 @@ interface KeyedSegment {
 }
 
 export function makeKeyed(curve: Curve): KeyedCurve {
-  const keyOfEnd = (end: { value: Value; reached_at?: string } | null | undefined): bigint | undefined =>
-    end ? keyOf(curve, end.value, end.reached_at) : undefined;
+  const keyAt = (at: Place): bigint => keyOf(curve, at.value, at.reached_at, at.tie_values);
+  const keyOfEnd = (end: Place | null | undefined): bigint | undefined => (end ? keyAt(end) : undefined);
   const segments = (curve.segments ?? [curve]).map((segment) => ({
     curve: segment,
-    keys: segment.knots.map((knot) => keyOf(curve, knot.value, knot.reached_at)),
+    keys: segment.knots.map(keyAt),
     best: keyOfEnd(segment.outside?.best),
     worst: keyOfEnd(segment.outside?.worst),
   }));
   return { curve, segments };
 }
 
-/** Return the rank of a value. Without `reachedAt`, the value counts as reached after all others. */
-export function rankOf({ curve, segments }: KeyedCurve, value: Value, reachedAt?: string): Bracket {
-  const key = keyOf(curve, value, reachedAt);
+/** Return the rank of a value. Without `reachedAt`, it counts as reached after all others; `ties` are by column. */
+export function rankOf(
+  { curve, segments }: KeyedCurve, value: Value, reachedAt?: string, ties: Record<string, Value> = {},
+): Bracket {
+  const key = keyOf(curve, value, reachedAt, curve.tie_columns?.map(({ column }) => ties[column] ?? null));
   let [rank, low, high] = [1, 1, 1];
   for (const segment of segments) {
     const found = rankIn(segment, key);
@@ -74,16 +77,28 @@ function bracketOf(rank: number, low: number, high: number): Bracket {
   return { rank, low, high, exact: low === high };
 }
 
-function keyOf(curve: Curve, value: Value, reachedAt?: string): bigint {
+function keyOf(curve: Curve, value: Value, reachedAt?: string, ties: (Value | null)[] = []): bigint {
+  let key = scaledOf(value, curve.scale);
+  if (curve.best === "high") key = -key;
+  for (const [index, { min, max, scale, best }] of (curve.tie_columns ?? []).entries()) {
+    // A place is 0 for the best value of the tie column. The last place is for entries without a value.
+    const [least, most] = [scaledOf(min, scale), scaledOf(max, scale)];
+    const places = 10n ** BigInt(String(most - least + 1n).length);
+    const tie = ties[index] ?? null;
+    const place = tie === null ? places - 1n : best === "low" ? scaledOf(tie, scale) - least : most - scaledOf(tie, scale);
+    key = key * places + place;
+  }
+  if (curve.ties !== "earliest" && !curve.ties.includes("earliest")) return key;
+  return key * TIME_LIMIT + (reachedAt === undefined ? TIME_LIMIT - 1n : microsecondsOf(reachedAt));
+}
+
+function scaledOf(value: Value, scale: number): bigint {
   const found = DECIMAL.exec(String(value));
   if (!found) throw new RangeError(`${value} is not a decimal number`);
   const [, sign, whole, part = ""] = found;
-  const digits = part.padEnd(curve.scale, "0");
-  if (digits.length > curve.scale) throw new RangeError(`${value} has more than ${curve.scale} digits after the point`);
-  let key = BigInt(`${whole}${digits}`);
-  if ((sign === "-") !== (curve.best === "high")) key = -key;
-  if (curve.ties === "shared") return key;
-  return key * TIME_LIMIT + (reachedAt === undefined ? TIME_LIMIT - 1n : microsecondsOf(reachedAt));
+  const digits = part.padEnd(scale, "0");
+  if (digits.length > scale) throw new RangeError(`${value} has more than ${scale} digits after the point`);
+  return BigInt(`${sign}${whole}${digits}`);
 }
 
 function microsecondsOf(time: string): bigint {

@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rankcurve import AsyncClient, UnexpectedAnswerError
@@ -18,7 +18,7 @@ from service.commands.target import BoardArgument, service_command
 MERGES = ("sum", "max", "min", "last")
 # By each word that --column may have, as in `xp:sum:high`: the JSON field of the column that has the word as its value.
 MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}
-COLUMN_WORDS = "NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
+COLUMN_WORDS = "NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 BOARD_PATH = "/v1/leaderboards/{board}"
 BOARD = argument("board", "BOARD", "Id of the leaderboard.")
@@ -36,8 +36,9 @@ SPEC = option(
 )
 TIES = option(
     "ties",
-    Literal["shared", "earliest"],
-    "shared: equal values share a rank. earliest: of equal values, the one reached first is better.",
+    str,
+    "shared: equal values share a rank. earliest: of equal values, the one reached first is better. Or the columns "
+    "that order equal values, and perhaps earliest: time,earliest",
 )
 PARTITION = option("partition", int, "The partition of the store in which it is created. Default: the service chooses.")
 
@@ -58,6 +59,8 @@ def parse_column(text: str) -> dict[str, object]:
             spec[MEMBERS[word]] = word
         elif word == "unsorted":
             spec["sorted"] = False
+        elif equals and option == "with" and "merge" not in spec:
+            spec |= {"merge": "with", "of": number, "sorted": False}
         elif equals and option in ("scale", "min", "max"):
             spec[option] = parse_number(option, number)
         else:
@@ -65,7 +68,7 @@ def parse_column(text: str) -> dict[str, object]:
     if spec.get("type") == "text":
         spec["sorted"] = False  # a text column is never ranked
     if not name or "merge" not in spec:
-        raise typer.BadParameter(f"{text!r} needs a name and one of {', '.join(MERGES)}: {COLUMN_WORDS}")
+        raise typer.BadParameter(f"{text!r} needs a name and one of {', '.join(MERGES)}, with=COLUMN: {COLUMN_WORDS}")
     return spec
 
 
@@ -83,6 +86,8 @@ def make_spec(given: dict[str, Any]) -> Record:
     Columns come from `column` or from the file `spec`. Raises typer.BadParameter unless exactly one is given and valid.
     """
     path, columns = given.pop("spec", None), given.pop("column", None)
+    if given.get("ties") not in (None, "shared", "earliest"):
+        given["ties"] = given["ties"].split(",")
     if (path is None) == (not columns):
         raise typer.BadParameter("give either --column (repeatable) or --spec")
     if path is None:
@@ -123,15 +128,16 @@ add_request(
     Running it again is harmless. New columns can be added to a board in use. A change that would reinterpret stored
     values is refused. A column is written as
 
-        NAME:sum|max|min|last[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
+        NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
 
     and is ranked unless it is `unsorted` or `text`. `sum` adds up, `max` and `min` keep the greatest or least value,
-    `last` keeps the latest. `high` or `low` says which values rank first: by default `low` for `min`, otherwise `high`.
-    `scale` is the number of decimals.
+    `last` keeps the latest. `with=score` keeps the value of the post that brought the `score` (unranked). `high` or
+    `low` says which values rank first: by default `low` for `min`, otherwise `high`. `scale` is the number of decimals.
 
     For example:
 
         rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
+        rankcurve board create runs -c score:max -c time:with=score:low:scale=3 --ties time,earliest
         rankcurve board create season --spec season.json
         rankcurve board create spring -c xp:sum --closes-at 2026-05-31T22:00:00Z --keep-seconds 2592000
         rankcurve board show season > season.json

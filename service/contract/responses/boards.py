@@ -13,6 +13,7 @@ from storage.records import Best, Board, ColumnKind, Merge, PostStatus, Predicto
 from .positions import Position
 
 Stats = dict[str, Number | str | None]
+TiesShown = Ties | list[str]
 
 
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +27,7 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
     min: Number | None
     max: Number | None
     type: ColumnKind
+    of: str | UnsetType = UNSET
 
 
 class CurveFacts(msgspec.Struct, kw_only=True):
@@ -82,7 +84,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     columns: list[ColumnAnswer]
-    ties: Ties
+    ties: TiesShown
     table: TableSharing
     partition: int | UnsetType = UNSET
     segments: int = 1
@@ -143,7 +145,7 @@ class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     columns: list[ColumnAnswer]
-    ties: Ties
+    ties: TiesShown
     table: TableSharing
     partition: int | UnsetType = UNSET
     predictor: PredictorSpec
@@ -456,6 +458,7 @@ class EndAnswer(msgspec.Struct):
 
     value: Number
     reached_at: Time | UnsetType = UNSET
+    tie_values: list[Number | None] | UnsetType = UNSET
 
 
 class OutsideAnswer(msgspec.Struct):
@@ -474,13 +477,25 @@ class OutsideAnswer(msgspec.Struct):
 class KnotAnswer(msgspec.Struct):
     """A value of the column, its exact rank, and the number of entries with this value (`ties`).
 
-    If the earlier of two equal values ranks better, a knot also has `reached_at`: when an owner reached the value.
+    If the earlier of two equal values ranks better, a knot also has `reached_at`: when an owner reached the value. If
+    other columns order equal values, it has their values: `tie_values`, in the order of the curve's `tie_columns`.
     """
 
     value: Number
     rank: int
     ties: int
     reached_at: Time | UnsetType = UNSET
+    tie_values: list[Number | None] | UnsetType = UNSET
+
+
+class TieColumnAnswer(msgspec.Struct):
+    """A column that orders entries with equal values in the curve's column."""
+
+    column: str
+    best: Best
+    scale: int
+    min: Number
+    max: Number
 
 
 class CurveSegment(CurveFacts, kw_only=True):
@@ -511,7 +526,8 @@ class CurveAnswer(CurveSegment):
     column: str
     best: Best
     scale: int
-    ties: Ties
+    ties: TiesShown
+    tie_columns: list[TieColumnAnswer] | UnsetType = UNSET
     segments: list[CurveSegment] | UnsetType = UNSET
 
 

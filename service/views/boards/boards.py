@@ -1,6 +1,6 @@
 """Handlers that create, change, show, list, empty and delete leaderboards."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -11,12 +11,13 @@ from msgspec import UNSET
 from service.context import Context
 from service.contract.problems import ProblemError
 from service.contract.queries import BoardsQuery
-from service.contract.requests import BoardBody, ColumnBody, PutBoard
+from service.contract.requests import TIE_COLUMNS_MAX, BoardBody, ColumnBody, PutBoard, TiesSent
 from service.contract.responses.boards import (
     BoardAnswer,
     BoardList,
     ColumnAnswer,
     CurveState,
+    TiesShown,
     curve_state,
 )
 from service.contract.routes import Call, Reply
@@ -39,6 +40,7 @@ from storage.records import (
     PredictorSpec,
     RefreshMethod,
     Season,
+    Ties,
 )
 from storage.store import Program
 
@@ -105,13 +107,17 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
         if name in names[:index]:
             raise SpecInvalidError(f"column {name!r} is given twice", pointer=f"/columns/{index}/name")
     columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
+    for index, column in enumerate(columns):
+        _check_followed(column, columns, f"/columns/{index}/of")
+    ties, tie_columns = _ties(body.ties, columns)
     settings = context.settings
     refresh_seconds = int(settings.default_refresh_seconds)
     defaults = PredictorSpec(settings.default_samples, settings.default_exact_top, refresh_seconds, RefreshMethod.AUTO)
     chosen = {name: value for name, value in msgspec.structs.asdict(body.predictor).items() if value is not UNSET}
     return BoardSpec(
         columns=columns,
-        ties=body.ties,
+        ties=ties,
+        tie_columns=tie_columns,
         predictor=replace(defaults, **chosen),
         table=body.table,
         segments=body.segments,
@@ -120,19 +126,54 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
 
 def _column(body: ColumnBody, index: int) -> ColumnSpec:
     at = f"/columns/{index}"
+    of = None if body.of is UNSET else body.of
     best = (Best.LOW if body.merge is Merge.MIN else Best.HIGH) if body.best is UNSET else body.best
     if body.type is ColumnKind.TEXT:
-        if body.sorted or body.merge is not Merge.LAST:
-            raise SpecInvalidError("a text column can't be sorted and merges by last", pointer=at)
+        if body.sorted or body.merge not in (Merge.LAST, Merge.WITH):
+            raise SpecInvalidError("a text column can't be sorted and merges by last or with", pointer=at)
         if body.scale or body.min is not UNSET or body.max is not UNSET:
             raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
-        return ColumnSpec(body.name, False, body.merge, best, body.type, 0, 0, 0)
+        return ColumnSpec(body.name, False, body.merge, best, body.type, 0, 0, 0, of)
     limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
     least = -limit if body.min is UNSET else parse_decimal(body.min, body.scale, pointer=f"{at}/min")
     most = limit if body.max is UNSET else parse_decimal(body.max, body.scale, pointer=f"{at}/max")
     if not least < most:  # both fit into 64 bits: `parse_decimal` has checked that
         raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
-    return ColumnSpec(body.name, body.sorted, body.merge, best, body.type, body.scale, least, most)
+    return ColumnSpec(body.name, body.sorted, body.merge, best, body.type, body.scale, least, most, of)
+
+
+def _check_followed(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) -> None:
+    """Raise SpecInvalidError unless the column follows no other one, or a column that can be followed."""
+    if (column.merge is Merge.WITH) != (column.of is not None):
+        raise SpecInvalidError("a column has `of` if and only if it merges by with", pointer=at)
+    if column.of is None:
+        return
+    followed = next((each for each in columns if each.name == column.of), None)
+    if followed is None or followed.kind is ColumnKind.TEXT or followed.merge is Merge.WITH:
+        raise SpecInvalidError(f"{column.of!r} is not a column of numbers that can be followed", pointer=at)
+    if column.sorted:
+        raise SpecInvalidError("a column that follows another one can't be sorted", pointer=at)
+
+
+def _ties(ties: TiesSent, columns: Sequence[ColumnSpec]) -> tuple[Ties, tuple[str, ...]]:
+    """Return whether time breaks ties, and the columns that break ties before it."""
+    if isinstance(ties, Ties):
+        return ties, ()
+    timed = ties[-1] == Ties.EARLIEST
+    names = tuple(ties[:-1] if timed else ties)
+    numeric = {column.name for column in columns if column.kind is ColumnKind.NUMBER}
+    for index, name in enumerate(names):
+        if name not in numeric or name in names[:index] or index >= TIE_COLUMNS_MAX:
+            detail = f"{name!r}: ties lists up to {TIE_COLUMNS_MAX} different columns of numbers, then perhaps earliest"
+            raise SpecInvalidError(detail, pointer=f"/ties/{index}")
+    return Ties.EARLIEST if timed else Ties.SHARED, names
+
+
+def show_ties(spec: BoardSpec) -> TiesShown:
+    """Return the rules for equal values as the API shows them."""
+    if not spec.tie_columns:
+        return spec.ties
+    return [*spec.tie_columns, *([spec.ties] if spec.ties is Ties.EARLIEST else [])]
 
 
 async def get_board(context: Context, call: Call) -> BoardAnswer:
@@ -241,7 +282,7 @@ def make_board_answer(
     return BoardAnswer(
         id=board.id,
         columns=[_column_answer(column) for column in board.spec.columns],
-        ties=board.spec.ties,
+        ties=show_ties(board.spec),
         table=board.spec.table,
         partition=board.partition if context.store.partitions > 1 and not board.is_spread else UNSET,
         segments=board.spec.segments,
@@ -278,4 +319,5 @@ def _column_answer(column: ColumnSpec) -> ColumnAnswer:
         min=None if text else to_wire_number(column.min_scaled, column.scale),
         max=None if text else to_wire_number(column.max_scaled, column.scale),
         type=column.kind,
+        of=column.of or UNSET,
     )

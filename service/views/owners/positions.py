@@ -228,8 +228,8 @@ def _find_next_place(
 ) -> Program[NextPlace | None]:
     """Return the next entry that is better than the owner's stored value `own`, or None if no entry is better.
 
-    `points` of the result is how much the owner lacks. If the earlier of two equal values ranks better, an equal value
-    is not enough. `points` is None if the owner would then need a value outside the column's range.
+    `points` of the result is how much the owner lacks. If a time or tie columns order equal values, an equal value may
+    not be enough. `points` is None if the owner would then need a value outside the column's range.
     """
     index, ranking = own.column_index, locator.entries.rankings[own.column_index]
     landed = yield from ranking.find_next_better(own.cell, own.owner or "")
@@ -238,9 +238,9 @@ def _find_next_place(
     found = yield from locator.locate_rank(WantedRank(index, *landed), mode, begin)
     padding, scale = ranking.padding, locator.board.spec.columns[index].scale
     value = wanted = padding.decode_value(landed[0])
-    if padding.timed:
+    if landed[0] != padding.pad_arrival(value):
         wanted += 1 if padding.high else -1
-    within_range = not padding.timed or padding.min_scaled <= wanted <= padding.max_scaled
+    within_range = padding.min_scaled <= wanted <= padding.max_scaled
     missing = abs(wanted - padding.decode_value(own.cell)) if within_range else None
     return NextPlace(
         # Estimates may give both entries the same rank. The next entry is strictly better, so its rank is made smaller.

@@ -70,7 +70,7 @@ def _resolve(
             raise early
         facets = _check_facets(family, post.facets or {})
         boards = find_reached(family, facets, now_us if post.at_us is None else post.at_us, now_us)
-        changes = parse_changes(family.template_board, post.stats, post.overwrite)
+        changes = parse_changes(family.template_board, post.stats, post.overwrite, context.settings.text_bytes_max)
     except (PostError, ProblemError) as error:
         return PostOutcome([(family.id, error)], False), None
     return PostOutcome(boards, True), changes

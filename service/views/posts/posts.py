@@ -238,7 +238,7 @@ def _resolve(
     board = None if only_board is None or post.at_us is not None else boards.get(only_board)
     if board is not None and board.family_key is None:  # nearly every post; the loop below takes 2 % longer
         try:
-            changes = parse_changes(board, post.stats, post.overwrite)
+            changes = parse_changes(board, post.stats, post.overwrite, context.settings.text_bytes_max)
         except (PostError, ProblemError):
             pass  # the loop below raises the error again, and puts it into the outcome
         else:
@@ -256,7 +256,7 @@ def _resolve(
             board = boards[board_id]
             if board.family_key is not None:
                 raise FamilyBoardError(f"{board.id!r} belongs to a family: post to the family")
-            changes = parse_changes(board, post.stats, post.overwrite)
+            changes = parse_changes(board, post.stats, post.overwrite, context.settings.text_bytes_max)
             parts.append(BoardPost(board.leaf_of(post.owner), changes))
         except KeyError:
             errors[board_id] = UnknownBoardError(f"no leaderboard {board_id!r}")
@@ -294,7 +294,9 @@ def make_post(
     return Post(post.owner, parts, post_hash, post.at_us, fingerprint, family, post.post_id)
 
 
-def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw]) -> list[ColumnChange]:
+def parse_changes(
+    board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw], text_bytes_max: int
+) -> list[ColumnChange]:
     """Return the values of a post as changes of the board's columns. Numbers become integers with the column's scale.
 
     Raises:
@@ -309,7 +311,10 @@ def parse_changes(board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str
                 raise UnknownColumnError(f"no column {name!r} in {board.id!r}", pointer=_pointer(name, overwrites))
             column = board.spec.columns[index]
             try:
-                value = parse_text(raw) if column.kind is ColumnKind.TEXT else parse_decimal(raw, column.scale)
+                if column.kind is ColumnKind.TEXT:
+                    value: StatValue = parse_text(raw, bytes_max=text_bytes_max)
+                else:
+                    value = parse_decimal(raw, column.scale)
             except ProblemError as problem:
                 raise ProblemError(problem.code, problem.detail, pointer=_pointer(name, overwrites)) from None
             if (

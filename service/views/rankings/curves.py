@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from math import ceil
 from time import perf_counter
 
-from msgspec import UNSET, UnsetType, structs
+from msgspec import UNSET, structs
 
 from jobs.curves.refresh_requests import refresh_board
 from predictor import AnyCurve, Curve, RankCurve, SummedCurve
@@ -24,17 +24,19 @@ from service.contract.responses.boards import (
     KnotAnswer,
     OutsideAnswer,
     RefreshAnswer,
+    TieColumnAnswer,
     curve_facts,
 )
 from service.contract.routes import Call, Reply, match_entity_tag
-from service.contract.values import Number, format_us, to_wire_number
+from service.contract.values import format_us, to_wire_number
+from service.views.boards.boards import show_ties
 from service.views.owners.owners import find_column
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import build_exact_curve
 from storage.errors import ArchivedError, NoCurveError
 from storage.leaves.totals import read_board_totals
 from storage.log.cells import Padding
-from storage.records import Board, ColumnSpec, Leaf
+from storage.records import Board, BoardSpec, ColumnSpec, Leaf
 
 SHOWN_MAX = 10  # how many wrong brackets the answer to an audit lists at most
 
@@ -105,25 +107,30 @@ def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve])
         column=column.name,
         best=column.best,
         scale=column.scale,
-        ties=board.spec.ties,
+        ties=show_ties(board.spec),
+        tie_columns=[_tie_column(each) for each in _tie_columns(board.spec, column)] or UNSET,
         **structs.asdict(document),
         segments=segments if len(segments) > 1 else UNSET,
     )
 
 
 def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> CurveSegment:
-    padding = Padding(board.spec, column)
+    padding, scales = Padding(board.spec, column), [each.scale for each in _tie_columns(board.spec, column)]
 
-    def place_of(key: int) -> tuple[Number, str | UnsetType]:
-        """Return the value that a key of the curve stands for, and the time if equal values are ordered by time."""
+    def place_of(key: int) -> EndAnswer:
+        """Return what a key of the curve stands for: a value, and what orders equal values."""
         cell = padding.cell_of_key(key)
         reached_at = format_us(padding.reached_us(cell)) if padding.timed else UNSET
-        return to_wire_number(padding.decode_value(cell), column.scale), reached_at
+        ties = [
+            None if value is None else to_wire_number(value, scale)
+            for value, scale in zip(padding.ties_of(cell), scales, strict=True)
+        ]
+        return EndAnswer(to_wire_number(padding.decode_value(cell), column.scale), reached_at, ties or UNSET)
 
     knots = []
     for key, better_count, ties in curve.knots:
-        value, reached_at = place_of(key)
-        knots.append(KnotAnswer(value, 1 + better_count, ties, reached_at))
+        at = place_of(key)
+        knots.append(KnotAnswer(at.value, 1 + better_count, ties, at.reached_at, at.tie_values))
     return CurveSegment(
         **curve_facts(curve),
         step=curve.grid,
@@ -135,7 +142,17 @@ def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> Cur
     )
 
 
-def _outside(curve: RankCurve, place_of: Callable[[int], tuple[Number, str | UnsetType]]) -> OutsideAnswer | None:
+def _tie_columns(spec: BoardSpec, column: ColumnSpec) -> list[ColumnSpec]:
+    """Return the columns that order entries with equal values in `column`."""
+    return [spec.columns[tie.number] for tie in Padding(spec, column).tie_columns]
+
+
+def _tie_column(column: ColumnSpec) -> TieColumnAnswer:
+    least, most = (to_wire_number(end, column.scale) for end in (column.min_scaled, column.max_scaled))
+    return TieColumnAnswer(column.name, column.best, column.scale, least, most)
+
+
+def _outside(curve: RankCurve, place_of: Callable[[int], EndAnswer]) -> OutsideAnswer | None:
     """Return the limits of the values that are better or worse than all knots, or None if there are no such values."""
     if curve.ends is None:
         return None
@@ -147,8 +164,8 @@ def _outside(curve: RankCurve, place_of: Callable[[int], tuple[Number, str | Uns
         return None
     reaches = curve.error_bounds
     return OutsideAnswer(
-        best=EndAnswer(*place_of(best_key)) if better else None,
-        worst=EndAnswer(*place_of(worst_key)) if worse else None,
+        best=place_of(best_key) if better else None,
+        worst=place_of(worst_key) if worse else None,
         errors=None if reaches is None else [reaches[0], reaches[-1]],
     )
 

@@ -46,7 +46,7 @@ def test_a_board_is_created_from_a_file(fake: FakeService, tmp_path: Path) -> No
     run("board", "create", "s", "--spec", str(spec), fake=fake, code=2)
 
 
-@pytest.mark.parametrize("arguments", [[], ["-c", "xp"], ["-c", "xp:sum", "--ties", "odd"]])
+@pytest.mark.parametrize("arguments", [[], ["-c", "xp"], ["-c", "xp:sum:with=lap"]])
 def test_an_invalid_command_line_exits_with_2(fake: FakeService, arguments: list[str]) -> None:
     run("board", "create", "s", *arguments, fake=fake, code=2)
     assert not fake.requests

@@ -1,17 +1,20 @@
 """Compare every merge rule with a plain model, because a wrong sum cannot be recognized later."""
 
+from itertools import pairwise
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage.errors import ValueOutOfRangeError
 from storage.log.cells import Cell, Padding
 from storage.log.merging import Merger
-from storage.records import ColumnChange, ColumnSpec, Merge, Ties, format_decimal
+from storage.records import Best, BoardSpec, ColumnChange, ColumnSpec, Merge, Ties, format_decimal
 from tests.storage.deployment import counter, label, ranked, spec
-from tests.storage.plain import OutOfRangeError, Reached, merge_row
+from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
 
 SMALL = st.integers(-12, 12)
+ALONE = [merge for merge in Merge if merge is not Merge.WITH]
 Case = tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]  # the columns, and the changes of each post
 
 
@@ -22,11 +25,11 @@ def merger_of(*columns: ColumnSpec, ties: Ties = Ties.SHARED) -> Merger:
 @st.composite
 def posts(draw: st.DrawFn) -> Case:
     """Draw columns of every kind with narrow ranges, and posts of one owner. Some posts leave a column's range."""
-    merges = draw(st.lists(st.sampled_from(Merge), min_size=1, max_size=4))
+    merges = draw(st.lists(st.sampled_from(ALONE), min_size=1, max_size=4))
     columns: list[ColumnSpec] = [
         ranked(f"r{i}", merge=merge, min_scaled=-10, max_scaled=10) for i, merge in enumerate(merges)
     ]
-    columns += [counter("shots", merge=draw(st.sampled_from(Merge))), label("clan")]
+    columns += [counter("shots", merge=draw(st.sampled_from(ALONE))), label("clan")]
     numbers = st.builds(ColumnChange, st.integers(0, len(columns) - 2), SMALL, st.booleans())
     texts = st.builds(ColumnChange, st.just(len(columns) - 1), st.sampled_from(("", "red", "blue")), st.booleans())
     return tuple(columns), draw(st.lists(st.lists(st.one_of(numbers, texts), max_size=4), max_size=8))
@@ -35,12 +38,13 @@ def posts(draw: st.DrawFn) -> Case:
 @given(posts(), st.sampled_from(Ties))
 def test_posts_merge_as_in_the_plain_model(case: Case, ties: Ties) -> None:
     columns, sequence = case
-    merger = merger_of(*columns, ties=ties)
+    board = spec(*columns, ties=ties)
+    merger = Merger(board)
     cells: list[Cell] = [None] * len(columns)
     row: list[Reached | None] = [None] * len(columns)
     for at_us, changes in enumerate(sequence, start=1):
         try:
-            expected = merge_row(columns, row, changes, at_us)
+            expected = merge_row(board, row, changes, at_us)
         except OutOfRangeError:
             with pytest.raises(ValueOutOfRangeError):
                 merger.merge_changes(cells, changes, at_us)
@@ -54,12 +58,72 @@ def test_posts_merge_as_in_the_plain_model(case: Case, ties: Ties) -> None:
         row = expected
         assert merger.decode_stats(cells) == [held[0] if held is not None else None for held in row]
         if ties is Ties.EARLIEST:
-            board = spec(*columns, ties=ties)
             for index, cell in enumerate(cells):
                 if columns[index].sorted and isinstance(cell, str):
                     held = row[index]
                     assert held is not None
                     assert Padding(board, columns[index]).reached_us(cell) == held[1]
+
+
+NUMBERS = ("score", "lap", "time", "level")  # the columns of `runs` with numbers
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> BoardSpec:
+    """Draw a board with two ranked columns, columns that may follow the first of them, and tie columns."""
+    best = st.sampled_from(Best)
+    columns = [
+        ranked(name, merge=draw(st.sampled_from(ALONE)), best=draw(best), min_scaled=-3, max_scaled=9)
+        for name in ("score", "lap")
+    ]
+    for name in ("time", "level"):
+        of = draw(st.sampled_from((None, "score")))
+        columns.append(counter(name, merge=draw(st.sampled_from(ALONE)), best=draw(best), of=of))
+    columns.append(label("replay", of=draw(st.sampled_from((None, "score", "lap")))))
+    names = draw(st.lists(st.sampled_from(NUMBERS), unique=True, max_size=3))
+    return spec(*columns, ties=draw(st.sampled_from(Ties)), tie_columns=tuple(names))
+
+
+ONE_CHANGE = st.tuples(st.integers(0, 4), st.integers(-3, 4), st.booleans()).map(
+    lambda drawn: ColumnChange(drawn[0], "abcdefgh"[drawn[1] + 3] if drawn[0] == 4 else drawn[1], drawn[2])
+)
+HISTORIES = st.lists(st.lists(ONE_CHANGE, unique_by=lambda change: change.index, max_size=4), max_size=6)
+
+
+@settings(max_examples=1_000)
+@given(runs(), st.lists(HISTORIES, min_size=2, max_size=10))
+def test_rows_with_ties_and_followers_are_ordered_as_in_the_plain_model(
+    board: BoardSpec, histories: list[list[list[ColumnChange]]]
+) -> None:
+    merger = Merger(board)
+    rows: dict[str, list[Reached | None]] = {}
+    stored: dict[str, list[Cell]] = {}
+    for owner, history in zip("abcdefghij", histories, strict=False):
+        row: list[Reached | None] = [None] * 5
+        cells: list[Cell] = [None] * 5
+        for at_us, changes in enumerate(history, start=1):
+            try:
+                expected = merge_row(board, row, changes, at_us)
+            except OutOfRangeError:
+                with pytest.raises(ValueOutOfRangeError):
+                    merger.merge_changes(cells, changes, at_us)
+                continue
+            changed = merger.merge_changes(cells, changes, at_us)
+            assert all(cells[index] != cell for index, cell in changed.items()), "only what changes is written"
+            cells = [changed.get(index, cell) for index, cell in enumerate(cells)]
+            row = expected
+            assert merger.decode_stats(cells) == [held[0] if held is not None else None for held in row]
+        rows[owner], stored[owner] = row, cells
+    for index in (0, 1):
+        padding = Padding(board, board.columns[index])
+        keys = {owner: padding.key_of_cell(str(cells[index])) for owner, cells in stored.items() if cells[index]}
+        order = rank_rows(board, index, rows)
+        assert sorted(keys, key=lambda owner: (keys[owner], owner)) == [place.owner for place in order]
+        for one, other in pairwise(order):
+            assert (keys[one.owner] == keys[other.owner]) == (one.key == other.key), "equal places share a rank"
+        for owner, key in keys.items():
+            ties = padding.ties_of(padding.cell_of_key(key))
+            assert ties == [merger.decode_stats(stored[owner])[tie.number] for tie in padding.tie_columns]
 
 
 def test_a_sum_may_not_leave_the_range_but_a_step_may_be_larger_than_it() -> None:

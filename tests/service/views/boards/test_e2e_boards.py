@@ -11,7 +11,7 @@ from service.views.owners import owners
 from storage.boards.boards import list_boards
 from storage.records import Board
 from storage.store import Program
-from tests.service.real_service import RARELY, Service
+from tests.service.real_service import RARELY, Service, without
 
 B = "/v1/leaderboards/b"
 XP: dict[str, Any] = {"name": "xp", "sorted": True, "merge": "sum"}
@@ -99,6 +99,66 @@ async def test_a_column_added_to_a_board_is_empty_and_then_ranked(service: Servi
     (lap,) = (await service.get(f"{B}/entries/p1/positions?columns=lap"))["positions"]
     assert (lap["rank"], lap["total"]) == (2, 2)
     assert (await service.get(B))["entries"] == 6
+
+
+RUN = {"name": "time", "merge": "with", "of": "lap", "sorted": False, "best": "low"}
+
+
+@pytest.mark.parametrize(
+    ("columns", "ties", "pointer"),
+    [
+        ((LAP, {**RUN, "of": "none"}), "shared", "/columns/1/of"),
+        ((LAP, {**RUN, "of": "time"}), "shared", "/columns/1/of"),
+        ((LAP, {**RUN, "sorted": True}), "shared", "/columns/1/of"),
+        ((LAP, {**RUN, "merge": "last"}), "shared", "/columns/1/of"),
+        ((LAP, without(RUN, "of")), "shared", "/columns/1/of"),
+        ((LAP, TAG, {**RUN, "of": "tag"}), "shared", "/columns/2/of"),
+        ((LAP, TAG), ["tag"], "/ties/0"),
+        ((LAP, RUN), ["time", "none"], "/ties/1"),
+        ((LAP, RUN), ["time", "time"], "/ties"),
+        ((LAP, RUN), ["earliest", "time"], "/ties/0"),
+        ((LAP, XP, RUN, {**XP, "name": "other"}), ["time", "lap", "xp", "other"], "/ties/3"),
+        ((LAP,), [], "/ties"),
+    ],
+)
+async def test_columns_that_cannot_follow_or_break_ties_are_refused(
+    service: Service, columns: tuple[dict[str, Any], ...], ties: Any, pointer: str
+) -> None:
+    answer = await service.call("PUT", B, {"columns": list(columns), "ties": ties})
+    assert answer.status in (400, 422), answer.body
+    assert answer.body["errors"][0]["pointer"].startswith(pointer)
+
+
+async def test_a_better_run_replaces_its_time_and_replay_and_a_worse_one_leaves_them(service: Service) -> None:
+    replay = {"name": "replay", "merge": "with", "of": "score", "sorted": False, "type": "text"}
+    spec = {"columns": [{"name": "score", "merge": "max", "sorted": True}, {**RUN, "of": "score"}, replay]}
+    made = await service.must("PUT", B, {**spec, "ties": ["time", "earliest"]})
+    assert (made["ties"], made["columns"][1]["of"]) == (["time", "earliest"], "score")
+    spec["columns"] = [{k: v for k, v in column.items() if v is not None} for column in made["columns"]]
+    assert await service.must("PUT", B, {**spec, "ties": made["ties"]}) == made
+    assert (await service.call("PUT", B, {**spec, "ties": "earliest"})).status == 409
+    for stats, kept in (
+        ({"score": 100, "time": 50, "replay": "a"}, (100, 50, "a")),
+        ({"score": 100, "time": 60, "replay": "b"}, (100, 50, "a")),
+        ({"score": 90, "time": 1, "replay": "c"}, (100, 50, "a")),
+        ({"score": 100, "time": 41, "replay": "d"}, (100, 41, "d")),
+        ({"time": 3, "replay": "e"}, (100, 41, "d")),
+        ({"score": 101}, (101, None, None)),
+        ({"score": 101, "time": 70}, (101, 70, None)),
+    ):
+        [result] = await service.post("b", {"owner": "ada", "stats": stats})
+        assert tuple(result["stats"].values()) == kept
+    await service.post(
+        "b", {"owner": "bob", "stats": {"score": 101, "time": 69}}, {"owner": "eve", "stats": {"score": 101}}
+    )
+    rows = (await service.get(f"{B}/rankings/score"))["entries"]
+    assert [(row["owner"], row["rank"]) for row in rows] == [("bob", 1), ("ada", 2), ("eve", 3)]
+    await service.refresh("b", "score")
+    curve = await service.get(f"{B}/rankings/score/curve")
+    assert [column["column"] for column in curve["tie_columns"]] == ["time"]
+    assert [knot["tie_values"] for knot in curve["knots"]] == [[69], [70], [None]]
+    await service.must("POST", f"{B}/posts", {"owner": "ada", "set": {"replay": "f"}})
+    assert (await service.get(f"{B}/entries/ada"))["stats"] == {"score": 101, "time": 70, "replay": "f"}
 
 
 async def test_ties_cannot_change_and_the_predictor_can(service: Service) -> None:

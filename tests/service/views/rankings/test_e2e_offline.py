@@ -16,7 +16,7 @@ from storage.log.cells import Padding
 from storage.records import Best, Board, Leaf, Place, Ties
 from tests.service.offline_ranks import rank_of
 from tests.service.real_service import Service
-from tests.storage.deployment import ranked, spec
+from tests.storage.deployment import counter, ranked, spec
 
 B = "/v1/leaderboards/b"
 
@@ -89,6 +89,39 @@ def test_the_document_gives_every_key_the_rank_of_its_curve(best: Best, ties: Ti
             at = held.locate(padding.key_of_cell(padding.pad(value, reached_us)))
             found = rank_of(document, Decimal(value).scaleb(-2), format_us(reached_us))
             assert found == (at.rank, at.low, at.high)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("ties", list(Ties))
+@pytest.mark.parametrize("best", list(Best))
+def test_the_document_gives_the_rank_of_a_value_with_values_in_tie_columns(best: Best, ties: Ties, seed: int) -> None:
+    rng = random.Random(seed)
+    value = ranked("v", best=best, scale=2, min_scaled=-5_000, max_scaled=5_000)
+    time = ranked("time", best=Best.LOW, scale=1, min_scaled=-9, max_scaled=90)
+    one = spec(value, counter("wins"), time, ties=ties, tie_columns=("time", "wins"))
+    board = Board(1, "b", one, 1, (Leaf(1, "b", one, Place(0)),))
+    padding = Padding(one, one.columns[0])
+
+    def key_of(value: int, reached_us: int, *tied: int | None) -> int:
+        return padding.key_of_cell(padding.pad(value, reached_us, tied))
+
+    def draw() -> tuple[int, int, int | None, int | None]:
+        tied = rng.choice((None, -9, 0, 41, 90)), rng.choice((None, -(2**63), 0, 2**63 - 1))
+        return rng.choice((-200, 0, 1, 2, 300)), rng.randrange(1, 10**6), *tied
+
+    keys = sorted({key_of(*draw()) for _ in range(8)})
+    knots = [Knot(key, 10 * number, 1 + number % 2) for number, key in enumerate(keys)]
+    total = knots[-1].better_count + knots[-1].ties
+    curve = Curve(knots, total=total, as_of_us=5, step=1, errors=None, shapes=None)
+    document = decode_document(board, curve)
+    for _ in range(200):
+        number, reached_us, seconds, wins = draw()
+        given: dict[str, Decimal | int] = {} if wins is None else {"wins": wins}
+        if seconds is not None:
+            given["time"] = Decimal(seconds).scaleb(-1)
+        at = curve.locate(key_of(number, reached_us, seconds, wins))
+        found = rank_of(document, Decimal(number).scaleb(-2), format_us(reached_us), given)
+        assert found == (at.rank, at.low, at.high)
 
 
 def test_the_document_of_a_board_that_was_empty_at_the_fit_gives_the_right_ranks() -> None:

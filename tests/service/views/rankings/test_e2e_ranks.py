@@ -21,6 +21,9 @@ PLACES: dict[str, dict[str, Any]] = {"one table": {}, "segments": {"segments": 4
 CASES = [
     *((place, ties, seed) for place in ("one table", "segments") for ties, seed in (("shared", 1), ("earliest", 2))),
     ("postgres", "earliest", 1),
+    ("one table", "time,c_last", 1),
+    ("segments", "c_last,time,earliest", 2),
+    ("postgres", "time,plain", 3),
 ]
 CURVE = {"predictor": {"samples": 7, "exact_top": 10}}
 TOP = CURVE["predictor"]["exact_top"]
@@ -52,7 +55,7 @@ class Season:
 
     async def create(self, **spec: Any) -> None:
         columns = (column.body() for column in self.plain.columns)
-        await self.service.board("b", *columns, ties=self.plain.ties, **spec)
+        await self.service.board("b", *columns, ties=self.plain.ties_sent, **spec)
 
     async def play(self, owners: int = 90, posts: int = 400) -> None:
         """Send posts in two batches. Fail unless the service then has the same entries as the plain board."""
