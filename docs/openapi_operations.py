@@ -21,6 +21,7 @@ from service.contract.values import (
     INT64_MAX,
     NO_CONTROL_PATTERN,
     SEARCH_PATTERN,
+    TIER_PATTERN,
 )
 
 OPEN = "open"  # the role of requests that anyone may send
@@ -28,6 +29,7 @@ SSE_TYPE = "text/event-stream"
 _CODE = re.compile(r"^\* `(\w+)`", re.MULTILINE)
 _PATTERN_NAMES = {
     ANY_BOARD_PATTERN: "id of a leaderboard", COLUMN_PATTERN: "name of a column", DECIMAL_PATTERN: "decimal number",
+    TIER_PATTERN: "name of a tier",
     NO_CONTROL_PATTERN: "text",  # the descriptions of owners and keys of leases say more
 }  # fmt: skip
 _FIRST_TAGS = ("Leaderboards", "Posting", "Owners", "Rankings", "Families", "Journal")  # what newcomers look for

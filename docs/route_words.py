@@ -153,8 +153,9 @@ ROUTE_WORDS: dict[str, Words] = {
     "put_family": Words("putFamily", "Create, confirm or change a family",
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full"),
         statuses=(200, 201), response=FamilyAnswer,
-        description="Columns can be added, `predictor` and `keep` can be changed, and `grace_seconds` can be shortened."
-        " Any other change is a conflict."),
+        description="Columns can be added, tiers, `predictor` and `keep` can be changed, and `grace_seconds` can be"
+        " shortened. Any other change is a conflict. New tiers hold for all leaderboards of the family, closed ones"
+        " too."),
     "family": Words("getFamily", "A family's specification"),
     "families": Words("listFamilies", "Families by id"),
     "delete_family": Words("deleteFamily", "Delete a family with all its leaderboards"),
@@ -169,9 +170,9 @@ ROUTE_WORDS: dict[str, Words] = {
     "put_board": Words("putBoard", "Create or confirm a leaderboard",
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full",
         "own_tables_full", "family_board"), statuses=(200, 201), response=BoardAnswer,
-        description="New columns and another predictor are accepted, and times under which every earlier post would"
-        " have been taken or refused as it was. Any other change is answered with 409. A SQLite store holds at most"
-        " `own_tables_max` leaderboards with tables of their own; more leaderboards may share tables"
+        description="New columns, other tiers and another predictor are accepted, and times under which every earlier"
+        " post would have been taken or refused as it was. Any other change is answered with 409. A SQLite store"
+        " holds at most `own_tables_max` leaderboards with tables of their own; more leaderboards may share tables"
         ' (`"table": "shared"`).'),
     "board": Words("getBoard", "A leaderboard's specification and the state of its curves"),
     "delete_board": Words("deleteBoard", "Delete a leaderboard", problems=("family_board",)),

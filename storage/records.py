@@ -62,6 +62,16 @@ class ColumnKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TierSpec:
+    """A tier (a named band of ranks) of a ranked column. Exactly one of the three limits is not None."""
+
+    name: str
+    to_rank: int | None = None  # the worst rank that fits
+    to_percent: float | None = None  # the worst rank that fits, in percent of all ranked entries, rounded up
+    value_scaled: int | None = None  # the worst value that fits, times 10**scale of the column
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnSpec:
     """A column of a board (a named stat), as the client described it."""
 
@@ -74,6 +84,7 @@ class ColumnSpec:
     min_scaled: int  # the smallest allowed value times 10**scale
     max_scaled: int  # the largest allowed value times 10**scale
     of: str | None = None  # with the merge rule `with`: the name of the column that this one follows
+    tiers: tuple[TierSpec, ...] = ()  # an entry has the first tier that fits
 
 
 def format_decimal(value: int, scale: int) -> str:
@@ -120,6 +131,7 @@ class BoardSpec:
     season: Season | None = None
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
     tie_columns: tuple[str, ...] = ()  # the columns by which equal values are ordered, before `ties` decides
+    tiers_version: int = 0  # how often tiers were changed; by this number, processes notice that their copy is outdated
 
 
 class Place(NamedTuple):

@@ -24,10 +24,14 @@ from .values import (
     OWNER_CHARS_MAX,
     POST_ID_CHARS_MAX,
     SCALE_MAX,
+    TIER_PATTERN,
     matching,
 )
 
 COLUMNS_MAX = 64
+TIERS_MAX = 32
+TO_RANK_MAX = 10**15
+TO_PERCENT_MIN = 0.0001  # one entry in a million
 SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
 REFRESH_SECONDS_MAX = 86_400
@@ -100,6 +104,19 @@ _TieNames = Annotated[list[ColumnName], Meta(min_length=1, max_length=TIE_COLUMN
 TiesSent = Ties | _TieNames
 
 
+class TierBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A tier: a named band of a ranking. It has exactly one of `to_rank`, `to_percent` and `value`."""
+
+    name: Annotated[str, matching(TIER_PATTERN)]
+    """No other tier of the column has the same name."""
+    to_rank: Annotated[int, Meta(ge=1, le=TO_RANK_MAX)] | UnsetType = UNSET
+    """The worst rank that fits."""
+    to_percent: Annotated[float, Meta(ge=TO_PERCENT_MIN, le=100)] | UnsetType = UNSET
+    """The worst rank that fits, in percent of all ranked entries, rounded up: 5 % of 41 entries are three."""
+    value: Decimal | UnsetType = UNSET
+    """The worst value that fits."""
+
+
 class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A column of a leaderboard.
 
@@ -119,6 +136,8 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     of: ColumnName | UnsetType = UNSET
     """With `merge` `with`: the column that it follows. Its value comes from the post that last improved that column (if
     that is merged by `max` or `min`) or changed it, and is null if this post did not name it."""
+    tiers: Annotated[list[TierBody], Meta(max_length=TIERS_MAX)] = []
+    """The tiers of a ranked column, best first: an entry has the first one that fits. They can change at any time."""
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -37,6 +37,7 @@ ALIASES_DESCRIPTION = (
     " Answers name the real board."
 )
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
+TIER_PATTERN = "^[a-z][a-z0-9_]{0,31}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
@@ -49,6 +50,7 @@ PATTERN_WORDS = {  # pattern -> a description of the texts that match it, for me
     BOARD_PATTERN: _ID_WORDS,
     ANY_BOARD_PATTERN: _ID_WORDS,
     COLUMN_PATTERN: "1 to 48 lower-case letters, digits and _, a letter first",
+    TIER_PATTERN: "1 to 32 lower-case letters, digits and _, a letter first",
     FAMILY_PATTERN: "1 to 32 letters, digits, _ and - of ASCII, a letter or digit first",
     FACET_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
     KEY_NAME_PATTERN: "a text without control characters",

@@ -35,6 +35,8 @@ from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind
 from storage.store import Program, Store, read_single
 
+from .tiers import Tiers
+
 COUNT_SLACK = 2  # `auto` counts at most COUNT_SLACK * `exact_top` rows from the top; for worse ranks it uses the curve
 DEFAULT_CHANGES_MAX = 100  # if more changes follow the curve's mark, a statement that reads a row counts no rank
 COUNTED_METHODS = ("count", "gap")  # methods whose rank is exact in the snapshot that was read
@@ -100,6 +102,7 @@ class Locator:
         self.short_gap_rows = min(limits.exact_gap_rows_max, SHORT_GAP_ROWS)
         self._default_changes_max = min(limits.exact_changes_max, DEFAULT_CHANGES_MAX)
         self._cells = [self._cell_form(index) for index in range(len(board.spec.columns))]
+        self.tiers = {index: Tiers(column) for index, column in enumerate(board.spec.columns) if column.tiers}
         self._ranked_indexes = {board.spec.columns[index].name: index for index in board.sorted_indexes}
 
     def _cell_form(self, index: int) -> _CellForm:
@@ -302,7 +305,7 @@ class Locator:
         total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high
         if self._segmented and located.curve is not None:
             total = located.curve.total  # `totals` may have only the owner's segment, the curve has all
-        return Position(
+        position = Position(
             column=name,
             value=value if scale == 0 else to_wire_number(value, scale),
             rank=rank,
@@ -314,6 +317,9 @@ class Locator:
             percentile=percentile(rank, total),
             as_of=_as_of(located.as_of_us),
         )
+        if self.tiers and index in self.tiers:
+            self.tiers[index].add_to_position(position, value)
+        return position
 
 
 _as_of = lru_cache(maxsize=1024)(format_us)  # cached: all ranks from one curve show the same time

@@ -154,12 +154,15 @@ class Pager:
         return Tagged(msgspec.json.encode(self.make_page(window)), make_entity_tag(self.board, window.totals))
 
     def _ranked_entries(self, window: Window) -> list[RankedEntry]:
-        name = self.board.spec.columns[self._index].name
-        ranked = []
+        name, tiers = self.board.spec.columns[self._index].name, self._locator.tiers.get(self._index)
+        ranked, total = [], window.totals.get(self._index, 0)
         for entry, rank in zip(window.rows, rank_rows(self.ranking, window), strict=True):
             stats = self._locator.format_stats(entry.cells)
             value: Number = stats[name]  # type: ignore[assignment]  # a ranked column's value is a number
-            ranked.append(RankedEntry(rank, window.exact, entry.owner, value, format_us(entry.updated_at_us), stats))
+            row = RankedEntry(rank, window.exact, entry.owner, value, format_us(entry.updated_at_us), stats)
+            if tiers is not None:
+                row.tier = tiers.find_tier(self.ranking.padding.decode_value(cell_of(self.ranking, entry)), rank, total)
+            ranked.append(row)
         return ranked
 
     def _cursor(self, entry: Entry, row_number: int, window: Window, *, forward: bool) -> str:

@@ -10,11 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from service.contract.responses.journal import OwnerEvent, TopEvent
 from service.contract.values import to_wire_number
 from service.ranks.locator import percentile
 from service.ranks.rank_context import RankContext
+from service.ranks.tiers import Tiers
 from storage.boards.journal import Numbers
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.leaves import hidden_owners
@@ -150,17 +152,19 @@ class _Topic:
     Methods with the parameter `snapshot` return a new state and do not change the topic, because a poll may run again.
     """
 
-    def __init__(self, board: Board, index: int, ranking: Ranking) -> None:
-        self.board, self.index, self._ranking = board, index, ranking
+    def __init__(self, board: Board, index: int, ranking: Ranking, tiers: Tiers | None) -> None:
+        self.board, self.index, self._ranking, self._tiers = board, index, ranking, tiers
         self._column = MoveReader(board, index, high=ranking.padding.high)
         self.state: Any = None  # the state after the last poll that succeeded; None: not read yet
         self.clients: set[Subscriber] = set()
+        # Whether a new or removed entry can change tiers that clients see, although it changes no rank that they see.
+        self._depends_on_total = tiers is not None and tiers.depend_on_total
 
 
 class TopTopic(_Topic):
     def __init__(self, ranks: RankContext, board: Board, index: int, top: int) -> None:
         self._pager, self._top = ranks.make_pager(board, index), top
-        super().__init__(board, index, self._pager.ranking)
+        super().__init__(board, index, self._pager.ranking, ranks.find_locator(board).tiers.get(index))
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[_Top]:
         window = yield from self._pager.find_first_rows(self._top)
@@ -182,7 +186,9 @@ class TopTopic(_Topic):
     def find_missed_event(self, now: _Top, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
         return now.last._replace(numbers=until) if self._touched(now, self._column.read_moves(rows).all) else None
 
-    def _touched(self, state: _Top, moves: Iterable[RankMove]) -> bool:
+    def _touched(self, state: _Top, moves: Sequence[RankMove]) -> bool:
+        if self._depends_on_total and moves:
+            return True
         worst, owners, better = state.worst, state.owners, self._column.is_better
         for move in moves:
             if move.row.owner is None or move.row.owner in owners:
@@ -203,7 +209,7 @@ class OwnerTopic(_Topic):
 
     def __init__(self, ranks: RankContext, board: Board, index: int, owner: str) -> None:
         locator = self._locator = ranks.find_locator(board)
-        super().__init__(board, index, locator.entries.rankings[index])
+        super().__init__(board, index, locator.entries.rankings[index], locator.tiers.get(index))
         self.owner, self._entries = owner, locator.entries
 
     def find_count_start(self) -> CountStart | None:
@@ -237,19 +243,20 @@ class OwnerTopic(_Topic):
     def apply_new_rows(self, before: _Standing, snapshot: FeedSnapshot) -> Program[_Standing]:
         """Return the state after the new rows about the board. The state has a new last event if the rows cause one."""
         moves = snapshot.read_moves(self.board, self.index, self._column)
-        if not moves.concern_owner(self.owner, before.cell):
+        if not (self._depends_on_total and moves.all) and not moves.concern_owner(self.owner, before.cell):
             return before
         counted = before.counted
         fresh = [move for move in moves.all if move.row.number > counted.get(move.row.board_key, NEVER_SEEN)]
         overtakers, moved, more = self._passed(fresh, before.cell)
         if moved:
             now = yield from self._count(snapshot)
-        elif before.rank is not None and (more or overtakers):
+        elif before.rank is not None and (more or overtakers or self._depends_on_total):
             total = (yield from snapshot.read_totals(self.board)).get(self.index, 0)
             now = replace(before, rank=before.rank + more, total=total)
         else:
             return before
-        if (now.cell, now.rank) == (before.cell, before.rank) and not overtakers:
+        same = (now.cell, now.rank, self._tier(now)) == (before.cell, before.rank, self._tier(before))
+        if same and not overtakers:
             return replace(now, last=before.last)
         return self._told(now, snapshot.until, before.rank, overtakers)
 
@@ -261,7 +268,7 @@ class OwnerTopic(_Topic):
         moves = self._column.read_moves(rows).all
         own = next((move for move in moves if move.row.owner == self.owner), None)
         overtakers, moved, more = self._passed(moves, now.cell if own is None else own.before)
-        if not (moved or more or overtakers):
+        if not (moved or more or overtakers or (moves and self._depends_on_total)):
             return None
         before = None if moved or now.rank is None else now.rank - more
         return self._told(now, until, before, overtakers).last
@@ -316,8 +323,18 @@ class OwnerTopic(_Topic):
             percentile=None if now.rank is None else percentile(now.rank, now.total),
             previous_rank=before,
             overtaken_by=overtakers[:OVERTAKERS_MAX],
+            tier=self._tier(now),
         )
         return replace(now, last=Event(until, "position", msgspec.json.encode(event)))
+
+    def _tier(self, standing: _Standing) -> str | UnsetType | None:
+        """Return the owner's tier, or UNSET if the column has no tiers."""
+        if self._tiers is None:
+            return UNSET
+        if standing.cell is None or standing.rank is None:
+            return None
+        value = self._ranking.padding.decode_value(standing.cell)
+        return self._tiers.find_tier(value, standing.rank, standing.total)
 
 
 Topic = TopTopic | OwnerTopic

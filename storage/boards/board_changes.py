@@ -1,4 +1,4 @@
-"""Changes boards: adds columns, and replaces curve settings or the season. Stored values always keep their meaning."""
+"""Changes boards: adds columns, and replaces tiers, curve settings or the season. Stored values keep their meaning."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from .shared_tables import widen_table
 
 
 def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
-    """Add the new columns of `wanted` to a board, and give the board the predictor and season of `wanted`.
+    """Add the new columns of `wanted` to a board, and give the board the tiers, predictor and season of `wanted`.
 
     Everything else in `wanted` must be the same as in the stored spec.
 
@@ -27,8 +27,7 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
     added = find_added_columns(board.spec, wanted)
     _check_times(board, wanted.season, now_us=now_us)
-    columns = board.spec.columns + added
-    spec = replace(board.spec, columns=columns, predictor=wanted.predictor, season=wanted.season)
+    spec = replace(change_columns(board.spec, wanted, added), predictor=wanted.predictor, season=wanted.season)
     if spec == board.spec:
         return board
     if added and board.gate.closed_us is not None:
@@ -120,10 +119,18 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
         if column.name not in by_name:
             raise SpecConflictError(f"column {column.name!r} exists and can't be removed", pointer="/columns")
         index, found = by_name[column.name]
-        if found != column:
+        if replace(found, tiers=column.tiers) != column:
             raise SpecConflictError(
                 f"column {column.name!r} exists with other attributes, and its stored values can't be reinterpreted",
                 pointer=f"/columns/{index}",
             )
     names = {column.name for column in stored.columns}
     return tuple(column for column in wanted.columns if column.name not in names)
+
+
+def change_columns(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, ...]) -> BoardSpec:
+    """Return the stored spec with the columns of `added`, which `find_added_columns` returned, and the wanted tiers."""
+    tiers = {column.name: column.tiers for column in wanted.columns}
+    columns = tuple(replace(column, tiers=tiers[column.name]) for column in stored.columns)
+    changes = int(columns != stored.columns)
+    return replace(stored, columns=columns + added, tiers_version=stored.tiers_version + changes)

@@ -53,7 +53,7 @@ from storage.schema.tables import (
 )
 from storage.store import Program, Store, in_partition
 
-from .board_changes import find_added_columns
+from .board_changes import change_columns, find_added_columns
 from .board_creation import check_board_limits, choose_partitions
 from .board_removal import delete_of_leaves, delete_refresh_leases
 from .boards import find_boards_by_id, list_boards, read_boards
@@ -115,7 +115,7 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
             detail = f"{name} can't be changed: earlier posts would be missing on the new boards"
             raise SpecConflictError(detail, pointer=f"/{name}")
     added = find_added_columns(stored.board, wanted.board)
-    board = replace(stored.board, columns=stored.board.columns + added, predictor=wanted.board.predictor)
+    board = replace(change_columns(stored.board, wanted.board, added), predictor=wanted.board.predictor)
     spec = replace(stored, board=board, keep=wanted.keep)
     if wanted.grace_seconds < stored.grace_seconds:
         spec = replace(

@@ -20,13 +20,18 @@ ALL_ENTRIES = -1  # the number of rows
 STATE = -3
 CHANGES = -2  # the number of rows ever written or erased; while this number is the same, the leaf is unchanged
 
-COLUMNS_LIMIT = 1 << 20  # far more columns than a table can have
-ARCHIVED = COLUMNS_LIMIT >> 1  # `state_of` adds this number if the leaf is archived
+# The digits of a state, from the last: columns, changes of tiers, whether the leaf is archived, and its epoch.
+COLUMNS_LIMIT = 1 << 12  # more columns than a table can have
+VERSIONS_LIMIT = 1 << 19  # the count of changes of tiers starts again at 0 after this many
+ARCHIVED = COLUMNS_LIMIT * VERSIONS_LIMIT
+EPOCH = 2 * ARCHIVED
 
 
 def state_of(leaf: Leaf) -> int:
-    """Return a number that changes whenever the leaf is reset, gets a new column, or is archived."""
-    return leaf.epoch * COLUMNS_LIMIT + len(leaf.spec.columns) + ARCHIVED * (leaf.archived_us is not None)
+    """Return a number that changes whenever the leaf is reset, gets a new column or other tiers, or is archived."""
+    spec, archived = leaf.spec, leaf.archived_us is not None
+    versions = spec.tiers_version % VERSIONS_LIMIT
+    return leaf.epoch * EPOCH + ARCHIVED * archived + versions * COLUMNS_LIMIT + len(spec.columns)
 
 
 def check_copy(leaf: Leaf, totals: dict[int, int]) -> None:
@@ -51,7 +56,7 @@ def hold_epoch(board_key: int, *, lock: Lock) -> Program[int | None]:
     the leaf's curves first locks the state exclusively, or deletes the state.
     """
     rows = yield _HOLD_STATE[lock].bind(key=board_key)
-    return int(rows[0][0]) // COLUMNS_LIMIT if rows else None
+    return int(rows[0][0]) // EPOCH if rows else None
 
 
 _find_state = (

@@ -34,7 +34,7 @@ from querybuilder import (
     whole_part,
 )
 from storage.errors import UnknownBoardError
-from storage.leaves.totals import COLUMNS_LIMIT, STATE
+from storage.leaves.totals import EPOCH, STATE
 from storage.records import Leaf, PartOutcome, PostStatus
 from storage.schema.placement import TABLES
 from storage.schema.tables import POST_IDS, TOTALS
@@ -191,7 +191,7 @@ _KNOWN = (
 )
 # The statement that looks up ids also reads the epochs: a board may have been emptied since the caller read its epoch.
 # The number `STATE` in a board's totals contains the board's epoch, see `state_of`.
-_EPOCHS = select(col("board_key"), *[null(TEXT)] * 3, whole_part(col("entries"), COLUMNS_LIMIT)).from_(TOTALS)
+_EPOCHS = select(col("board_key"), *[null(TEXT)] * 3, whole_part(col("entries"), EPOCH)).from_(TOTALS)
 _EPOCHS = _EPOCHS.where(col("board_key").in_(param("boards")), col("column_index").eq(STATE))
 _FIND = union_all(_EPOCHS, _KNOWN).packed().prepared()
 _LIST = (

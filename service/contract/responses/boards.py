@@ -7,8 +7,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
-from service.contract.values import Number, Time, format_us, one_of
-from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
+from service.contract.values import Number, Time, format_us, one_of, to_wire_number
+from storage.records import Best, Board, ColumnKind, ColumnSpec, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
 from .positions import Position
 
@@ -16,8 +16,33 @@ Stats = dict[str, Number | str | None]
 TiesShown = Ties | list[str]
 
 
+class TierAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A tier of a ranked column, with one of `to_rank`, `to_percent` and `value`."""
+
+    name: str
+    to_rank: int | UnsetType = UNSET
+    to_percent: float | UnsetType = UNSET
+    value: Number | UnsetType = UNSET
+
+
+def tier_answers(column: ColumnSpec) -> list[TierAnswer] | UnsetType:
+    """Return the tiers of a column, or UNSET if it has none."""
+    return [
+        TierAnswer(
+            name=tier.name,
+            to_rank=UNSET if tier.to_rank is None else tier.to_rank,
+            to_percent=UNSET if tier.to_percent is None else tier.to_percent,
+            value=UNSET if tier.value_scaled is None else to_wire_number(tier.value_scaled, column.scale),
+        )
+        for tier in column.tiers
+    ] or UNSET
+
+
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null."""
+    """A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null.
+
+    `tiers` is present if the column has tiers.
+    """
 
     name: str
     sorted: bool
@@ -28,6 +53,7 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
     max: Number | None
     type: ColumnKind
     of: str | UnsetType = UNSET
+    tiers: list[TierAnswer] | UnsetType = UNSET
 
 
 class CurveFacts(msgspec.Struct, kw_only=True):
@@ -370,7 +396,10 @@ class LookupAnswer(msgspec.Struct):
 
 
 class RankedEntry(msgspec.Struct, gc=False):
-    """A row of a ranking: an owner's entry and its rank. `exact` is false if the rank is an estimate."""
+    """A row of a ranking: an owner's entry and its rank. `exact` is false if the rank is an estimate.
+
+    `tier` is present if the column has tiers: the tier of `rank`, null if no tier fits.
+    """
 
     rank: int
     exact: bool
@@ -378,6 +407,7 @@ class RankedEntry(msgspec.Struct, gc=False):
     value: Number
     updated_at: Time
     stats: Stats
+    tier: str | UnsetType | None = UNSET
     profile: ProfileObject | UnsetType | None = UNSET
 
 
@@ -521,6 +551,7 @@ class CurveAnswer(CurveSegment):
 
     Only a leaderboard with several segments has `segments`, and then `knots` is empty. To get a rank, add up the number
     of better entries in each segment, and add up the bounds in the same way. `certificate` is about this sum.
+    `tiers` is present if the column has tiers.
     """
 
     column: str
@@ -528,6 +559,7 @@ class CurveAnswer(CurveSegment):
     scale: int
     ties: TiesShown
     tie_columns: list[TieColumnAnswer] | UnsetType = UNSET
+    tiers: list[TierAnswer] | UnsetType = UNSET
     segments: list[CurveSegment] | UnsetType = UNSET
 
 

@@ -66,6 +66,7 @@ class OwnerEvent(msgspec.Struct):
 
     `value`, `rank` and `percentile` are null if the owner is no longer ranked. `previous_rank` is the rank in the
     previous event. `overtaken_by` names up to ten owners who have overtaken this owner since the previous event.
+    `tier` is present if the column has tiers: the owner's current tier, null if no tier fits.
     """
 
     owner: str
@@ -76,6 +77,7 @@ class OwnerEvent(msgspec.Struct):
     percentile: float | None
     previous_rank: int | None
     overtaken_by: list[str]
+    tier: str | UnsetType | None = UNSET
 
 
 class ProfileAnswer(msgspec.Struct):

@@ -33,7 +33,9 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     """A rank with its bracket: at the time `as_of`, the true rank is between `low` and `high`.
 
     `exact` is true if `low` and `high` are equal. `next` and `previous` are present if the request asks for them.
-    `next` is null if nobody is better. `previous` is null if there is no previous period.
+    `next` is null if nobody is better. `previous` is null if there is no previous period. `tier` is present if the
+    column has tiers: the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from
+    `low` to `high` have several tiers.
     """
 
     column: str
@@ -46,6 +48,8 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     total: int
     percentile: float
     as_of: Time
+    tier: str | UnsetType | None = UNSET
+    tier_certain: bool | UnsetType = UNSET
     next: NextPlace | UnsetType | None = UNSET
     previous: Previous | UnsetType | None = UNSET
 

@@ -19,6 +19,7 @@ from service.contract.responses.boards import (
     CurveState,
     TiesShown,
     curve_state,
+    tier_answers,
 )
 from service.contract.routes import Call, Reply
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
@@ -41,6 +42,7 @@ from storage.records import (
     RefreshMethod,
     Season,
     Ties,
+    TierSpec,
 )
 from storage.store import Program
 
@@ -127,6 +129,8 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
 def _column(body: ColumnBody, index: int) -> ColumnSpec:
     at = f"/columns/{index}"
     of = None if body.of is UNSET else body.of
+    if body.tiers and not body.sorted:
+        raise SpecInvalidError("only a ranked column has tiers", pointer=f"{at}/tiers")
     best = (Best.LOW if body.merge is Merge.MIN else Best.HIGH) if body.best is UNSET else body.best
     if body.type is ColumnKind.TEXT:
         if body.sorted or body.merge not in (Merge.LAST, Merge.WITH):
@@ -139,7 +143,31 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
     most = limit if body.max is UNSET else parse_decimal(body.max, body.scale, pointer=f"{at}/max")
     if not least < most:  # both fit into 64 bits: `parse_decimal` has checked that
         raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
-    return ColumnSpec(body.name, body.sorted, body.merge, best, body.type, body.scale, least, most, of)
+    tiers = _tiers(body, least, most, at=f"{at}/tiers")
+    return ColumnSpec(body.name, body.sorted, body.merge, best, body.type, body.scale, least, most, of, tiers)
+
+
+def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpec, ...]:
+    """Return the tiers of a column. `least` and `most` are the column's smallest and largest value."""
+    names = [tier.name for tier in body.tiers]
+    found = []
+    for number, tier in enumerate(body.tiers):
+        if tier.name in names[:number]:
+            raise SpecInvalidError(f"tier {tier.name!r} is given twice", pointer=f"{at}/{number}/name")
+        to_rank = None if tier.to_rank is UNSET else tier.to_rank
+        to_percent = None if tier.to_percent is UNSET else tier.to_percent
+        value = None
+        if tier.value is not UNSET:
+            value = parse_decimal(tier.value, body.scale, pointer=f"{at}/{number}/value")
+            if not least <= value <= most:
+                detail = f"the tier's value is outside the range of {body.name!r}"
+                raise ProblemError("value_out_of_range", detail, pointer=f"{at}/{number}/value")
+        limits = [each for each in (to_rank, to_percent, value) if each is not None]
+        if len(limits) != 1:
+            detail = f"a tier has one of to_rank, to_percent and value, not {len(limits) or 'none'} of them"
+            raise SpecInvalidError(detail, pointer=f"{at}/{number}")
+        found.append(TierSpec(tier.name, to_rank, to_percent, value))
+    return tuple(found)
 
 
 def _check_followed(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) -> None:
@@ -320,4 +348,5 @@ def _column_answer(column: ColumnSpec) -> ColumnAnswer:
         max=None if text else to_wire_number(column.max_scaled, column.scale),
         type=column.kind,
         of=column.of or UNSET,
+        tiers=tier_answers(column),
     )

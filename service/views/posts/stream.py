@@ -71,7 +71,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
     settings = context.settings
     # Clients whose topics have equal keys share a topic. All boards of a family that no post has reached share a board
     # key, so the topic's key has the board's id, too. It has `archived_us`, because an archive is read in another way.
-    ranking: tuple[Hashable, ...] = (board.id, board.key, board.gate.epoch, board.gate.archived_us, index)
+    state = board.gate.epoch, board.gate.archived_us, board.spec.tiers_version
+    ranking: tuple[Hashable, ...] = (board.id, board.key, *state, index)
     key: Hashable
     make: Callable[[], Topic]
     if query.owner is None:

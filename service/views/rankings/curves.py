@@ -26,6 +26,7 @@ from service.contract.responses.boards import (
     RefreshAnswer,
     TieColumnAnswer,
     curve_facts,
+    tier_answers,
 )
 from service.contract.routes import Call, Reply, match_entity_tag
 from service.contract.values import format_us, to_wire_number
@@ -80,11 +81,11 @@ async def _build_final_curve(context: Context, leaf: Leaf, index: int) -> Curve 
 
 
 def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
-    """Return the entity tag of a curve's document. The tag changes whenever a rank may have changed.
+    """Return the entity tag of a curve's document. The tag changes whenever a rank or a tier may have changed.
 
     The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes.
     """
-    return f'W/"{board.key}-{column_index}-{curve.tag}"'
+    return f'W/"{board.key}-{column_index}-{board.spec.tiers_version}-{curve.tag}"'
 
 
 def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve]) -> CurveAnswer:
@@ -109,6 +110,7 @@ def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve])
         scale=column.scale,
         ties=show_ties(board.spec),
         tie_columns=[_tie_column(each) for each in _tie_columns(board.spec, column)] or UNSET,
+        tiers=tier_answers(column),
         **structs.asdict(document),
         segments=segments if len(segments) > 1 else UNSET,
     )

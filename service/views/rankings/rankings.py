@@ -90,7 +90,11 @@ async def _list_by_owner(context: Context, board: Board, index: int, cursor: str
         if (position := positions.get(entry.owner)) is not None:
             context.metrics.meter.add("rankcurve_reads", 1, "page", position.method)
             stats, updated_at = locator.format_stats(entry.cells), format_us(entry.updated_at_us)
-            ranked.append(RankedEntry(position.rank, position.exact, entry.owner, position.value, updated_at, stats))
+            ranked.append(
+                RankedEntry(
+                    position.rank, position.exact, entry.owner, position.value, updated_at, stats, tier=position.tier
+                )
+            )
     return Page(board.spec.columns[index].name, totals.get(index, 0), ranked, following, None)
 
 
@@ -108,7 +112,11 @@ async def get_value_positions(context: Context, call: Call) -> Positions:
     shards = [await _value_positions(context, *each, query) for each in boards]
     after = [(await context.reads.read_totals(each)).get(CHANGES, 0) for each, _ in boards]
     spans = list(zip(before, off_curves, after, strict=True))
-    return Positions([_add_up_positions(parts, spans, as_of) for parts in zip(*shards, strict=True)])
+    sums = [_add_up_positions(parts, spans, as_of) for parts in zip(*shards, strict=True)]
+    if (tiers := context.ranks.find_locator(board).tiers.get(index)) is not None:
+        for text, position in zip(query.values, sums, strict=True):
+            tiers.add_to_position(position, parse_decimal(text, board.spec.columns[index].scale))
+    return Positions(sums)
 
 
 async def _value_positions(context: Context, board: Board, index: int, query: ValuePositionsQuery) -> list[Position]:

@@ -125,6 +125,18 @@ async def test_every_view_of_another_process_shows_an_added_column(pair: Pair) -
         assert posted["stats"] == {"xp": 9, "kills": 5}
 
 
+async def test_every_view_of_another_process_shows_changed_tiers(pair: Pair) -> None:
+    paths = [*VIEWS[1:], "/rankings/xp/positions?values=7", "/rankings/xp/around?value=7", "/rankings/xp?order=owner"]
+    for rank, path in enumerate([*paths, "/entries/ada/positions?next=true", "/rankings/xp?from_rank=1"], start=1):
+        await pair.other.get(BOARD + path)
+        await pair.operator.board("b", {**XP, "tiers": [{"name": f"top_{rank}", "to_rank": rank}]})
+        shown = await pair.other.get(BOARD + path)
+        assert shown["entries" if "entries" in shown else "positions"][0]["tier"] == f"top_{rank}", path
+    await pair.operator.board("b", XP)
+    found = await pair.other.must("POST", f"{BOARD}/entries/lookup", {"owners": ["ada"], "column": "xp"})
+    assert "tier" not in found["entries"][0]["position"]
+
+
 async def test_a_deleted_board_is_unknown_at_another_process(pair: Pair) -> None:
     await pair.operator.must("DELETE", BOARD)
     for method, path, body in (
