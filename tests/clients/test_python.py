@@ -232,7 +232,12 @@ def test_help_shows_the_signature_and_the_docstring_of_every_method(kind: type) 
 @pytest.mark.parametrize("ties", ["shared", "earliest"])
 async def test_offline_ranks_equal_those_of_the_service_for_100_000_values(service: Service, ties: str) -> None:
     rng = random.Random(3)
-    columns = [COLUMNS[0], COLUMNS[1]]
+    tiers = [{"name": "top", "to_rank": 40}, {"name": "few", "to_percent": 2.5}]
+    best, worst = [{"name": name, "to_percent": share} for name, share in (("many", 33.3333), ("most", 90))]
+    columns = [
+        {**COLUMNS[0], "tiers": [*tiers, {"name": "rich", "value": 9_000}, best, worst]},
+        {**COLUMNS[1], "tiers": [*tiers, {"name": "fast", "value": "12.345"}, best, worst]},
+    ]
     async with AsyncClient(service.base) as client:
         await client.create_board("b", {"columns": columns, "ties": ties, "predictor": PREDICTOR | {"samples": 300}})
         posts = [
@@ -247,6 +252,7 @@ async def test_offline_ranks_equal_those_of_the_service_for_100_000_values(servi
         for column, scale, most in (("xp", 0, 400_000), ("lap", 3, 100_000)):
             await client.refresh_curve("b", column)
             curve = await client.curve("b", column)
+            tiers_seen: set[str | None] = set()
             # Values of the board, values between them, and values beyond both ends.
             values = [Decimal(rng.randrange(most)).scaleb(-scale) for _ in range(25_000)]
             for first in range(0, len(values), 1_000):
@@ -255,6 +261,12 @@ async def test_offline_ranks_equal_those_of_the_service_for_100_000_values(servi
                 told = [(answer.rank, answer.low, answer.high, answer.exact) for answer in answers]
                 ranked = [curve.rank(value) for value in asked]
                 assert [(*bracket, bracket.exact) for bracket in ranked] == told
+                in_tiers = [(value, answer) for value, answer in zip(asked, answers, strict=True)][:100]
+                assert [curve.tier(value) for value, _ in in_tiers] == [
+                    (answer.tier, answer.tier_certain) for _, answer in in_tiers
+                ]
+                tiers_seen |= {answer.tier for _, answer in in_tiers}
+            assert len(tiers_seen) == 6
 
 
 async def test_a_stream_goes_on_where_it_stopped(service: Service) -> None:

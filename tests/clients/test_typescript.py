@@ -14,6 +14,7 @@ from tests.installed_clients import CLIENTS, node
 from tests.service.real_service import WAIT_S, Service, without
 
 OWNERS = 1_000
+TIERS = [{"name": "first", "to_rank": 60}, {"name": "second", "to_percent": 7.07}]
 SMALL = {"predictor": {"exact_top": 10, "samples": 40, "method": "skip"}}
 
 
@@ -27,8 +28,16 @@ async def game(tmp_path: Path) -> AsyncIterator[Service]:
     """Start a service with a key that pages may read without it. Board `low` has decimals, and the earliest wins."""
     open_to_pages = {"anonymous_role": "reader", "anonymous_reads_per_s": 0, "cors_origins": ("*",)}
     async with Service(tmp_path, **open_to_pages).running() as service:
-        await service.board("high", {"name": "xp", "merge": "sum"}, ties="shared", **SMALL)
-        await service.board("low", {"name": "xp", "merge": "min", "best": "low", "scale": 2}, ties="earliest", **SMALL)
+        high = {"name": "xp", "merge": "sum", "tiers": [*TIERS, {"name": "third", "value": 3_000}]}
+        low = {
+            "name": "xp",
+            "merge": "min",
+            "best": "low",
+            "scale": 2,
+            "tiers": [*TIERS, {"name": "fast", "value": 90}],
+        }
+        await service.board("high", high, ties="shared", **SMALL)
+        await service.board("low", low, ties="earliest", **SMALL)
         for board, value in (("high", lambda index: index * 37 % 5_000), ("low", lambda index: f"{index % 300}.25")):
             posts = [{"owner": f"p{index}", "stats": {"xp": value(index)}} for index in range(OWNERS)]
             await service.post(board, *posts)
@@ -74,6 +83,8 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
         assert len(found["offline"][board]) == 300
         assert found["offline"][board] == found["service"][board], board
         assert found["renewed"][board] is False
+        assert found["offlineTiers"][board] == found["serviceTiers"][board], board
+        assert len({each["name"] for each in found["offlineTiers"][board]}) == 4, "three tiers, and none"
     assert found["badKeys"] == [[True, False]] * 4, "a key that can't be sent is refused at once, and not shown"
     check_streams(found)
     assert found["one"] == ["applied"], "one post needs no list"

@@ -38,16 +38,18 @@ found.nowhere = await codeOf(new Client("http://127.0.0.1:9", { retries: 1 }).en
 found.late = await codeOf(new Client(url, { key, retries: 0, timeoutMs: 1, fetch: (_, init) =>
   new Promise((_, reject) => init.signal.addEventListener("abort", () => reject(init.signal.reason))) }).entry("high", "p7"));
 
-[found.offline, found.service, found.renewed] = [{}, {}, {}];
+[found.offline, found.service, found.renewed, found.offlineTiers, found.serviceTiers] = [{}, {}, {}, {}, {}];
 for (const [board, scale] of [["high", 0], ["low", 2]]) {
   const curve = await game.curve(board, "xp");
   const values = Array.from({ length: 300 }, (_, index) => (scale ? (index * 1.25).toFixed(scale) : String(index * 19)));
   found.offline[board] = values.map((value) => curve.rank(value));
-  found.service[board] = [];
+  found.offlineTiers[board] = values.map((value) => curve.tier(value));
+  [found.service[board], found.serviceTiers[board]] = [[], []];
   for (let from = 0; from < values.length; from += 50) {
     const asked = { values: values.slice(from, from + 50), rank: "estimate" };
     const { positions } = await game.valuePositions(board, "xp", asked);
     found.service[board].push(...positions.map(({ rank, low, high, exact }) => ({ rank, low, high, exact })));
+    found.serviceTiers[board].push(...positions.map(({ tier, tier_certain }) => ({ name: tier, certain: tier_certain !== false })));
   }
   found.renewed[board] = await curve.renew();
 }

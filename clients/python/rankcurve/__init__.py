@@ -22,7 +22,7 @@ from .answers import OwnerPosition, Page, Position, PostResult, RankedEntry, Str
 from .client import AsyncClient, Client
 from .errors import ApiError, RankcurveError, UnexpectedAnswerError, UnreachableError
 from .leases import AsyncLeases, Lease, Leases
-from .offline_curve import Bracket, OfflineCurve
+from .offline_curve import Bracket, OfflineCurve, OfflineTier
 from .post_buffer import AsyncPostBuffer, PostBuffer, Receipt
 from .retries import Retries
 
@@ -36,6 +36,7 @@ __all__ = [
     "Lease",
     "Leases",
     "OfflineCurve",
+    "OfflineTier",
     "OwnerPosition",
     "Page",
     "Position",

@@ -24,6 +24,15 @@ T = TypeVar("T")
 LEASE_S_MAX = 1e9  # 30 years; no timer waits for much longer
 
 
+class Tier(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tier, a named band of a ranking. One of its limits is set: the worst rank, percentage or value that fits."""
+
+    name: str
+    to_rank: int | None = None
+    to_percent: Value | None = None
+    value: Value | None = None
+
+
 class Column(msgspec.Struct, frozen=True, kw_only=True):
     """A column of a board. `ranked` is what the wire calls `sorted`. Text columns have neither `min` nor `max`."""
 
@@ -36,6 +45,7 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     max: Value | None = None
     type: str = "number"
     of: str | None = None  # with the merge rule `with`: the column that it follows
+    tiers: list[Tier] = []  # an entry has the first one that fits
 
 
 class CurveState(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +151,11 @@ class NextPlace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank with its bracket: the true rank as of `as_of` lies between `low` and `high`, both included."""
+    """A rank with its bracket: the true rank as of `as_of` lies between `low` and `high`, both included.
+
+    `tier` is the tier of `rank`: None if no tier fits, or if the column has none. If `tier_certain` is False, the ranks
+    of the bracket have several tiers.
+    """
 
     column: str
     value: Value
@@ -153,6 +167,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     total: int
     percentile: float
     as_of: datetime
+    tier: str | None = None
+    tier_certain: bool = True
 
 
 class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,6 +188,8 @@ class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
     percentile: float | None = None
     as_of: datetime | None = None
+    tier: str | None = None
+    tier_certain: bool = True
     next: NextPlace | None = None
     previous: Previous | None = None
 
@@ -225,6 +243,7 @@ class RankedEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     value: Value
     updated_at: datetime
     stats: Stats
+    tier: str | None = None
     profile: Record | None = None
 
 
@@ -319,6 +338,7 @@ class Curve(CurveSegment, frozen=True, kw_only=True):
     scale: int = 0
     ties: str | list[str] = "shared"
     tie_columns: list[TieColumn] = []
+    tiers: list[Tier] = []
     segments: list[CurveSegment] | None = None
 
 
@@ -396,6 +416,7 @@ class OwnerEvent(msgspec.Struct, frozen=True, kw_only=True):
     percentile: float | None = None
     previous_rank: int | None = None
     overtaken_by: list[str] = []
+    tier: str | None = None
 
 
 class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,6 +9,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from decimal import Decimal
+from fractions import Fraction
+from math import ceil
 from typing import NamedTuple
 
 from .answers import Curve, CurveEnd, CurveSegment, TieColumn, Value
@@ -28,6 +30,13 @@ class Bracket(NamedTuple):
     @property
     def exact(self) -> bool:
         return self.low == self.high
+
+
+class OfflineTier(NamedTuple):
+    """The tier of a rank; None if no tier fits. If `certain` is False, the ranks of the bracket have several tiers."""
+
+    name: str | None
+    certain: bool
 
 
 class OfflineCurve:
@@ -60,6 +69,24 @@ class OfflineCurve:
         if len(found) == 1:
             return found[0]
         return Bracket(*(1 + sum(rank - 1 for rank in ranks) for ranks in zip(*found, strict=True)))
+
+    def tier(self, value: Value | str, reached_at: datetime | None = None) -> OfflineTier:
+        """Return the tier of the rank that `rank` returns for this value."""
+        bracket = self.rank(value, reached_at)
+        name, first, last = (self._find_tier(value, each) for each in (bracket.rank, bracket.low, bracket.high))
+        return OfflineTier(name, first == last)
+
+    def _find_tier(self, value: Value | str, rank: int) -> str | None:
+        for tier in self.document.tiers:
+            if tier.to_rank is not None:
+                fits = rank <= tier.to_rank
+            elif tier.to_percent is not None:
+                fits = rank <= ceil(Fraction(tier.to_percent) * self.document.total / 100)
+            else:
+                fits = tier.value is not None and self._key(value, None) <= self._key(tier.value, None)
+            if fits:
+                return tier.name
+        return None
 
     def _read_segment(self, curve: CurveSegment) -> _Segment:
         keys = [self._key(knot.value, knot.reached_at, knot.tie_values) for knot in curve.knots]

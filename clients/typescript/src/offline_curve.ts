@@ -1,6 +1,7 @@
 import { makeKeyed, rankOf } from "./rank_of.js";
+import { tierOf } from "./tier_of.js";
 import type { Transport } from "./transport.js";
-import type { Bracket, Curve } from "./types.js";
+import type { Bracket, Curve, OfflineTier } from "./types.js";
 
 /** A curve that was fetched once, and gives ranks without further requests. */
 export class OfflineCurve {
@@ -29,6 +30,11 @@ export class OfflineCurve {
   /** Return the rank of a value. `ties` (values of the board's tie columns) and `reachedAt` order equal values. */
   rank(value: number | string, reachedAt?: string, ties?: Record<string, number | string>): Bracket {
     return rankOf(this.#keyed, value, reachedAt, ties);
+  }
+
+  /** Return the tier of the rank that `rank` returns for this value. */
+  tier(value: number | string, reachedAt?: string): OfflineTier {
+    return tierOf(this.curve, value, this.rank(value, reachedAt));
   }
 
   /** Fetch the curve again if it has changed. Return whether it has. */

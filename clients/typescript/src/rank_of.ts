@@ -77,7 +77,7 @@ function bracketOf(rank: number, low: number, high: number): Bracket {
   return { rank, low, high, exact: low === high };
 }
 
-function keyOf(curve: Curve, value: Value, reachedAt?: string, ties: (Value | null)[] = []): bigint {
+export function keyOf(curve: Curve, value: Value, reachedAt?: string, ties: (Value | null)[] = []): bigint {
   let key = scaledOf(value, curve.scale);
   if (curve.best === "high") key = -key;
   for (const [index, { min, max, scale, best }] of (curve.tie_columns ?? []).entries()) {

@@ -36,6 +36,12 @@ export interface Bracket {
   exact: boolean;
 }
 
+/** The tier of a rank; null if no tier fits. If it is not certain, the ranks of the bracket have several tiers. */
+export interface OfflineTier {
+  name: string | null;
+  certain: boolean;
+}
+
 export interface Options {
   /** The API key. Leave it out in a web page: the service may let readers in without one. */
   key?: string;

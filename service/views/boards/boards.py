@@ -41,8 +41,8 @@ from storage.records import (
     PredictorSpec,
     RefreshMethod,
     Season,
-    Ties,
     TierSpec,
+    Ties,
 )
 from storage.store import Program
 

@@ -61,7 +61,7 @@ export class BoardView {
       const { data } = await ask(path`/v1/leaderboards/${this.board}`, { signal: this.signal });
       if (data.id !== this.board) return void location.replace(toBoard(data.id, this.route.parameters)); // the id was an alias
       const first = !this.spec;
-      const changed = first || stage(this.spec) !== stage(data);
+      const changed = first || stage(this.spec) !== stage(data) || tiersOf(this.spec) !== tiersOf(data);
       this.spec = data;
       show(this.about, aboutBoard(data));
       if (changed) this.arrange();
@@ -108,7 +108,7 @@ export class BoardView {
       const deleted = () => location.replace(toBoards());
       show(this.acts, moderation("board", "Moderate this board", boardActions(board, column.name, { changed: () => this.load(), deleted })));
     });
-    this.run("column", [column.name], (signal) => {
+    this.run("column", [column.name, column.tiers], (signal) => {
       const onValue = (value) => (location.hash = toBoard(board, { ...this.route.parameters, column: column.name, value }));
       this.curves.start({ board, column }, signal, onValue);
       this.running.owner?.abort.abort();
@@ -178,6 +178,10 @@ export class BoardView {
 
 function column(...sections) {
   return el("div", { class: "column" }, sections);
+}
+
+function tiersOf(spec) {
+  return JSON.stringify(spec.columns.map((column) => column.tiers));
 }
 
 function stage(spec) {

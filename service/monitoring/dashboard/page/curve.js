@@ -9,6 +9,7 @@ import { binTable, binsOf, drawBins } from "./histogram.js";
 import { BINS, TABLE_KNOTS_MAX } from "./limits.js";
 import { Shape } from "./shape.js";
 import { empty, fault, loading, table } from "./tables.js";
+import { loadBands, tellBands } from "./tiers.js";
 
 const WIDTH_MIN = 280;
 
@@ -30,7 +31,8 @@ export class CurvePanels {
     this.curve.aside.append(this.zoom);
     this.curve.body.append(this.about, this.picture, this.pointer, this.readout, this.valueForm, this.knots);
     this.binRows = el("div", {});
-    this.spread.body.append(this.bars, this.binPointer, this.binReadout, this.binRows);
+    this.tierLimits = el("p", { class: "quiet", id: "tiers" });
+    this.spread.body.append(this.bars, this.binPointer, this.binReadout, this.tierLimits, this.binRows);
     for (const [picture, read] of [[this.picture, (share) => this.readShare(share)], [this.bars, (share) => this.readBin(share)]]) {
       picture.addEventListener("pointermove", (event) => read(shareOf(event, picture)));
       picture.addEventListener("pointerleave", () => read(null));
@@ -43,6 +45,7 @@ export class CurvePanels {
     this.shape = null;
     this.etag = null;
     this.bins = null;
+    this.bands = []; // of the column's tiers
     this.owner = null;
     this.asked = null;
     this.zoomed = false;
@@ -60,6 +63,7 @@ export class CurvePanels {
     this.pointer.hidden = this.binPointer.hidden = this.zoom.hidden = true;
     this.binScale = null;
     show(this.binRows);
+    show(this.tierLimits);
     show(this.knots);
     show(this.bars, loading());
     this.askForm(onValue);
@@ -87,6 +91,7 @@ export class CurvePanels {
       this.shape = new Shape(data);
       this.redraw();
       show(this.knots, knotTable(this.shape, column));
+      await this.addBands(this.shape.total, signal);
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof Problem && error.code === "no_curve") await this.without(signal);
@@ -104,9 +109,18 @@ export class CurvePanels {
       const { data } = await ask(`${target}?buckets=${BINS}&rank=estimate`, { signal });
       this.bins = data.buckets.map(({ from, to, entries }) => ({ from: Number(from), to: Number(to), entries }));
       this.redraw();
+      await this.addBands(this.bins.reduce((sum, bin) => sum + bin.entries, 0), signal);
     } catch (error) {
       if (!signal.aborted) show(this.bars, fault(error));
     }
+  }
+
+  /** Find which values the tiers of the column have, and draw these bands behind the distribution. */
+  async addBands(total, signal) {
+    const { board, column } = this.view;
+    if (!column.tiers) return;
+    this.bands = await loadBands(board, column, total, signal);
+    if (!signal.aborted) this.redraw();
   }
 
   /** Mark an owner's position in the picture, or no position if it is null. */
@@ -158,7 +172,9 @@ export class CurvePanels {
     const { column } = this.view;
     this.drawnBins = bins;
     this.binScale = x;
-    show(this.bars, drawBins(bins, x, width, spreadLabel(bins, column), column.scale));
+    const limits = tellBands(this.bands, column);
+    show(this.bars, drawBins(bins, x, width, `${spreadLabel(bins, column)} ${limits}`.trim(), column, this.bands));
+    show(this.tierLimits, limits);
     show(this.binRows, binTable(bins, column.scale, estimated));
   }
 

@@ -6,6 +6,7 @@ import { el, svg } from "./dom.js";
 import { stored, tick, whole } from "./format.js";
 import { BINS } from "./limits.js";
 import { table } from "./tables.js";
+import { drawBands } from "./tiers.js";
 
 const HEIGHT = 180;
 const EDGE = { top: 12, right: 12, bottom: 36, left: 52 };
@@ -26,8 +27,9 @@ export function binsOf(shape, x) {
   return kept.map((edge, index) => ({ from: edge, to: bounds[index], entries: Math.max(0, sums[index] - below[index]) }));
 }
 
-/** Return the histogram of bins on a scale of values. `binTable` shows the same numbers as a table. */
-export function drawBins(bins, x, width, label, scale) {
+/** Return the histogram of bins on a scale of values, above the bands of tiers. `binTable` shows the same numbers. */
+export function drawBins(bins, x, width, label, column, bands) {
+  const { scale } = column;
   const usual = (x.at(x.domain[1]) - x.at(x.domain[0])) / Math.min(BINS, bins.length); // usual width of a bar in pixels
   const places = bins.map(({ from, to }) => [x.at(from), Math.max(1, x.at(Math.min(to, x.domain[1])) - x.at(from))]);
   const dense = bins.map(({ entries }, index) => (entries * usual) / places[index][1]);
@@ -35,6 +37,7 @@ export function drawBins(bins, x, width, label, scale) {
   const bottom = HEIGHT - EDGE.bottom;
   const y = (entries) => bottom - (entries / most) * (bottom - EDGE.top);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label, class: "chart" });
+  picture.append(...drawBands(bands, column, x, EDGE.top, bottom));
   for (const entries of [most, most / 2]) {
     if (entries < 1) continue;
     picture.append(

@@ -187,9 +187,10 @@ function rankItem(position, column, main) {
   );
 }
 
-/** Return how many owners are ranked and, unless the owner is first, the share that the owner is better than. */
-function ofAll({ rank, total, percentile: share }) {
-  return `of ${whole(total)}${rank > 1 ? `, better than ${percentile(share)}` : ""}`;
+/** Return how many owners are ranked, the owner's tier, and unless the owner is first, the share of worse owners. */
+function ofAll({ rank, total, percentile: share, tier, tier_certain: certain }) {
+  const named = tier ? `, ${certain === false ? "≈ " : ""}${tier}` : "";
+  return `of ${whole(total)}${rank > 1 ? `, better than ${percentile(share)}` : ""}${named}`;
 }
 
 function around({ name }) {

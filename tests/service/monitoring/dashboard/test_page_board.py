@@ -165,6 +165,39 @@ async def test_the_curve_is_shown_as_a_picture_in_words_and_in_a_table(page: Pag
     assert all(one[1] == other[0] for one, other in pairwise(bins)), "each bin begins where the previous one ends"
 
 
+@pytest.mark.parametrize("best", ["high", "low"])
+async def test_the_distribution_has_a_band_for_each_tier(page: Page, node: Process, best: str) -> None:
+    board = f"zz-tiers-{best}"
+    tiers = [
+        {"name": "diamond", "to_rank": 10}, {"name": "gold", "to_percent": 25}, {"name": "covered", "to_rank": 20},
+        {"name": "silver", "value": 100},
+    ]  # fmt: skip
+    async with Caller(node.url) as caller:
+        await caller.board(board, {"name": "xp", "best": best, "tiers": tiers})
+        await caller.post(board, *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(1, 201)))
+        await page.poll_faster()
+        await page.goto(view_url(node, f"/boards/{board}?owner={'o195' if best == 'high' else 'o6'}"))
+        await page.wait_for_text("of 200, better than 97.4%, diamond", within="#owner")
+        limits = {
+            "high": "Tiers: diamond from 191, gold from 151, silver from 100.",
+            "low": "Tiers: diamond up to 10, gold up to 50, silver up to 100.",
+        }[best]
+        await page.wait_for_text(limits, within="#spread")
+        assert limits in await page.evaluate("document.querySelector('#spread svg').getAttribute('aria-label')")
+        bands = "[...document.querySelectorAll('#spread .tier')].map((each) => Math.round(each.getAttribute('width')))"
+        counted = await page.evaluate(bands)
+        assert len(counted) == 3
+        assert counted[1] / counted[0] == pytest.approx(4, rel=0.25)
+        await caller.refresh(board, "xp")
+        await page.wait_for("document.querySelector('#curve svg')")
+        await page.wait_for(f"{bands}.length === 3")
+        await caller.board(board, {"name": "xp", "best": best, "tiers": [{"name": "all", "to_percent": 100}]})
+        await page.wait_for_text(f"Tiers: all {'from 1' if best == 'high' else 'up to 200'}.", within="#spread")
+        await caller.board(board, {"name": "xp", "best": best})
+        await page.wait_for(f"document.querySelector('#spread svg') && {bands}.length === 0")
+        assert await page.text("#tiers") == ""
+
+
 async def test_the_value_that_the_best_reach_is_found(page: Page, node: Process) -> None:
     await page.goto(view_url(node, f"/boards/{SEASON}"))
     await page.wait_for("document.querySelector('#curve svg') && document.querySelector('#spread svg')")

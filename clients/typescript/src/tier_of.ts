@@ -1,0 +1,30 @@
+/** Finds the tier of a rank, as the service does. It computes with whole numbers only. */
+
+import { keyOf } from "./rank_of.js";
+import type { Bracket, Curve, OfflineTier } from "./types.js";
+
+type Value = number | string;
+
+/** Return the tier of a value with this bracket. It is certain if all ranks of the bracket have the same tier. */
+export function tierOf(curve: Curve, value: Value, bracket: Bracket): OfflineTier {
+  const [name, first, last] = [bracket.rank, bracket.low, bracket.high].map((rank) => findTier(curve, value, rank));
+  return { name: name!, certain: first === last };
+}
+
+function findTier(curve: Curve, value: Value, rank: number): string | null {
+  for (const tier of curve.tiers ?? []) {
+    let fits;
+    if (tier.to_rank !== undefined) fits = rank <= tier.to_rank;
+    else if (tier.to_percent !== undefined) fits = BigInt(rank) <= shareOf(curve.total, tier.to_percent);
+    else fits = tier.value !== undefined && keyOf(curve, value) <= keyOf(curve, tier.value);
+    if (fits) return tier.name;
+  }
+  return null;
+}
+
+/** Return that many percent of a total, rounded up. The service takes no percentage that has an exponent here. */
+function shareOf(total: number, percent: number): bigint {
+  const [whole, part = ""] = String(percent).split(".");
+  const unit = 100n * 10n ** BigInt(part.length);
+  return (BigInt(total) * BigInt(`${whole}${part}`) + unit - 1n) / unit;
+}
