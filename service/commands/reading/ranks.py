@@ -95,12 +95,19 @@ async def rank(
 
 
 def show_positions(positions: Sequence[Position | OwnerPosition]) -> None:
-    """Print one line for each position, with both bounds of the bracket if the rank is an estimate."""
-    headings = ("column", "value", "rank", "between", "of", "better than %", "method", "as of")
-    rows = [
-        (each.column, each.value, each.rank, bracket_text(each), each.total, each.percentile, each.method, each.as_of)
+    """Print one line for each position, with both bounds of the bracket if the rank is an estimate.
+
+    If a position has a tier, the tiers are a column of the table. The sign `~` marks a tier that is not certain.
+    """
+    headings = ["column", "value", "rank", "between", "of", "better than %", "method", "as of"]
+    rows: list[list[object]] = [
+        [each.column, each.value, each.rank, bracket_text(each), each.total, each.percentile, each.method, each.as_of]
         for each in positions
     ]
+    if any(each.tier or not each.tier_certain for each in positions):
+        headings.append("tier")
+        for row, each in zip(rows, positions, strict=True):
+            row.append(f"{'' if each.tier_certain else '~'}{each.tier or ''}")
     show_table(headings, rows, numeric=("value", "rank", "of", "better than %"))
 
 
