@@ -70,20 +70,24 @@ class OfflineCurve:
             return found[0]
         return Bracket(*(1 + sum(rank - 1 for rank in ranks) for ranks in zip(*found, strict=True)))
 
-    def tier(self, value: Value | str, reached_at: datetime | None = None) -> OfflineTier:
-        """Return the tier of the rank that `rank` returns for this value."""
-        bracket = self.rank(value, reached_at)
+    def tier(
+        self, value: Value | str, reached_at: datetime | None = None, ties: Mapping[str, Value | str] | None = None
+    ) -> OfflineTier:
+        """Return the tier of the rank that `rank` returns for the same arguments."""
+        bracket = self.rank(value, reached_at, ties)
         name, first, last = (self._find_tier(value, each) for each in (bracket.rank, bracket.low, bracket.high))
         return OfflineTier(name, first == last)
 
     def _find_tier(self, value: Value | str, rank: int) -> str | None:
+        scale = self.document.scale
         for tier in self.document.tiers:
             if tier.to_rank is not None:
                 fits = rank <= tier.to_rank
             elif tier.to_percent is not None:
                 fits = rank <= ceil(Fraction(tier.to_percent) * self.document.total / 100)
             else:
-                fits = tier.value is not None and self._key(value, None) <= self._key(tier.value, None)
+                lead = _scaled(value, scale) - _scaled(tier.value or 0, scale)
+                fits = lead * self._sign <= 0  # a better value has a smaller key
             if fits:
                 return tier.name
         return None

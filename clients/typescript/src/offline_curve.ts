@@ -32,9 +32,9 @@ export class OfflineCurve {
     return rankOf(this.#keyed, value, reachedAt, ties);
   }
 
-  /** Return the tier of the rank that `rank` returns for this value. */
-  tier(value: number | string, reachedAt?: string): OfflineTier {
-    return tierOf(this.curve, value, this.rank(value, reachedAt));
+  /** Return the tier of the rank that `rank` returns for the same arguments. */
+  tier(value: number | string, reachedAt?: string, ties?: Record<string, number | string>): OfflineTier {
+    return tierOf(this.curve, value, this.rank(value, reachedAt, ties));
   }
 
   /** Fetch the curve again if it has changed. Return whether it has. */

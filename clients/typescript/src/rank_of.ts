@@ -77,7 +77,7 @@ function bracketOf(rank: number, low: number, high: number): Bracket {
   return { rank, low, high, exact: low === high };
 }
 
-export function keyOf(curve: Curve, value: Value, reachedAt?: string, ties: (Value | null)[] = []): bigint {
+function keyOf(curve: Curve, value: Value, reachedAt?: string, ties: (Value | null)[] = []): bigint {
   let key = scaledOf(value, curve.scale);
   if (curve.best === "high") key = -key;
   for (const [index, { min, max, scale, best }] of (curve.tie_columns ?? []).entries()) {
@@ -92,7 +92,7 @@ export function keyOf(curve: Curve, value: Value, reachedAt?: string, ties: (Val
   return key * TIME_LIMIT + (reachedAt === undefined ? TIME_LIMIT - 1n : microsecondsOf(reachedAt));
 }
 
-function scaledOf(value: Value, scale: number): bigint {
+export function scaledOf(value: Value, scale: number): bigint {
   const found = DECIMAL.exec(String(value));
   if (!found) throw new RangeError(`${value} is not a decimal number`);
   const [, sign, whole, part = ""] = found;

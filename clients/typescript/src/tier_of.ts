@@ -1,6 +1,6 @@
 /** Finds the tier of a rank, as the service does. It computes with whole numbers only. */
 
-import { keyOf } from "./rank_of.js";
+import { scaledOf } from "./rank_of.js";
 import type { Bracket, Curve, OfflineTier } from "./types.js";
 
 type Value = number | string;
@@ -16,7 +16,10 @@ function findTier(curve: Curve, value: Value, rank: number): string | null {
     let fits;
     if (tier.to_rank !== undefined) fits = rank <= tier.to_rank;
     else if (tier.to_percent !== undefined) fits = BigInt(rank) <= shareOf(curve.total, tier.to_percent);
-    else fits = tier.value !== undefined && keyOf(curve, value) <= keyOf(curve, tier.value);
+    else {
+      const lead = scaledOf(value, curve.scale) - scaledOf(tier.value ?? 0, curve.scale);
+      fits = curve.best === "high" ? lead >= 0n : lead <= 0n;
+    }
     if (fits) return tier.name;
   }
   return null;

@@ -22,7 +22,7 @@ SPECS = st.lists(LIMITS, max_size=6).map(
 
 
 def make_tiers(best: Best, *tiers: TierSpec) -> Tiers:
-    return Tiers(ColumnSpec("xp", True, Merge.SUM, best, ColumnKind.NUMBER, 0, -100, 100, tiers))
+    return Tiers(ColumnSpec("xp", True, Merge.SUM, best, ColumnKind.NUMBER, 0, -100, 100, tiers=tiers))
 
 
 def model(best: Best, tiers: tuple[TierSpec, ...], value: int, rank: int, total: int) -> str | None:

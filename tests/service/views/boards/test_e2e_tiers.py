@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.service.closing import close_as_of
+from tests.service.event_stream import events_of
 from tests.service.real_service import ONE_PROCESS, RARELY, Service, without
 
 B = "/v1/leaderboards/b"
@@ -102,6 +103,21 @@ async def test_a_low_value_is_at_least_as_good_as_the_limit_of_a_tier(service: S
                               (("ada", "10.0"), ("bob", "10.1"), ("cy", 9))))  # fmt: skip
     rows = (await service.get(f"{B}/rankings/lap"))["entries"]
     assert [(row["owner"], row["tier"]) for row in rows] == [("cy", "fast"), ("ada", "fast"), ("bob", None)]
+
+
+async def test_tie_columns_change_the_rank_and_so_the_tier_but_not_the_value(service: Service) -> None:
+    tiers = [{"name": "first", "to_rank": 1}, {"name": "tied", "value": 30}]
+    await board(service, {**XP, "tiers": tiers}, LAP, ties=["lap", "earliest"])
+    laps = {"ada": 9, "bob": 7, "cy": 8}
+    await service.post("b", *({"owner": each, "stats": {"xp": 30, "lap": lap}} for each, lap in laps.items()))
+    rows = (await service.get(f"{B}/rankings/xp"))["entries"]
+    assert [(row["owner"], row["tier"]) for row in rows] == [("bob", "first"), ("cy", "tied"), ("ada", "tied")]
+    (found, _) = (await service.get(f"{B}/entries/bob/positions"))["positions"]
+    assert (found["rank"], found["tier"]) == (1, "first")
+    async with events_of(service.base, "/v1/leaderboards/b/stream?column=xp&owner=cy") as stream:
+        assert (await stream.expect_event("position")).data["tier"] == "tied"
+        await service.post("b", {"owner": "cy", "stats": {"lap": 6}})
+        assert (await stream.expect_event("position")).data["tier"] == "first"
 
 
 @ONE_PROCESS
