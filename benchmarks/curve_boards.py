@@ -80,7 +80,7 @@ def tally_keys(keys: Keys) -> Tally:
     values, counts = np.unique(keys, return_counts=True)
     better_counts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.int64)
     offsets = (values - values[0]).astype(np.int64)
-    return Tally(int(values[0]), offsets.data, None, better_counts.data, len(keys))
+    return Tally(int(values[0]), [offsets.data], better_counts.data, len(keys))
 
 
 def fit_certified(keys: Keys, knots_max: int) -> Curve:

@@ -73,8 +73,8 @@ def _step(distinct: DistinctKeys) -> int:
     step, last = 0, len(distinct) - 1
     for first in range(0, last, STEP_VALUES):
         end = min(first + STEP_VALUES, last)
-        if distinct.high is None:
-            step = int(np.gcd.reduce(np.diff(distinct.low[first : end + 1]), initial=step))
+        if len(distinct.limbs) == 1:
+            step = int(np.gcd.reduce(np.diff(distinct.limbs[0][first : end + 1]), initial=step))
         else:
             step = _wide_step(distinct, first, end, step)
         if step == 1:

@@ -43,17 +43,17 @@ WINDOW_MIN, WINDOW_MAX = 16, 1 << 16  # least and largest number of values proce
 class DistinctKeys:
     """The distinct keys of a scan in ascending order, with the number of better entries for each key.
 
-    A key minus the first key is `high` * 2**LIMB_BITS + `low`, both at least 0. `high` is None if it is always 0.
+    A key minus the first key is split into limbs of LIMB_BITS bits. Most columns need one. Keys with a time need two,
+    and those with tie columns up to six.
     """
 
     def __init__(self, tally: Tally) -> None:
-        self.low: Integers = np.frombuffer(tally.low, dtype=np.int64)
-        self.high: Integers | None = None if tally.high is None else np.frombuffer(tally.high, dtype=np.int64)
+        self.limbs: list[Integers] = [np.frombuffer(limb, dtype=np.int64) for limb in tally.limbs]
         self.better_counts: Integers = np.frombuffer(tally.better_counts, dtype=np.int64)
         self.total = tally.total
 
     def __len__(self) -> int:
-        return len(self.low)
+        return len(self.limbs[0])
 
     def distances(self, index: int | Integers, first: int, end: int) -> Floats:
         """Return the distances from the key at `index` to each key i with first <= i < end.
@@ -61,16 +61,19 @@ class DistinctKeys:
         `index` is a single index, or one index for each key i. Distances between near keys are computed as
         integers and then rounded to floats.
         """
-        low = self.low[first:end] - self.low[index]
-        if self.high is None:
-            return low.astype(np.float64)
-        high = self.high[first:end] - self.high[index]
-        near = np.abs(high) <= 1
-        exact = (np.where(near, high, 0) << LIMB_BITS) + low
-        return np.where(near, exact.astype(np.float64), high * 2.0**LIMB_BITS + low)
+        *lower, highest = self.limbs
+        exact: Integers = highest[first:end] - highest[index]
+        found = exact.astype(np.float64)
+        for limb in reversed(lower):
+            low = limb[first:end] - limb[index]
+            near = np.abs(exact) <= 1
+            joined = (np.where(near, exact, 0) << LIMB_BITS) + low
+            found = np.where(near, joined.astype(np.float64), found * 2.0**LIMB_BITS + low)
+            exact = np.where(near, joined, exact)
+        return found
 
     def offset(self, index: int) -> int:
-        return int(self.low[index]) + (0 if self.high is None else int(self.high[index]) << LIMB_BITS)
+        return sum(int(limb[index]) << LIMB_BITS * number for number, limb in enumerate(self.limbs))
 
     def counted(self, index: int) -> int:
         """Return how many entries have this key or a better one."""

@@ -2,7 +2,7 @@
 
 Pages must stay small, because decoding a page holds the interpreter lock, which delays everything else in the process.
 
-A scan keeps two or three numbers of 8 bytes in memory for each distinct value.
+A scan keeps a few numbers of 8 bytes in memory for each distinct value: two, or more if a key has more than 62 bits.
 """
 
 from __future__ import annotations
@@ -37,8 +37,7 @@ class TallyBuilder:
     """Collects the values of a scan, best first, and then builds their tally."""
 
     def __init__(self) -> None:
-        self._low, self._better_counts = array("q"), array("q")
-        self._high: array[int] | None = None  # upper parts of the keys; None while no key needs an upper part
+        self._limbs, self._better_counts = [array("q")], array("q")
         self._first_key = 0
         self.total = 0  # number of entries
 
@@ -46,15 +45,16 @@ class TallyBuilder:
         """Add distinct keys, best first and worse than all earlier keys, and the number of entries with each key."""
         if not keys:
             return
-        if not self._low:
+        if not self._limbs[0]:
             self._first_key = keys[0]
         offsets = [key - self._first_key for key in keys]
-        if self._high is None and offsets[-1] >> LIMB_BITS:
-            self._high = array("q", bytes(8 * len(self._low)))
-        if self._high is not None:
-            self._high.extend([offset >> LIMB_BITS for offset in offsets])
-            offsets = [offset & _LIMB_MASK for offset in offsets]
-        self._low.extend(offsets)
+        while offsets[-1] >> LIMB_BITS * len(self._limbs):
+            self._limbs.append(array("q", bytes(8 * len(self._limbs[0]))))
+        *lower, highest = self._limbs
+        for limb in lower:
+            limb.extend([offset & _LIMB_MASK for offset in offsets])
+            offsets = [offset >> LIMB_BITS for offset in offsets]
+        highest.extend(offsets)
         better_counts = array("q", accumulate(counts, initial=self.total))
         self.total = better_counts.pop()
         self._better_counts.extend(better_counts)
@@ -62,8 +62,7 @@ class TallyBuilder:
     def tally(self) -> Tally:
         return Tally(
             first_key=self._first_key,
-            low=memoryview(self._low),
-            high=None if self._high is None else memoryview(self._high),
+            limbs=[memoryview(limb) for limb in self._limbs],
             better_counts=memoryview(self._better_counts),
             total=self.total,
         )

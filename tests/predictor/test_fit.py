@@ -19,22 +19,21 @@ from tests.predictor.quality import count_by_key, list_gap_rows, make_curve, mea
 
 
 def tally_of(sorted_keys: Sequence[int], *, wide: bool | None = None) -> Tally:
-    """Make the tally of sorted keys. With `wide`, a second array holds high bits of keys; by default only if needed."""
-    low, high, better_counts, total = array("q"), array("q"), array("q"), 0
+    """Make the tally of sorted keys. With `wide`, keys have at least two limbs; by default only as many as needed."""
+    better_counts, total = array("q"), 0
+    first, last = (sorted_keys[0], sorted_keys[-1]) if sorted_keys else (0, 0)
+    limbs = [array("q") for _ in range(max(1 + bool(wide), -(-(last - first).bit_length() // LIMB_BITS)))]
     for key, entries in count_by_key(sorted_keys):
-        offset = key - sorted_keys[0]
-        low.append(offset & ((1 << LIMB_BITS) - 1))
-        high.append(offset >> LIMB_BITS)
+        for number, limb in enumerate(limbs):
+            limb.append((key - first) >> LIMB_BITS * number & ((1 << LIMB_BITS) - 1))
         better_counts.append(total)
         total += entries
-    wide = any(high) if wide is None else wide
-    first = sorted_keys[0] if sorted_keys else 0
-    return Tally(first, memoryview(low), memoryview(high) if wide else None, memoryview(better_counts), total)
+    return Tally(first, [memoryview(limb) for limb in limbs], memoryview(better_counts), total)
 
 
 SMALL = st.lists(st.integers(-60, 60), max_size=120)
-STEPS = st.sampled_from([1, 3, 10**6, 10**16 + 7, 10**30])
-JITTERED = st.lists(st.integers(0, 2**120), max_size=60)
+STEPS = st.sampled_from([1, 3, 10**6, 10**16 + 7, 10**30, 10**90 + 1])
+JITTERED = st.lists(st.integers(0, 2**120) | st.integers(0, 2**300), max_size=60)
 
 
 def fit_keys(keys: Sequence[int], samples: int, *, gap_rows_max: int = 10_000, wide: bool | None = None) -> Curve:

@@ -64,7 +64,13 @@ class MortalStore(PassingStore):
 
 
 async def make_season(
-    world: World, *, entries: int, ties: Ties = Ties.SHARED, samples: int = 20, board_id: str = "b"
+    world: World,
+    *,
+    entries: int,
+    ties: Ties = Ties.SHARED,
+    tie_columns: tuple[str, ...] = (),
+    samples: int = 20,
+    board_id: str = "b",
 ) -> Board:
     """Create a season that closes soon. It has `entries` owners, and many of their values are tied."""
     now_us = world.deployment.clock.now_us
@@ -76,7 +82,8 @@ async def make_season(
         label("clan"),
     )
     predictor = replace(PREDICTOR, samples=samples)
-    board = await world.deployment.create(board_id, *columns, ties=ties, predictor=predictor, season=season)
+    chosen: dict[str, Any] = {"ties": ties, "tie_columns": tie_columns, "predictor": predictor, "season": season}
+    board = await world.deployment.create(board_id, *columns, **chosen)
     world.catalog.keep_board(board)
     rng = random.Random(5)
     posts = []
@@ -157,9 +164,11 @@ def read_answers(entries: OpenBoard, owners: Sequence[Entry]) -> Program[dict[An
 
 @pytest.mark.parametrize("world", [*PLACES, *SPREAD], indirect=True)
 @pytest.mark.parametrize("ties", list(Ties))
-@pytest.mark.parametrize("entries", [0, 1, 7, 60])
-async def test_an_archive_answers_as_the_rows_did(world: World, ties: Ties, entries: int) -> None:
-    board = await make_season(world, entries=entries, ties=ties)
+@pytest.mark.parametrize(("entries", "tie_columns"), [(0, ()), (1, ()), (7, ()), (60, ()), (60, ("time", "shots"))])
+async def test_an_archive_answers_as_the_rows_did(
+    world: World, ties: Ties, entries: int, tie_columns: tuple[str, ...]
+) -> None:
+    board = await make_season(world, entries=entries, ties=ties, tie_columns=tie_columns)
     owners = await read_rows(world, board)
     before = await answers_of(world, board, owners)
     totals = await world.deployment.totals(board)

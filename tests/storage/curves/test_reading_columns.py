@@ -45,14 +45,10 @@ def check(curve: Curve, keys: list[int], samples: int) -> None:
 def read_tally(tally: Tally) -> dict[int, int]:
     if tally.total == 0:
         return {}
-    low, high, better_counts = (
-        array("q", b"" if column is None else column.tobytes())
-        for column in (tally.low, tally.high, tally.better_counts)
-    )
+    *limbs, better_counts = (array("q", column.tobytes()) for column in (*tally.limbs, tally.better_counts))
     counts = [after - before for before, after in zip(better_counts, [*better_counts[1:], tally.total], strict=True)]
-    keys = [tally.first_key + offset for offset in low]
-    if tally.high is not None:
-        keys = [key + (part << LIMB_BITS) for key, part in zip(keys, high, strict=True)]
+    offsets = [sum(part << LIMB_BITS * at for at, part in enumerate(parts)) for parts in zip(*limbs, strict=True)]
+    keys = [tally.first_key + offset for offset in offsets]
     assert keys == sorted(set(keys))
     return dict(zip(keys, counts, strict=True))
 

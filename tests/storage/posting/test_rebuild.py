@@ -26,6 +26,7 @@ COLUMNS = (
     counter("shots"),
     ranked("lap", merge=Merge.MIN, best=Best.LOW, scale=2, min_scaled=-50, max_scaled=10**5),
     label("clan"),
+    counter("jumps", best=Best.LOW, of="lap"),
 )
 OWNERS = 25
 
@@ -57,7 +58,7 @@ async def post_at_random(deployment: Deployment, board: Board, rng: random.Rando
         posts = []
         for _ in range(rng.randrange(1, 8)):
             stats: dict[str, Any] = {}
-            for name, most in (("xp", 9), ("shots", 3), ("lap", 100)):
+            for name, most in (("xp", 9), ("shots", 3), ("lap", 10), ("jumps", 4)):
                 if rng.random() < 0.6:
                     stats[name] = rng.randrange(most)
             if rng.random() < 0.2:
@@ -79,11 +80,14 @@ async def damage(deployment: Deployment, board: Board) -> None:
     await deployment.store.write(program)
 
 
+@pytest.mark.parametrize("tie_columns", [(), ("jumps", "shots")])
 @pytest.mark.parametrize("ties", Ties)
 @pytest.mark.parametrize("seed", range(3))
-async def test_a_rebuilt_board_is_equal_row_for_row(deployment: Deployment, ties: Ties, seed: int) -> None:
+async def test_a_rebuilt_board_is_equal_row_for_row(
+    deployment: Deployment, ties: Ties, seed: int, tie_columns: tuple[str, ...]
+) -> None:
     rng = random.Random(seed)
-    board = await deployment.create("b", *COLUMNS, ties=ties)
+    board = await deployment.create("b", *COLUMNS, ties=ties, tie_columns=tie_columns)
     other = await deployment.create("other", *COLUMNS)
     store = deployment.store
     await post_at_random(deployment, board, rng, 20)
