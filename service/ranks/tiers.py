@@ -4,56 +4,40 @@ A tier reaches down to a rank, to a share of all ranked entries, or to a value. 
 worse rank never has an earlier tier. If both ends of a bracket have the same tier, every rank between them has it.
 """
 
-from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 from service.contract.responses.positions import Position
-from storage.records import Best, ColumnSpec
-
-
-class _Limit(NamedTuple):
-    """The limit of a tier. Exactly one of `to_rank`, `share` and `value` is not None."""
-
-    name: str
-    to_rank: int | None
-    share: tuple[int, int] | None  # numerator and denominator of the share of all ranked entries, from 0 to 1
-    value: int | None  # a scaled integer
-
-    def reaches(self, value: int, rank: int, total: int, *, high: bool) -> bool:
-        """Return whether an entry with this value and rank is in the tier. `high`: whether high values are best."""
-        if self.to_rank is not None:
-            return rank <= self.to_rank
-        if self.share is not None:
-            numerator, denominator = self.share
-            return rank <= -(-total * numerator // denominator)
-        assert self.value is not None
-        return value >= self.value if high else value <= self.value
+from storage.records import Best, ColumnSpec, TierSpec
 
 
 class Tiers:
     """The tiers of a ranked column. Values are scaled integers."""
 
     def __init__(self, column: ColumnSpec) -> None:
-        self._high = column.best is Best.HIGH
-        self._limits: Sequence[_Limit] = [
-            _Limit(
-                tier.name,
-                tier.to_rank,
-                None if tier.to_percent is None else (Fraction(str(tier.to_percent)) / 100).as_integer_ratio(),
-                tier.value_scaled,
-            )
+        self._tiers, self._high = column.tiers, column.best is Best.HIGH
+        # By the name of a tier: the numerator and the denominator of its share, which is from 0 to 1.
+        self._shares = {
+            tier.name: (Fraction(str(tier.to_percent)) / 100).as_integer_ratio()
             for tier in column.tiers
-        ]
+            if tier.to_percent is not None
+        }
         # Whether the tier of an entry can change although neither its rank nor its value changes.
-        self.depend_on_total = any(limit.share is not None for limit in self._limits)
+        self.depend_on_total = bool(self._shares)
 
     def find_tier(self, value: int, rank: int, total: int) -> str | None:
         """Return the name of the first tier that fits, or None if no tier fits."""
-        for limit in self._limits:
-            if limit.reaches(value, rank, total, high=self._high):
-                return limit.name
+        for tier in self._tiers:
+            if self._reaches(tier, value, rank, total):
+                return tier.name
         return None
+
+    def _reaches(self, tier: TierSpec, value: int, rank: int, total: int) -> bool:
+        if tier.to_rank is not None:
+            return rank <= tier.to_rank
+        if tier.value_scaled is not None:
+            return value >= tier.value_scaled if self._high else value <= tier.value_scaled
+        numerator, denominator = self._shares[tier.name]
+        return rank <= -(-total * numerator // denominator)  # the division rounds up
 
     def add_to_position(self, position: Position, value: int) -> None:
         """Set the tier of a position by its rank. If its bracket spans several tiers, set `tier_certain` to False."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from storage.log.cells import WORSE_THAN_ANY, RankedCells
 from storage.log.log_record import NO_CHANGE
@@ -63,6 +64,11 @@ class Moves:
         self._of_all = any(move.row.owner is None and not move.row.next for move in moves)
         spans = [(move.before or absent, move.after or absent) for move in moves if move.before != move.after]
         self._from, self._to = sorted(map(min, spans)), sorted(map(max, spans))
+
+    @cached_property
+    def change_total(self) -> bool:
+        """Return whether a move adds an entry to the ranking, or removes one."""
+        return any((move.before is None) != (move.after is None) for move in self.all)
 
     def concern_owner(self, owner: str, cell: str | None) -> bool:
         """Return whether a move may have changed the owner's entry, or brings another entry past the owner's cell."""

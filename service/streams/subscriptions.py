@@ -178,19 +178,19 @@ class TopTopic(_Topic):
         )
 
     def apply_new_rows(self, before: _Top, snapshot: FeedSnapshot) -> Program[_Top]:
-        if not self._touched(before, snapshot.read_moves(self.board, self.index, self._column).all):
+        if not self._touched(before, snapshot.read_moves(self.board, self.index, self._column)):
             return before
         read = yield from self.read_state(snapshot)
         return before if read.shown == before.shown else read
 
     def find_missed_event(self, now: _Top, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
-        return now.last._replace(numbers=until) if self._touched(now, self._column.read_moves(rows).all) else None
+        return now.last._replace(numbers=until) if self._touched(now, self._column.read_moves(rows)) else None
 
-    def _touched(self, state: _Top, moves: Sequence[RankMove]) -> bool:
-        if self._depends_on_total and moves:
+    def _touched(self, state: _Top, moves: Moves) -> bool:
+        if self._depends_on_total and moves.change_total:
             return True
         worst, owners, better = state.worst, state.owners, self._column.is_better
-        for move in moves:
+        for move in moves.all:
             if move.row.owner is None or move.row.owner in owners:
                 return True
             if move.before == move.after:
@@ -243,14 +243,15 @@ class OwnerTopic(_Topic):
     def apply_new_rows(self, before: _Standing, snapshot: FeedSnapshot) -> Program[_Standing]:
         """Return the state after the new rows about the board. The state has a new last event if the rows cause one."""
         moves = snapshot.read_moves(self.board, self.index, self._column)
-        if not (self._depends_on_total and moves.all) and not moves.concern_owner(self.owner, before.cell):
+        changes_tiers = self._depends_on_total and moves.change_total
+        if not changes_tiers and not moves.concern_owner(self.owner, before.cell):
             return before
         counted = before.counted
         fresh = [move for move in moves.all if move.row.number > counted.get(move.row.board_key, NEVER_SEEN)]
         overtakers, moved, more = self._passed(fresh, before.cell)
         if moved:
             now = yield from self._count(snapshot)
-        elif before.rank is not None and (more or overtakers or self._depends_on_total):
+        elif before.rank is not None and (more or overtakers or changes_tiers):
             total = (yield from snapshot.read_totals(self.board)).get(self.index, 0)
             now = replace(before, rank=before.rank + more, total=total)
         else:
@@ -265,10 +266,10 @@ class OwnerTopic(_Topic):
 
         `until` has the journal numbers of the event to return.
         """
-        moves = self._column.read_moves(rows).all
-        own = next((move for move in moves if move.row.owner == self.owner), None)
-        overtakers, moved, more = self._passed(moves, now.cell if own is None else own.before)
-        if not (moved or more or overtakers or (moves and self._depends_on_total)):
+        moves = self._column.read_moves(rows)
+        own = next((move for move in moves.all if move.row.owner == self.owner), None)
+        overtakers, moved, more = self._passed(moves.all, now.cell if own is None else own.before)
+        if not (moved or more or overtakers or (self._depends_on_total and moves.change_total)):
             return None
         before = None if moved or now.rank is None else now.rank - more
         return self._told(now, until, before, overtakers).last
