@@ -7,6 +7,7 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from predictor import Curve, Knot
 from storage.curves.stored_curves import store_curve
 from tests.memcached import OpenMemcached
 from tests.servers import PostgresServer, postgres
+from tests.service.closing import close_as_of
 from tests.service.real_service import Figures, Service, without
 
 XP = {"name": "xp", "merge": "sum", "best": "high", "sorted": True}
@@ -135,6 +137,40 @@ async def test_every_view_of_another_process_shows_changed_tiers(pair: Pair) -> 
     await pair.operator.board("b", XP)
     found = await pair.other.must("POST", f"{BOARD}/entries/lookup", {"owners": ["ada"], "column": "xp"})
     assert "tier" not in found["entries"][0]["position"]
+
+
+async def test_another_process_shows_changed_tiers_of_an_archive_and_of_a_family(
+    store_url: str, tmp_path: Path
+) -> None:
+    shared: dict[str, Any] = {"store": store_url, "jobs": "none"}
+    async with Service(tmp_path, **shared).running() as operator, Service(tmp_path, **shared).running() as other:
+        await operator.board("b", XP)
+        await operator.post_xp("b", ada=7)
+        end = datetime.now(UTC) + timedelta(hours=1)
+        times = {"closes_at": end.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
+        await operator.board("b", XP, **times)
+        family = {"columns": [XP], "periods": ["all"], "facets": [[], ["clan"]]}
+        await operator.must("PUT", "/v1/families/f", family)
+        await other.must("POST", "/v1/families/f/posts", {**ADA, "facets": {"clan": "fox"}})
+        await close_as_of(operator, end + timedelta(seconds=1))
+        boards = {"b": True, "f%3Aall": False, "f%3Aall%3Aclan%3Dfox": False, "f%3Aall%3Aclan%3Downer": False}
+        for board, archived in boards.items():
+            assert (await other.get(f"/v1/leaderboards/{board}"))["archived"] is archived
+        paths = (
+            "entries/ada/positions",
+            "rankings/xp",
+            "rankings/xp/positions?values=1",
+            "entries/ada/around?column=xp",
+        )
+        for number, path in enumerate(paths):
+            tiered = {**XP, "tiers": [{"name": f"t{number}", "to_rank": 9}]}
+            await operator.board("b", tiered, **times)
+            await operator.must("PUT", "/v1/families/f", {**family, "columns": [tiered]})
+            for board in [*boards][:3]:
+                shown = await other.get(f"/v1/leaderboards/{board}/{path}")
+                assert shown["entries" if "entries" in shown else "positions"][0]["tier"] == f"t{number}", (board, path)
+            unreached = await other.get("/v1/leaderboards/f%3Aall%3Aclan%3Downer/rankings/xp/positions?values=5")
+            assert unreached["positions"][0]["tier"] == f"t{number}"
 
 
 async def test_a_deleted_board_is_unknown_at_another_process(pair: Pair) -> None:
