@@ -112,15 +112,19 @@ class Merger:
 
     def _order_ties(self, cells: Sequence[Cell], changed: dict[int, Cell], improved: set[int], at_us: int) -> None:
         """Write the values of the tie columns, as they are after the post, into the ranked cells that contain them."""
-        after = [changed.get(index, cell) for index, cell in enumerate(cells)]
-        values = self.decode_stats(after)
+        if not changed:
+            return
+        after = [*cells]
+        for index, cell in changed.items():
+            after[index] = cell
         for index, padding in self._tied:
-            value, cell = values[index], after[index]
-            if not isinstance(value, int) or not isinstance(cell, str):
+            cell = after[index]
+            if not isinstance(cell, str):
                 continue
             kept = padding.timed and index not in changed and index not in improved
             reached_us = padding.reached_us(cell) if kept else at_us
-            ordered = padding.pad(value, reached_us, [values[tie.number] for tie in padding.tie_columns])
+            ties = [self.decode_value(tie.number, after[tie.number]) for tie in padding.tie_columns]
+            ordered = padding.pad(padding.decode_value(cell), reached_us, ties)
             if ordered != cells[index]:
                 changed[index] = ordered
 
