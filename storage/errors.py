@@ -53,6 +53,10 @@ class PostIdConflictError(PostError):
     """The owner used the post id before with other stats, facets or `at`; a retry repeats the post unchanged."""
 
 
+class PostVoidedError(PostError):
+    """The post with this id was taken back, and the id stays taken."""
+
+
 class AtInFutureError(PostError):
     """The time of the post is too far in the future."""
 

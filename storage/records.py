@@ -402,6 +402,7 @@ class PostStatus(StrEnum):
     UNCHANGED = "unchanged"
     DUPLICATE = "duplicate"
     REJECTED = "rejected"
+    VOIDED = "voided"  # the post was applied, and was taken back later; no result of a post has this outcome
 
 
 StatValue = int | str  # a scaled integer, or text for `type: text` columns

@@ -65,6 +65,7 @@ CODES: dict[str, ProblemCode] = {
     "body_timeout": ProblemCode(408, "The body took too long to arrive"),
     "spec_conflict": ProblemCode(409, "The change would reinterpret stored values"),
     "post_id_conflict": ProblemCode(409, "The post id was used for another post of this owner"),
+    "post_voided": ProblemCode(409, "The post with this id was taken back"),
     "family_board": ProblemCode(409, "The leaderboard belongs to a family and changes only with the family"),
     "period_closed": ProblemCode(409, "The leaderboard, or its period, is closed"),
     "not_open_yet": ProblemCode(409, "The leaderboard has not opened yet"),

@@ -24,6 +24,9 @@ class ChangeKind(StrEnum):
     UNCHANGED = "u"  # a post that changed no value
     REJECTED = "n"  # a queued post that was rejected when it was applied
     UNSEEN = "d"  # a post that was applied to a hidden entry; the record holds all cells, the ranked ones too
+    FIRST = "f"  # like APPLIED, and the post made the entry
+    FIRST_UNSEEN = "g"  # like UNSEEN, and the post made the entry
+    VOIDED = "v"  # an earlier post was taken back; the record holds its id, and all cells without it
     ERASED = "e"
     HIDDEN = "h"
     SHOWN = "s"
@@ -33,6 +36,8 @@ class ChangeKind(StrEnum):
 
 
 NO_CHANGE = (ChangeKind.UNCHANGED, ChangeKind.REJECTED)
+FIRST_POSTS = (ChangeKind.FIRST, ChangeKind.FIRST_UNSEEN)
+POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN, *FIRST_POSTS)
 
 
 class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -49,6 +54,8 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
 
 _encode = msgspec.json.Encoder().encode
 decode_records = msgspec.json.Decoder(list[ChangeRecord | None]).decode
+split_records = msgspec.json.Decoder(list[msgspec.Raw]).decode  # parts of the text; `decode_record` decodes one
+decode_record = msgspec.json.Decoder(ChangeRecord | None).decode
 
 
 def record_of_post(
@@ -67,6 +74,13 @@ def record_of_post(
 def record_of_event(happened: ChangeKind, cells: Sequence[Cell] = (), version: int | None = None) -> RecordFields:
     """Return the record of a change other than a post. If an entry remains afterwards, pass its cells and version."""
     return (happened,) if version is None else (happened, (), None, None, cells, version)
+
+
+def record_of_voiding(post_id: str, cells: Sequence[Cell], version: int | None) -> RecordFields:
+    """Return the record of a post that was taken back. Pass no version if no entry remains without the post."""
+    return (
+        (ChangeKind.VOIDED, (), post_id) if version is None else (ChangeKind.VOIDED, (), post_id, None, cells, version)
+    )
 
 
 def record_of_deletion(board_id: str, spec: object) -> RecordFields:

@@ -31,6 +31,7 @@ from querybuilder import (
     rows,
     select,
     union_all,
+    update,
     whole_part,
 )
 from storage.errors import UnknownBoardError
@@ -85,6 +86,11 @@ class RememberedPost(msgspec.Struct):
     post_hash: str
     fingerprint: str
     parts: Sequence[PartOutcome]  # each outcome names its board
+
+    @property
+    def is_voided(self) -> bool:
+        """Return whether the post was taken back on at least one of its boards."""
+        return any(part.status is PostStatus.VOIDED for part in self.parts)
 
 
 PostKey = tuple[int, str]  # (key of the board or family for which the post's id is stored, result of `hash_post_id`)
@@ -146,6 +152,13 @@ def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], t
     return int(stored)
 
 
+def store_voided(post: RememberedPost, epochs: Mapping[int, int], now_us: int) -> Program[None]:
+    """Replace the stored outcome of a post, some or all parts of which are now voided."""
+    stored = _stored_hash(post.post_hash, epochs.get(post.key, 1))
+    bound = {"board_key": post.key, "post_hash": stored, "outcome": _encode_parts(post), "remembered_at": now_us}
+    yield _VOID.bind(**bound)
+
+
 def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
     """Delete about `rows_max` post ids, the oldest of those stored before `before_us`. Return how many were deleted."""
     horizon = yield _HORIZON.bind(before_us=before_us, rows_max=rows_max)
@@ -157,9 +170,9 @@ def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
 
 def _encode_parts(post: RememberedPost) -> str:
     fields = [
-        (part.board_key, part.updated_at_us, part.stats, part.status)
-        if part.status is PostStatus.UNCHANGED
-        else (part.board_key, part.updated_at_us, part.stats)  # `_decode` reads a missing status as APPLIED
+        (part.board_key, part.updated_at_us, part.stats)  # `_decode` reads a missing status as APPLIED
+        if part.status is PostStatus.APPLIED
+        else (part.board_key, part.updated_at_us, part.stats, part.status)
         for part in post.parts
     ]
     return _encode(fields).decode()
@@ -205,6 +218,12 @@ _LIST = (
 )
 _new_ids = insert(POST_IDS).rows(param("rows"), **TABLES[POST_IDS].kinds).on_conflict("board_key", "post_hash")
 _REMEMBER = _new_ids.do_nothing().prepared()
+_VOID = (
+    update(POST_IDS)
+    .set(outcome=param("outcome"), remembered_at=param("remembered_at"))
+    .where(*(col(name).eq(param(name)) for name in ("board_key", "post_hash")))
+    .prepared()
+)
 _TIMES = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))
 _HORIZON = _TIMES.order_by(asc(col("remembered_at"))).limit(1).offset(param("rows_max")).prepared()
 _PRUNE = delete(POST_IDS).where(col("remembered_at").lt(param("before_us"))).prepared()

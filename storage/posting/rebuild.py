@@ -28,37 +28,36 @@ from storage.errors import (
     ArchivedError,
     JournalIncompleteError,
     NothingReplayedError,
-    SpecConflictError,
     ValueOutOfRangeError,
 )
+from storage.leases.claims import store_clock
 from storage.leaves import hidden_owners
-from storage.leaves.catalog_rows import find_keys_ever
+from storage.leaves.catalog_rows import find_keys_ever, store_columns
 from storage.leaves.entries import Entries, add_totals
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
 from storage.log import partition_journal
-from storage.log.cells import Cell
 from storage.log.change_log import change_log
-from storage.log.log_record import ChangeKind, ChangeRecord
-from storage.log.merging import Merger
+from storage.log.log_record import POSTS, ChangeKind
 from storage.log.partition_journal import JournalRow
 from storage.records import Board, BoardSpec, ColumnChange, Entry, Leaf, PartOutcome, PostStatus
-from storage.store import Program, in_partition
+from storage.store import CONTROL, Program, in_partition
 
 from .post_ids import PostIds, RememberedPost, find_known, remember_posts
+from .replay import Replay
 
 # Computes a post's fingerprint from its owner, its board's spec, its changes and its time. See `Post.fingerprint`.
 FingerprintOf = Callable[[str, BoardSpec, Sequence[ColumnChange], int | None], str]
 
 PAGE_ROWS = 5_000  # how many changes one step reads from the journal, and how many rows one step stores
 CLOCK_SKEW_US_MAX = 600_000_000  # the clocks of two processes differ by less than this
-_POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN)
 
 
 @dataclass(slots=True)
 class RebuildCounts:
     rows: int = 0  # rows of the journal that were read
     replayed: int = 0  # posts that were merged
+    voided: int = 0  # posts that were left out, because they were taken back
     rejected: int = 0  # posts whose result would leave the range of a column
     duplicates: int = 0  # posts that were left out, because a post with the same owner and id was merged before
     entries: int = 0  # entries that the board has now
@@ -89,17 +88,22 @@ def rebuild_board(
     totals = yield from find_totals_of([board])
     done = RebuildCounts(entries_before=totals[board.key].get(ALL_ENTRIES, 0))
     board = yield from remove_rows(board)
-    specs = dict.fromkeys((yield from find_keys_ever(board)), board.spec)
+    own_keys = yield from find_keys_ever(board)
+    specs = dict.fromkeys(own_keys, board.spec)
     if since is not None:
         deleted = yield from find_deleted_leaves(board_id, since)
         specs |= {key: leaf.spec for key, leaf in deleted.items()}
         board = yield from begin_epoch(board)
+        rebuilt_us = yield from in_partition(CONTROL, store_clock())
+        for key in own_keys:
+            yield from store_columns(key, rebuilt_at=rebuilt_us)
     yield from store_states(board.leaves)
-    rebuild = _Rebuild(board, specs, post_ids, fingerprint_of, done, is_whole=since is None)
+    replay = Replay(board.id, board.spec, specs, own_keys)
+    rebuild = _Rebuild(board, replay, [*specs], post_ids, fingerprint_of, done, is_whole=since is None)
     yield from rebuild.merge_journal(since or ())
     if since is None and not rebuild.was_emptied:
         yield from _check_start(board)
-    if not done.replayed:
+    if not done.replayed and not done.voided:
         detail = f"the journal has no post to {board_id!r} " + (
             "since it was created or reset; --since also reads posts to deleted leaderboards of that name"
             if since is None
@@ -148,29 +152,32 @@ class _Rebuild:
     def __init__(
         self,
         board: Board,
-        specs: Mapping[int, BoardSpec],
+        replay: Replay,
+        keys: Sequence[int],
         post_ids: PostIds,
         fingerprint_of: FingerprintOf,
         done: RebuildCounts,
         *,
         is_whole: bool,
     ) -> None:
-        """Prepare a rebuild. `specs`: by key, the spec of each leaf whose posts are merged.
+        """Prepare a rebuild. `keys`: the key of each leaf whose posts are merged.
 
         `is_whole`: True if all posts since the board was created or last emptied are merged.
         """
-        self._board, self._merger, self._is_whole = board, Merger(board.leaf.spec), is_whole
-        self._specs, self._post_ids, self._fingerprint_of, self._done = specs, post_ids, fingerprint_of, done
-        self._columns = {key: _column_map(spec, board) for key, spec in specs.items()}
+        self._board, self._is_whole, self._replay = board, is_whole, replay
+        self._keys, self._post_ids, self._fingerprint_of, self._done = keys, post_ids, fingerprint_of, done
         self.rows: dict[int, dict[str, Entry]] = {leaf.key: {} for leaf in board.leaves}  # by leaf key and owner
         self.was_emptied = False
 
     def merge_journal(self, since: Numbers) -> Program[None]:
-        """Merge the logged posts of all leaves in `specs`, page by page, in the order of the journal."""
+        """Merge the logged posts of all leaves in `keys`, page by page, in the order of the journal."""
         after, ended = tuple(max(0, number - 1) for number in since), False
         partitions = range(len((yield from journal.find_begins())))
+        for partition, number in enumerate(padded(after, len(partitions))):
+            voidings = partition_journal.find_voidings(self._keys, after=number)
+            self._replay.note_voided((yield from in_partition(partition, voidings)))
         while not ended:
-            page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=[*self._specs])
+            page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=self._keys)
             changes = list(page.list_changes())
             self._done.rows += len(changes)
             yield from self._merge_page([row for _, row in changes])
@@ -183,6 +190,8 @@ class _Rebuild:
             if self._is_whole and row.record is not None and row.record.kind is ChangeKind.RESET:
                 self.was_emptied, self._done.replayed = True, 0
                 self.rows = {key: {} for key in self.rows}
+                for voiding in (each for left_out in by_leaf.values() for each in left_out if _is_voiding(each)):
+                    self._replay.pass_voiding({}, voiding)
                 by_leaf.clear()
             elif row.owner is not None:
                 by_leaf.setdefault(self._board.leaf_of(row.owner).key, []).append(row)
@@ -204,21 +213,28 @@ class _Rebuild:
                 continue
             if row.record.kind is ChangeKind.ERASED:
                 self.rows[leaf.key].pop(row.owner, None)
-            if row.record.kind not in _POSTS:
+            if _is_voiding(row):
+                self._replay.pass_voiding(self.rows[leaf.key], row)
+            if row.record.kind not in POSTS:
                 continue
             post_hash = self._hash_of(row)
             if post_hash in known:
                 self._done.duplicates += 1
                 continue
-            changes = self._changes(row.board_key, row.record)
+            changes = self._replay.read_changes(row, row.record)
             try:
-                outcome = self._merge_post(leaf, row, row.owner, row.record, changes)
+                if self._replay.is_voided(row):
+                    self._done.voided += 1
+                    outcome = PartOutcome(PostStatus.VOIDED)
+                else:
+                    outcome = self._replay.merge_post(self.rows[leaf.key], row, row.owner, row.record, changes)
+                    self._done.replayed += 1
             except ValueOutOfRangeError:
                 self._done.rejected += 1
                 continue
-            self._done.replayed += 1
             if post_hash is not None:
                 known.add(post_hash)
+                outcome.board_key = leaf.key
                 fingerprint = self._fingerprint_of(row.owner, self._board.spec, changes, row.record.at_us)
                 fresh.append(RememberedPost(leaf.key, post_hash, fingerprint, [outcome]))
                 times_us.append(row.logged_us)
@@ -230,45 +246,9 @@ class _Rebuild:
             return None
         return self._post_ids.hash_post_id(row.record.post_id, row.owner)
 
-    def _changes(self, board_key: int, posted: ChangeRecord) -> list[ColumnChange]:
-        columns, changes = self._columns[board_key], []
-        for change in posted.changes:
-            index = columns[change.index]
-            if index is None:
-                name = self._specs[board_key].columns[change.index].name
-                detail = (
-                    f"an earlier {self._board.id!r} had a column {name!r}, which this one lacks or declares otherwise"
-                )
-                raise SpecConflictError(f"{detail}: create the leaderboard with the earlier columns")
-            changes.append(ColumnChange(index, change.value, change.overwrite))
-        return changes
 
-    def _merge_post(
-        self, leaf: Leaf, row: JournalRow, owner: str, posted: ChangeRecord, changes: Sequence[ColumnChange]
-    ) -> PartOutcome:
-        entry = self.rows[leaf.key].get(owner)
-        at_us = row.logged_us if posted.at_us is None else posted.at_us
-        changed = self._merger.merge_changes(None if entry is None else entry.cells, changes, at_us)
-        status = PostStatus.APPLIED if changed or entry is None else PostStatus.UNCHANGED
-        if entry is None:
-            empty: list[Cell] = [None] * len(self._board.spec.columns)
-            entry = self.rows[leaf.key][owner] = Entry(owner, row.at_us, empty)
-        if changed:
-            entry.updated_at_us = max(entry.updated_at_us, row.at_us)
-        for index, cell in changed.items():
-            entry.cells[index] = cell
-        return PartOutcome(status, entry.updated_at_us, self._merger.decode_stats(entry.cells), board_key=leaf.key)
-
-
-def _column_map(earlier: BoardSpec, board: Board) -> list[int | None]:
-    """Return, for each column of `earlier`, the index of the board's column of equal name, kind and scale, or None."""
-    found: list[int | None] = []
-    for column in earlier.columns:
-        index = board.column_index.get(column.name)
-        now = None if index is None else board.spec.columns[index]
-        same = now is not None and (now.kind, now.scale) == (column.kind, column.scale)
-        found.append(index if same else None)
-    return found
+def _is_voiding(row: JournalRow) -> bool:
+    return row.record is not None and row.record.kind is ChangeKind.VOIDED
 
 
 def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:

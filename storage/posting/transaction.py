@@ -26,6 +26,7 @@ from storage.errors import (
     PostError,
     PostIdConflictError,
     PostRejectedError,
+    PostVoidedError,
     UnknownBoardError,
 )
 from storage.leaves import hidden_owners
@@ -279,10 +280,12 @@ class PostTransaction:
         """Return the outcomes of a post if its id is stored for the board or family with this key, otherwise None."""
         if post.post_hash is None or (known := self._known.get((key, post.post_hash))) is None:
             return None
-        if known.fingerprint == post.fingerprint:
+        error: PostError = PostIdConflictError(pointer="/post_id")
+        if known.is_voided:
+            error = PostVoidedError(pointer="/post_id")
+        elif known.fingerprint == post.fingerprint:
             return [msgspec.structs.replace(part, status=PostStatus.DUPLICATE) for part in known.parts]
-        conflict = PostIdConflictError(pointer="/post_id")
-        return [PartOutcome(PostStatus.REJECTED, error=conflict) for _ in range(max(1, len(post.parts)))]
+        return [PartOutcome(PostStatus.REJECTED, error=error) for _ in range(max(1, len(post.parts)))]
 
     def _remember(self, key: int, post: Post, parts: list[PartOutcome]) -> None:
         if parts and post.post_hash is not None:
@@ -316,7 +319,8 @@ class PostTransaction:
     def _take(self, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
         state = self._boards[part.leaf.key]
         row = state.rows.get(post.owner)
-        status = PostStatus.APPLIED if changed or row is None else PostStatus.UNCHANGED
+        is_first = row is None
+        status = PostStatus.APPLIED if changed or is_first else PostStatus.UNCHANGED
         state.applied += status is PostStatus.APPLIED
         if row is None:
             empty: list[Cell] = [None] * len(state.entries.leaf.spec.columns)
@@ -338,22 +342,24 @@ class PostTransaction:
                 if cells[index] is None and index in state.entries.leaf.sorted_indexes:
                     row.first_values += (index,)
                 cells[index] = cell
-        self._log(state, row, post, part, status)
+        self._log(state, row, post, part, status, is_first=is_first)
         stats, board_key = state.entries.merger.decode_stats(cells), part.leaf.key
         outcome = PartOutcome(status, entry.updated_at_us, stats, board_key=board_key)
         if post.post_hash is not None and post.family is None:
             self._remember(board_key, post, [outcome])
         return outcome
 
-    def _log(self, state: BoardState, row: TransactionRow, post: Post, part: BoardPost, status: PostStatus) -> None:
+    def _log(
+        self, state: BoardState, row: TransactionRow, post: Post, part: BoardPost, status: PostStatus, *, is_first: bool
+    ) -> None:
         entry, ranked = row.entry, state.entries.ranked_cells
         if status is PostStatus.UNCHANGED:
             record = record_of_post(ChangeKind.UNCHANGED, part.changes, post.post_id, post.at_us, (), None)
             state.log.add_change(entry.owner, "", "", record)
             return
-        happened, after, cells = ChangeKind.APPLIED, ranked.none, entry.cells
+        happened, after, cells = ChangeKind.FIRST if is_first else ChangeKind.APPLIED, ranked.none, entry.cells
         if row.is_hidden:
-            happened, cells = ChangeKind.UNSEEN, [*cells]
+            happened, cells = ChangeKind.FIRST_UNSEEN if is_first else ChangeKind.UNSEEN, [*cells]
         else:
             after, cells = ranked.join_cells(cells), [cells[index] for index in ranked.others] if ranked.others else []
         before = after if row.ranked is None else row.ranked

@@ -49,6 +49,8 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("closed_at", INTEGER, null=True)
     .column("archived_at", INTEGER, null=True)
     .column("due_at", INTEGER, null=True)
+    .column("reset_at", INTEGER, null=True)  # when the board was last emptied; posts with an earlier `at` are refused
+    .column("rebuilt_at", INTEGER, null=True)  # when its rows were last rebuilt from posts to earlier boards, too
     .with_columns(stage=INTEGER, partition=INTEGER)
     .column("segment_of", INTEGER, null=True)  # the key of the board to which this segment belongs; null: no segment
     .column("segment", INTEGER)

@@ -43,6 +43,7 @@ from storage.posting.known_facts import KnownFacts
 from storage.posting.post_ids import PostIds
 from storage.posting.rebuild import RebuildCounts, rebuild_board
 from storage.posting.transaction import PostTransaction, open_boards_of
+from storage.posting.voiding import VoidedPart, Voiding
 from storage.posting.writer import Writer, Writers
 from storage.reads.open_boards import OpenBoards
 from storage.records import (
@@ -253,6 +254,11 @@ class Deployment:
 
     async def rebuild(self, board_id: str = "b", since: Numbers | None = None) -> RebuildCounts:
         return await self.write(rebuild_board, self.post_ids, fingerprint_of, board_id=board_id, since=since)
+
+    async def void(self, place: Board | Family, owner: str, post_id: str) -> list[VoidedPart]:
+        """Take back a post to a board or to a family."""
+        named = {"owner": owner, "post_id": post_id, "post_hash": self.post_ids.hash_post_id(post_id, owner)}
+        return await self.write(Voiding(place=place, now_us=self.clock(), **named).void_post)
 
     async def read_log(self, store: Store | None = None) -> list[Bundle]:
         """Return the change log of the partition for which the store runs programs."""

@@ -43,6 +43,8 @@ _POSTS: dict[ChangeKind, PostStatus] = {
     ChangeKind.APPLIED: PostStatus.APPLIED,
     ChangeKind.UNCHANGED: PostStatus.UNCHANGED,
     ChangeKind.UNSEEN: PostStatus.APPLIED,
+    ChangeKind.FIRST: PostStatus.APPLIED,
+    ChangeKind.FIRST_UNSEEN: PostStatus.APPLIED,
     ChangeKind.REJECTED: PostStatus.REJECTED,
 }
 _KINDS: dict[ChangeKind, JournalKind] = {

@@ -1,0 +1,114 @@
+"""Merges logged posts to a board again, in memory. `rebuild` does this for all owners, and `voiding` for one owner.
+
+A post that was taken back is left out: the journal has a later line that says so. Therefore `Replay` has to know these
+lines before it meets the posts.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from storage.errors import SpecConflictError, ValueOutOfRangeError
+from storage.log.cells import Cell
+from storage.log.log_record import POSTS, ChangeKind, ChangeRecord
+from storage.log.merging import Merger
+from storage.log.partition_journal import JournalRow
+from storage.records import BoardSpec, ColumnChange, Entry, PartOutcome, PostStatus
+
+Entries = dict[str, Entry]  # by owner
+
+
+class Replay:
+    def __init__(self, board_id: str, spec: BoardSpec, specs: Mapping[int, BoardSpec], own_keys: Iterable[int]) -> None:
+        """Prepare to merge posts into entries with the columns of `spec`.
+
+        `specs`: by key, the spec of each leaf whose posts are merged. `own_keys`: the keys that the board itself has or
+        had. Other keys are those of deleted boards with the same id.
+        """
+        self._board_id, self._spec, self._specs, self._own_keys = board_id, spec, specs, frozenset(own_keys)
+        self._merger = Merger(spec)
+        self._columns = {key: _map_columns(each, spec) for key, each in specs.items()}
+        self._voided: Counter[tuple[bool, str | None, str | None]] = Counter()
+
+    def note_voided(self, rows: Iterable[JournalRow]) -> None:
+        """Note which posts these later rows take back. A row has to be passed to `pass_voiding`, too, in its turn."""
+        self._voided.update(self._name_post(row) for row in rows)
+
+    def is_voided(self, row: JournalRow) -> bool:
+        """Return whether a later row takes back the post in this row."""
+        return self._voided[self._name_post(row)] > 0
+
+    def pass_voiding(self, entries: Entries, row: JournalRow) -> None:
+        """Go on after the row that takes back a post. From here on, its post id may belong to another post."""
+        self._voided[self._name_post(row)] -= 1
+        if row.owner in entries:
+            entries[row.owner].updated_at_us = max(entries[row.owner].updated_at_us, row.at_us)
+
+    def _name_post(self, row: JournalRow) -> tuple[bool, str | None, str | None]:
+        return row.board_key in self._own_keys, row.owner, None if row.record is None else row.record.post_id
+
+    def read_changes(self, row: JournalRow, posted: ChangeRecord) -> list[ColumnChange]:
+        """Return what a post changes, with the present indexes of the columns.
+
+        Raises:
+            SpecConflictError: the board now lacks a column of the post, or has it with another kind or scale.
+        """
+        columns, changes = self._columns[row.board_key], []
+        for change in posted.changes:
+            index = columns[change.index]
+            if index is None:
+                name = self._specs[row.board_key].columns[change.index].name
+                detail = (
+                    f"an earlier {self._board_id!r} had a column {name!r}, which this one lacks or declares otherwise"
+                )
+                raise SpecConflictError(f"{detail}: create the leaderboard with the earlier columns")
+            changes.append(ColumnChange(index, change.value, change.overwrite))
+        return changes
+
+    def merge_post(
+        self, entries: Entries, row: JournalRow, owner: str, posted: ChangeRecord, changes: Sequence[ColumnChange]
+    ) -> PartOutcome:
+        """Merge a post into the owner's entry, or make this entry. Return the outcome, without a board.
+
+        Raises:
+            ValueOutOfRangeError: a result leaves its column's range. The entry is as before.
+        """
+        entry = entries.get(owner)
+        at_us = row.logged_us if posted.at_us is None else posted.at_us
+        changed = self._merger.merge_changes(None if entry is None else entry.cells, changes, at_us)
+        status = PostStatus.APPLIED if changed or entry is None else PostStatus.UNCHANGED
+        if entry is None:
+            empty: list[Cell] = [None] * len(self._spec.columns)
+            entry = entries[owner] = Entry(owner, row.at_us, empty)
+        if changed:
+            entry.updated_at_us = max(entry.updated_at_us, row.at_us)
+        for index, cell in changed.items():
+            entry.cells[index] = cell
+        return PartOutcome(status, entry.updated_at_us, self._merger.decode_stats(entry.cells))
+
+    def merge_history(self, rows: Sequence[JournalRow]) -> Entry | None:
+        """Merge all posts of one owner's entry, oldest first. Return the entry, or None if every post was voided."""
+        self.note_voided(row for row in rows if row.record is not None and row.record.kind is ChangeKind.VOIDED)
+        entries: Entries = {}
+        for row in rows:
+            if row.owner is None or row.record is None:
+                continue
+            if row.record.kind is ChangeKind.VOIDED:
+                self.pass_voiding(entries, row)
+            elif row.record.kind in POSTS and not self.is_voided(row):
+                try:
+                    self.merge_post(entries, row, row.owner, row.record, self.read_changes(row, row.record))
+                except ValueOutOfRangeError:
+                    continue
+        return next(iter(entries.values()), None)
+
+
+def _map_columns(earlier: BoardSpec, now: BoardSpec) -> list[int | None]:
+    """Return, for each column of `earlier`, the index in `now` of the column of equal name, kind and scale, or None."""
+    indexes = {column.name: index for index, column in enumerate(now.columns)}
+    found: list[int | None] = []
+    for column in earlier.columns:
+        index = indexes.get(column.name)
+        present = None if index is None else now.columns[index]
+        same = present is not None and (present.kind, present.scale) == (column.kind, column.scale)
+        found.append(index if same else None)
+    return found

@@ -1,0 +1,256 @@
+"""Takes back (voids) one post: computes the owner's entries again from the journal, without this post.
+
+    lock the boards and entries ──> read the entries' posts from the journal ──> merge them without the voided ones
+    ──> write the entries, store the post id as voided, log the voiding
+
+All of this is one transaction, in which no other transaction changes these entries. The journal has to reach back to
+the post that made an entry. This post may itself be voided. If no other post remains, the entry is removed.
+
+The most important rule: an entry is replaced only if all its posts are known. So each board of a family has an outcome
+of its own. If a board refuses, its part of the post stays applied, and a later call tries this board again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from querybuilder import col, param, select
+from storage.boards import journal
+from storage.boards.journal import Numbers
+from storage.errors import (
+    ArchivedError,
+    BoardChangedError,
+    JournalIncompleteError,
+    StorageError,
+    UnknownOwnerError,
+    UnknownPostError,
+)
+from storage.leaves import hidden_owners
+from storage.leaves.catalog_rows import find_keys_ever, find_rows_by_key
+from storage.leaves.entries import Entries, RankingChange, log_ranking_changes
+from storage.leaves.hidden_owners import HiddenEntry
+from storage.leaves.totals import CHANGES
+from storage.log.change_log import NewChange
+from storage.log.log_record import FIRST_POSTS, ChangeKind, record_of_voiding
+from storage.log.partition_journal import JournalRow
+from storage.records import Board, Entry, Family, Leaf, PartOutcome, PostStatus, StatValue
+from storage.schema.creation import count_partitions
+from storage.schema.tables import BOARDS
+from storage.store import Program, in_partition
+
+from .post_ids import RememberedPost, find_known, store_voided
+from .rebuild import CLOCK_SKEW_US_MAX
+from .replay import Replay
+
+CHANGES_MAX = 100_000  # the most changes of an owner that one call reads, because it holds them in memory
+_PAGE_CHANGES = 1_000
+_BLOCKS_MAX = 1_000_000  # more blocks than a journal has: if need be, one call reads it to its beginning
+
+
+class VoidedPart(NamedTuple):
+    """What became of a voided post on one of its boards. Without an error, `stats` are the values without the post."""
+
+    leaf: Leaf
+    stats: Sequence[StatValue | None] | None = None  # in column order; None: the owner has no entry any more
+    error: StorageError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _HeldEntry:
+    """An entry as it is before the voiding. Its row is locked."""
+
+    entries: Entries
+    entry: Entry
+    is_hidden: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Voiding:
+    """Takes back one post. `place` is the board or the family to which it was posted."""
+
+    place: Board | Family
+    owner: str
+    post_id: str
+    post_hash: str
+    now_us: int
+
+    def void_post(self) -> Program[list[VoidedPart]]:
+        """Take the post back on each of its boards. If it was voided before, return the same result again.
+
+        Raises:
+            UnknownPostError: no such post is remembered, or it belongs to an earlier entry, which was removed.
+            ArchivedError, JournalIncompleteError, UnknownOwnerError: no board could compute its entry again.
+            UnknownBoardError, BoardChangedError: a board was deleted, moved or split meanwhile.
+        """
+        if isinstance(self.place, Family):
+            return (yield from in_partition(self.place.partition, self._void_post(self.place.key, {})))
+        leaf = self.place.leaf_of(self.owner)
+        if leaf.archived_us is not None:
+            raise ArchivedError(f"the leaderboard {leaf.id!r} was archived, so no post can be taken back")
+        return (yield from in_partition(leaf.partition, self._void_post(leaf.key, {leaf.key: leaf.epoch})))
+
+    def _void_post(self, key: int, epochs: Mapping[int, int]) -> Program[list[VoidedPart]]:
+        """Run `void_post`. `key` and `epochs` identify the post as `find_known` expects them."""
+        asked, errors = (key, self.post_hash), dict[int, StorageError]()
+        known = yield from find_known([asked], epochs)
+        leaves = yield from self._hold_leaves(known.posts.get(asked))
+        held: dict[int, _HeldEntry] = {}
+        for leaf in sorted(leaves.values(), key=lambda leaf: (leaf.table_key or leaf.key, leaf.key)):
+            try:
+                held[leaf.key] = yield from self._hold_entry(leaf)
+            except (ArchivedError, UnknownOwnerError) as error:
+                errors[leaf.key] = error
+        known = yield from find_known([asked], epochs)  # again: another transaction may just have voided the post
+        post = known.posts.get(asked)
+        if post is None:
+            raise UnknownPostError
+        applied = {part.board_key for part in post.parts if part.status is not PostStatus.VOIDED}
+        to_void = {leaf_key: each for leaf_key, each in held.items() if leaf_key in applied}
+        changes, parts = yield from self._compute_entries(to_void, errors)
+        post.parts = [parts.get(part.board_key or 0, part) for part in post.parts]
+        if not post.is_voided:
+            raise next(iter(errors.values()), BoardChangedError())
+        if parts:
+            yield from store_voided(post, known.epochs, self.now_us)
+            yield from log_ranking_changes(changes, now_us=self.now_us)
+        errors = {leaf_key: error for leaf_key, error in errors.items() if leaf_key in applied}
+        known_parts = [(leaves[part.board_key or 0], part) for part in post.parts if part.board_key in leaves]
+        return [VoidedPart(leaf, part.stats, errors.get(leaf.key)) for leaf, part in known_parts]
+
+    def _hold_leaves(self, post: RememberedPost | None) -> Program[dict[int, Leaf]]:
+        """Lock the catalog's rows of the post's boards, so that nobody moves, splits or archives them meanwhile."""
+        if post is None:
+            raise UnknownPostError
+        keys = [part.board_key for part in post.parts if part.board_key is not None]
+        rows = yield from find_rows_by_key(keys, held=True)
+        if any(row.segment < 0 for row in rows.values()):
+            raise BoardChangedError
+        return {key: row.leaf for key, row in rows.items()}
+
+    def _hold_entry(self, leaf: Leaf) -> Program[_HeldEntry]:
+        """Lock the owner's entry. A post locks it first, too, so all changes that are logged before are seen later."""
+        if leaf.archived_us is not None:
+            raise ArchivedError(f"the leaderboard {leaf.id!r} was archived, so no post can be taken back")
+        entries = Entries(leaf)
+        for _, entry in (yield from entries.table.lock_rows([(leaf.rows_key, self.owner)])):
+            return _HeldEntry(entries, entry, False)
+        for hidden in (yield from hidden_owners.find_hidden_entries([leaf.key], [self.owner])):
+            return _HeldEntry(entries, hidden.widen_cells(len(leaf.spec.columns)), True)
+        raise UnknownOwnerError(f"{self.owner!r} has no entry in {leaf.id!r}")
+
+    def _compute_entries(
+        self, held: Mapping[int, _HeldEntry], errors: dict[int, StorageError]
+    ) -> Program[tuple[list[RankingChange], dict[int, PartOutcome]]]:
+        """Compute entries without the post and write them. Return what to log, and the outcomes by leaf key.
+
+        Add an error to `errors` for each entry that cannot be computed.
+        """
+        leaf_of: dict[int, int] = {}  # by each key that the journal may have for an entry: the key of its leaf now
+        for key in held:
+            keys = [key] if isinstance(self.place, Family) else [key, *(yield from find_keys_ever(self.place))]
+            leaf_of |= dict.fromkeys(keys, key)
+        histories = (yield from self._read_histories(leaf_of)) if held else {}
+        rebuilt: dict[int, int | None] = {}
+        if held:
+            rebuilt = {leaf_key: at_us for leaf_key, at_us in (yield _REBUILT.bind(keys=list(leaf_of)))}
+        changes: list[RankingChange] = []
+        parts: dict[int, PartOutcome] = {}
+        for key, each in held.items():
+            keys = [every for every, leaf_key in leaf_of.items() if leaf_key == key]
+            rebuilt_us = max((rebuilt.get(every) or 0 for every in keys), default=0)
+            try:
+                self._check_history(histories[key], rebuilt_us)
+            except (UnknownPostError, JournalIncompleteError) as error:
+                errors[key] = error
+                continue
+            spec = each.entries.leaf.spec
+            replay = Replay(each.entries.leaf.id, spec, dict.fromkeys(keys, spec), keys)
+            replay.note_voided([row for row in histories[key] if self._is_it(row)][:1])
+            after = replay.merge_history(histories[key])
+            change = yield from self._write_entry(each, after)
+            changes.append(change)
+            stats = None if after is None else each.entries.merger.decode_stats(after.cells)
+            parts[key] = PartOutcome(PostStatus.VOIDED, change.entry.updated_at_us, stats, board_key=key)
+        return changes, parts
+
+    def _read_histories(self, leaf_of: Mapping[int, int]) -> Program[dict[int, list[JournalRow]]]:
+        """Return each entry's changes, oldest first, from the post that made the entry or the journal's first one on.
+
+        `leaf_of`: as in `_compute_entries`. The result has the same leaf keys.
+        """
+        found: dict[int, list[JournalRow]] = {key: [] for key in leaf_of.values()}
+        unfinished, before, changes = set(found), None, 0
+        partitions = yield from count_partitions()
+        while unfinished and changes <= CHANGES_MAX:
+            page, before = yield from self._read_page(before, partitions)
+            changes += len(page)
+            for row in page:
+                key = leaf_of.get(row.board_key)
+                if key is None or key not in unfinished:
+                    continue
+                found[key].append(row)
+                if row.record is not None and row.record.kind in FIRST_POSTS:
+                    unfinished.discard(key)
+            if before is None:
+                break
+        return {key: rows[::-1] for key, rows in found.items()}
+
+    def _read_page(self, before: Numbers | None, partitions: int) -> Program[tuple[list[JournalRow], Numbers | None]]:
+        read = journal.read_posts_of_owner(
+            self.owner, before=before, limit=_PAGE_CHANGES, blocks_max=_BLOCKS_MAX, partitions=partitions
+        )
+        page, following = yield from read
+        return [row for _, row in page], following
+
+    def _check_history(self, rows: Sequence[JournalRow], rebuilt_us: int) -> None:
+        """Check that `rows` are all changes of an entry, and have the post. `rebuilt_us`: the column `rebuilt_at`."""
+        first = rows[0] if rows else None
+        if first is None or first.record is None or first.record.kind not in FIRST_POSTS:
+            raise JournalIncompleteError("the journal no longer has the post that made the entry")
+        if first.logged_us <= rebuilt_us + CLOCK_SKEW_US_MAX and rebuilt_us:
+            raise JournalIncompleteError("the entry was rebuilt from posts to earlier leaderboards of that name")
+        if not any(self._is_it(row) for row in rows):
+            raise UnknownPostError("the post belongs to an entry that was removed since")
+
+    def _is_it(self, row: JournalRow) -> bool:
+        record = row.record
+        return record is not None and record.kind is not ChangeKind.VOIDED and record.post_id == self.post_id
+
+    def _write_entry(self, held: _HeldEntry, after: Entry | None) -> Program[RankingChange]:
+        """Write the entry as it is without the post. Return the change to log, with the entry that is now stored."""
+        entries, before, key = held.entries, held.entry, held.entries.leaf.key
+        if after is None:
+            remove = hidden_owners.erase_hidden_entry if held.is_hidden else _remove_entry
+            change = yield from remove(entries, self.owner)
+            if change is None:
+                raise BoardChangedError
+            return change._replace(change=change.change._replace(record=record_of_voiding(self.post_id, (), None)))
+        pairs = zip(before.cells, after.cells, strict=True)
+        changed = tuple(index for index, (old, new) in enumerate(pairs) if old != new)
+        version = max(self.now_us, before.updated_at_us + 1) if changed else before.updated_at_us
+        entry = Entry(self.owner, version, after.cells)
+        if changed:
+            write = (
+                hidden_owners.update_rows([(HiddenEntry(key, entry), before.updated_at_us)])
+                if held.is_hidden
+                else entries.table.update_rows(changed, [(entries.leaf.rows_key, entry, before.updated_at_us)])
+            )
+            if (yield from write) != 1:
+                raise BoardChangedError
+        ranked = entries.ranked_cells
+        previous, following = (
+            ranked.none if held.is_hidden else ranked.join_cells(cells) for cells in (before.cells, entry.cells)
+        )
+        record = record_of_voiding(self.post_id, entry.cells, version)
+        totals = {} if held.is_hidden else {CHANGES: 1}
+        for index in () if held.is_hidden else entries.leaf.sorted_indexes:
+            totals[index] = (entry.cells[index] is not None) - (before.cells[index] is not None)
+        return RankingChange(entry, NewChange(key, self.owner, previous, following, record), totals)
+
+
+def _remove_entry(entries: Entries, owner: str) -> Program[RankingChange | None]:
+    return (yield from entries.remove_entry(owner, ChangeKind.VOIDED))
+
+
+_rebuilt = select(col("board_key"), col("rebuilt_at")).from_(BOARDS).where(col("board_key").in_(param("keys")))
+_REBUILT = _rebuilt.packed().prepared()
