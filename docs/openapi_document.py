@@ -20,8 +20,15 @@ from docs.route_words import ROUTE_WORDS
 from service.contract.keys import Role
 from service.contract.lease_messages import CLIENT_PATTERN, LeaseKey
 from service.contract.post_bodies import NDJSON_TYPE
-from service.contract.problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
-from service.contract.queries import bound_of
+from service.contract.problems import (
+    CODES,
+    JSON_TYPE,
+    POST_STATUSES,
+    PROBLEM_TYPE,
+    VOIDING_STATUSES,
+    ProblemDocument,
+)
+from service.contract.queries import VoidQuery, bound_of
 from service.contract.requests import LIST_BOUNDS, OwnerName, PostId
 from service.contract.routes import Reply, Route, Tagged, Types
 from service.contract.values import (
@@ -293,7 +300,8 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 
 def find_status(route: Route, code: str) -> int:
-    return POST_STATUSES.get(code, CODES[code].status) if route.ndjson else CODES[code].status
+    special = POST_STATUSES if route.ndjson else VOIDING_STATUSES if route.query is VoidQuery else {}
+    return special.get(code, CODES[code].status)
 
 
 def list_codes(route: Route) -> list[str]:

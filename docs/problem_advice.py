@@ -34,6 +34,8 @@ ADVICE = {
     "spec_conflict": "Keep the specification as it is, or create another leaderboard. `errors` names the member.",
     "post_id_conflict": "Use a new `post_id` for a new post. A retry repeats its post unchanged.",
     "family_board": "Post to the family, or change the family.",
+    "before_reset": "Drop the post. It belongs to what an operator removed.",
+    "post_voided": "Drop the post. An operator took it back, and its id stays taken.",
     "period_closed": "Drop the post. The leaderboard takes no more posts.",
     "not_open_yet": "Send the post again after `opens_at`.",
     "no_resource_available": "Ask again later or in another region, or add resources to the region.",
@@ -41,7 +43,9 @@ ADVICE = {
     "archived": "Ask for what the archive holds: the top, owners, values and the curve.",
     "catalog_full": "Delete what is no longer needed, or let an operator raise the bound in the settings.",
     "own_tables_full": 'Create the leaderboard with `"table": "shared"`, or delete one that has a table of its own.',
-    "journal_pruned": "Begin at a later number. Older lines were deleted after `change_log_retention_s`.",
+    "journal_pruned":
+        "Begin at a later number. Older lines were deleted after `change_log_retention_s`. If a post can't be taken"
+        " back (409), correct the entry by a `set`.",
     "body_too_large": "Send less in one request. `detail` has the bound.",
     "unsupported_media_type":
         "Send one of the types that the header `Accept` of the answer names, without Content-Encoding.",

@@ -70,8 +70,8 @@ class StreamEvent(msgspec.Struct):
 
 _POST_CODES = (
     "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
-    "too_many_posts", "too_many_boards", "family_board", "period_closed", "not_open_yet", "queue_full",
-    "rate_limited", "store_busy", "partition_away", "timeout",
+    "post_voided", "too_many_posts", "too_many_boards", "family_board", "period_closed", "not_open_yet", "before_reset",
+    "queue_full", "rate_limited", "store_busy", "partition_away", "timeout",
 )  # fmt: skip
 _FORMS = 'The body is one post, a list (`[…]` or `{"posts": […]}`), or NDJSON.'
 _QUEUED = (
@@ -140,6 +140,17 @@ ROUTE_WORDS: dict[str, Words] = {
         " facets that it has values for. It is applied to all of them or to none;"
         " those whose period is closed are left out. Its id is remembered once for all of them: sent again, the post"
         " is a duplicate, even after the end of a period." + _QUEUED),
+    "reset_family": Words("resetFamily", "Empty the current leaderboards of a kind of period",
+        problems=("unknown_board",),
+        description="With `week`, this empties the leaderboards of this week, for everybody and for every facet value."
+        " Later posts whose `at` is before this moment are rejected there, `before_reset`; other periods take them. The"
+        " remembered post ids stay."),
+    "void_family_post": Words("voidFamilyPost", "Take back a post to a family",
+        problems=("unknown_post", "unknown_owner", "journal_pruned", "archived"),
+        description="The owner's entry on every leaderboard that the post reached is computed again from the journal"
+        " without this post. Closed leaderboards are included as long as they have their rows. A leaderboard that"
+        " cannot be computed again has an `error`, and keeps the post; if that holds for all of them, the request is"
+        " refused. The id stays taken: the same post again is rejected, `post_voided`."),
     "family_boards": Words("getFamilyBoard", "The leaderboard of a time and of facet values",
         problems=("unknown_board",),
         description="Without `at`, it is the leaderboard of the current time. A leaderboard that nothing was posted"
@@ -163,6 +174,12 @@ ROUTE_WORDS: dict[str, Words] = {
         description="Only a post with an id can be looked up, as long as the id is remembered. An id belongs to an"
         " owner: with `owner`, the answer is about that owner's post. Without it, the answer lists the posts of all"
         f" owners with the id, at most {POSTS_LISTED_MAX}. `pending` means that a post waits in the queue."),
+    "void_post": Words("voidPost", "Take back a post",
+        problems=("unknown_post", "unknown_owner", "family_board", "journal_pruned", "archived"),
+        description="The owner's entry is computed again from the journal without this post, even if the leaderboard"
+        " is closed. The id stays taken: the same post again is rejected, `post_voided`. It is refused if the journal"
+        " no longer has the post that made the entry. A post to several leaderboards has its id on each of them, and"
+        " is taken back on each by a request of its own."),
     "queue": Words("getQueue", "The posts that wait in the ingest queue, and its workers"),
     "boards": Words("listBoards", "Leaderboards by id, or by activity", problems=("too_many_boards",),
         description="With `order=activity`, those that were changed last come first. Archived ones are left out. This"
@@ -178,8 +195,9 @@ ROUTE_WORDS: dict[str, Words] = {
     "delete_board": Words("deleteBoard", "Delete a leaderboard", problems=("family_board",)),
     "reset": Words("resetBoard", "Empty a leaderboard and keep its specification",
         problems=("family_board", "period_closed"),
-        description="The remembered post ids are forgotten too. A closed leaderboard can't be emptied: its rows are"
-        " final."),
+        description="The remembered post ids are forgotten too. Later posts whose `at` is before this moment are"
+        " rejected, `before_reset`; posts without `at` are never late. A closed leaderboard can't be emptied: its rows"
+        " are final."),
     "erase_entry": Words("eraseEntry", "Erase an owner's entry", problems=("unknown_owner",)),
     "erase_owner": Words("eraseOwner", "Erase an owner on every leaderboard",
         description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"

@@ -8,7 +8,7 @@ from service.views.keys import KEYS
 from service.views.leases.leases import LEASES
 from service.views.leases.pools import POOLS
 from service.views.owners import owners, positions, profiles
-from service.views.posts import family_posts, journal, posts, queue, stream
+from service.views.posts import family_posts, journal, posts, queue, stream, voiding
 from service.views.rankings import around, curves, rankings
 from service.views.retry_on_change import retry_on_change
 
@@ -55,6 +55,8 @@ _FAMILIES = [
     Route("POST", _FAMILY + "/posts", family_posts.post_to_family, Role.WRITER, "post_family", "Families",
         body=(requests.FacetedPostBody, requests.FacetedPostList), raw_body=True, ndjson=True,
         by_fronts=True, query=queries.PostsQuery),
+    Route("DELETE", _FAMILY + "/posts/{post_id}", voiding.void_family_post, Role.OPS, "void_family_post", "Families",
+        query=queries.VoidQuery),
     Route("GET", _FAMILY + "/boards", families.get_family_board, Role.READER, "family_boards", "Families",
         query=queries.FamilyBoardsQuery),
     Route("GET", _FAMILY + "/facets", families.get_facet_values, Role.READER, "family_facets", "Families",
@@ -64,12 +66,16 @@ _FAMILIES = [
     Route("PUT", _FAMILY, families.put_family_spec, Role.OPS, "put_family", "Families", body=requests.PutFamily),
     Route("GET", _FAMILY, families.get_family, Role.READER, "family", "Families"),
     Route("GET", "/v1/families", families.get_families, Role.READER, "families", "Families", query=queries.ListQuery),
+    Route("POST", _FAMILY + "/reset", families.empty_period, Role.OPS, "reset_family", "Families",
+        body=requests.ResetFamily),
     Route("DELETE", _FAMILY, families.remove_family, Role.OPS, "delete_family", "Families"),
 ]  # fmt: skip
 
 _OTHERS = [
     Route("GET", _BOARD + "/posts/{post_id}", posts.get_post_state, Role.WRITER, "post_state", "Posting",
         query=queries.PostStateQuery),
+    Route("DELETE", _BOARD + "/posts/{post_id}", voiding.void_board_post, Role.OPS, "void_post", "Posting",
+        query=queries.VoidQuery),
     Route("GET", "/v1/queue", queue.show_queue, Role.OPS, "queue", "Posting"),
     Route("GET", "/v1/leaderboards", boards.get_boards, Role.READER, "boards", "Leaderboards",
         query=queries.BoardsQuery),

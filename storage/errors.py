@@ -2,7 +2,7 @@
 
 StorageError
 ├── PostError                                 (the post was not applied)
-│   └── PeriodClosedError with its subclass NotOpenYetError (one board refused the post; other boards may have taken it)
+│   └── PeriodClosedError with its subclasses                          (one board refused the post; others may take it)
 ├── StoreBusyError with its subclasses · QueueFullError            (trying again later may help)
 ├── WaitTooLongError with its subclass OutcomeUnknownError   (send the same post_id again)
 ├── LostRaceError                             (internal: the caller reads the rows again)
@@ -71,6 +71,10 @@ class PeriodClosedError(PostError):
 
 class NotOpenYetError(PeriodClosedError):
     """The leaderboard has not opened yet."""
+
+
+class BeforeResetError(PeriodClosedError):
+    """The post is from a time before the leaderboard was last emptied."""
 
 
 class UnknownFacetError(PostError):

@@ -153,6 +153,7 @@ class Gate(NamedTuple):
     closes_us: int | None = None  # when the leaf stops taking posts, even late posts; None: never
     closed_us: int | None = None  # when the leaf was shut; None: it is not shut
     archived_us: int | None = None  # when an archive replaced the rows; None: the leaf still has rows
+    reset_us: int | None = None  # when the leaf was last emptied; posts with an earlier time of their own are refused
 
     def is_shut(self, now_us: int) -> bool:
         """Return whether the leaf takes no more posts, whatever their times."""

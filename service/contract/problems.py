@@ -69,6 +69,7 @@ CODES: dict[str, ProblemCode] = {
     "family_board": ProblemCode(409, "The leaderboard belongs to a family and changes only with the family"),
     "period_closed": ProblemCode(409, "The leaderboard, or its period, is closed"),
     "not_open_yet": ProblemCode(409, "The leaderboard has not opened yet"),
+    "before_reset": ProblemCode(409, "The leaderboard was emptied after the time of the post"),
     "no_resource_available": ProblemCode(409, "The region has no resource left"),
     "ops_key_needed": ProblemCode(409, "No API key with the role ops would be left"),
     "archived": ProblemCode(410, "The leaderboard was archived, and its archive does not hold this"),
@@ -104,6 +105,7 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     for name, kind in [*vars(storage_errors).items(), *vars(job_errors).items()]
     if (code := re.sub("(?<=[a-z])(?=[A-Z])", "_", name.removesuffix("Error")).lower()) in CODES
 } | {
+    storage_errors.JournalIncompleteError: "journal_pruned",
     storage_errors.LeaseInPastError: "bad_value",
     storage_errors.LostRaceError: "store_busy",
     storage_errors.NoResourceError: "no_resource_available",
@@ -115,6 +117,8 @@ STORAGE_CODES: dict[type[BaseException], str] = {
 
 # Codes that have another status than in `CODES` if a post is rejected: posts name columns in the body, not in the path.
 POST_STATUSES = {"unknown_column": 422}
+# Codes that have another status if a post is taken back: the post is there, but it can't be taken out of the entry.
+VOIDING_STATUSES = {"journal_pruned": 409}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"
 SHOWN_CHARS_MAX = 80

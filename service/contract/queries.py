@@ -80,6 +80,12 @@ class PostStateQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owner: OwnerName | None = None
 
 
+class VoidQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Names the owner of the post that is taken back."""
+
+    owner: OwnerName
+
+
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: _Limit | None = None
     cursor: _Cursor | None = None

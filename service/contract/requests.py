@@ -201,6 +201,12 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The number of closed periods of each kind that keep their rows. All periods of a missing kind keep their rows."""
 
 
+class ResetFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The kind of period whose current leaderboards are emptied."""
+
+    period: PeriodKind
+
+
 class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     """A post: one contribution of stats for one owner.
 

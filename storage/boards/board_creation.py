@@ -140,6 +140,7 @@ def _insert_row(board: Board, leaf: Leaf, segment: int) -> Program[None]:
             partition=leaf.partition,
             segment_of=board.key if is_segment else None,
             segment=segment,
+            reset_at=leaf.gate.reset_us,
             **times_of(leaf.spec.season),
         )
         .bind()

@@ -94,8 +94,10 @@ def delete_refresh_leases(leaves: Iterable[Leaf]) -> Program[None]:
     yield of_refresh.bind(leased=leased)
 
 
-def reset_board(*, board_id: str) -> Program[Board]:
+def reset_board(*, board_id: str, now_us: int) -> Program[Board]:
     """Empty a board and keep its spec. Earlier post ids become void, and so do curves that are being fitted now.
+
+    From now on, the board refuses posts whose own time is before `now_us`.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
@@ -104,20 +106,22 @@ def reset_board(*, board_id: str) -> Program[Board]:
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
     if board.gate.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
-    board = yield from begin_epoch((yield from remove_rows(board)))
+    board = yield from begin_epoch((yield from remove_rows(board)), reset_us=now_us)
     yield from store_states(board.leaves)
     yield from count_epochs(board)
     return board
 
 
-def begin_epoch(board: Board) -> Program[Board]:
+def begin_epoch(board: Board, *, reset_us: int | None = None) -> Program[Board]:
     """Raise a board's epoch number by 1. Post ids and curves that were stored in earlier epochs are then void.
+
+    `reset_us`: from now on, the board refuses posts whose own time is before this one. None: as before.
 
     Afterwards, the caller has to call `store_states` and `count_epochs`.
     """
-    gate = board.gate._replace(epoch=board.gate.epoch + 1)
+    gate = board.gate._replace(epoch=board.gate.epoch + 1, reset_us=reset_us or board.gate.reset_us)
     for key in sorted({board.key, *(leaf.key for leaf in board.leaves)}):
-        yield from store_columns(key, epoch=gate.epoch)
+        yield from store_columns(key, epoch=gate.epoch, reset_at=gate.reset_us)
     return replace(board, leaves=tuple(replace(leaf, gate=gate) for leaf in board.leaves))
 
 

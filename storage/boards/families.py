@@ -12,6 +12,8 @@ As long as no post has reached a board of a family, the board is empty, and the 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from querybuilder import (
     Condition,
     Lock,
@@ -229,13 +231,14 @@ def make_boards(
 
 
 _NEW_ROW = ["board_key", "created_at", "epoch", "table_key", "rows_key", "family_key", "partition", "stage", "segment"]
-_NEW_ROW += ["id", "spec", "shelf", "ends_at", "closes_at", "due_at"]
+_NEW_ROW += ["id", "spec", "shelf", "ends_at", "closes_at", "due_at", "reset_at"]
 
 
 def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
     last = yield from take_keys(len(missing))
     text, shared = encode_spec(family.spec.board), family.shares_table
     table_key = family.key if shared else None
+    resets = dict((yield from read_resets(family)).values())
     rows = []
     for index, board_id in enumerate(missing):
         named = parse_board_id(board_id)
@@ -245,7 +248,8 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
         closes_us = None if ends_us is None else ends_us + family.spec.grace_us
         key = last - index
         numbers = key, now_us, 1, table_key, key if shared else 0, family.key, family.partition, 0, 0
-        rows.append((*numbers, board_id, text, shelf_id, ends_us, closes_us, closes_us))
+        reset_us = resets.get(named.period.id)
+        rows.append((*numbers, board_id, text, shelf_id, ends_us, closes_us, closes_us, reset_us))
     making = insert(BOARDS).rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
     making = making.on_conflict("id").do_nothing()
     leaves = [row.leaf for row in (yield from read_rows(making.returning(*COLUMNS).bind(rows=rows)))]
@@ -253,6 +257,15 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
     if not shared:
         for leaf in leaves:
             yield from in_partition(leaf.partition, create_row_table(layout_of(leaf)))
+
+
+def read_resets(family: Family) -> Program[dict[str, tuple[str, int]]]:
+    """Return, by kind of period, the period whose boards were last emptied, and when. See `family_reset`."""
+    [[text]] = yield _RESETS.bind(key=family.key)
+    return {} if text is None else msgspec.json.decode(text, type=dict[str, tuple[str, int]])
+
+
+_RESETS = select(col("resets")).from_(FAMILIES).where(col("family_key").eq(param("key"))).prepared()
 
 
 def list_boards_on_shelf(

@@ -74,7 +74,8 @@ def decode_row(row: Row) -> CatalogRow:
 
 
 PLACE = "partition", "table_key", "rows_key"  # in the order of the fields of `Place`
-GATE = "epoch", "opens_at", "ends_at", "closes_at", "closed_at", "archived_at"  # in the order of the fields of `Gate`
+# In the order of the fields of `Gate`.
+GATE = "epoch", "opens_at", "ends_at", "closes_at", "closed_at", "archived_at", "reset_at"
 _NAMES = "board_key", "id", "spec", "created_at", "family_key", "segment_of", "segment", *PLACE, *GATE
 COLUMNS = tuple(map(col, _NAMES))
 CATALOG_ROWS = select(*COLUMNS).from_(BOARDS)  # all boards and segments, until a caller adds a condition

@@ -2,6 +2,7 @@
 
     of a partition    which owners are hidden or are being shown again, see `hidden_owners`
                       the current epoch of each board; post ids of earlier epochs are not valid, see `post_ids`
+                      when each board was last emptied; posts with an earlier time are refused
     of all callers    whether some callers currently send posts again, with ids that are already stored
 
 The counter of a partition's change log is a row that also has `facts`, the version of the partition's facts. A
@@ -29,6 +30,7 @@ class Facts(NamedTuple):
     version: int  # the version of the facts when they were read: `facts` in the counter of the change log
     marks: dict[str, str]  # by marked owner: `HIDDEN`, or `SHOWING` for an owner who is being shown again
     epochs: dict[tuple[int, int], int]  # by (board key, `rows_key` of its `Place`); filled when post ids are looked up
+    resets: dict[int, int]  # when boards were last emptied, by board key; 0: never; filled by posts that name a time
 
     def is_hidden(self, owner: str) -> bool:
         return self.marks.get(owner) == HIDDEN
@@ -37,6 +39,11 @@ class Facts(NamedTuple):
         if len(self.epochs) >= EPOCHS_MAX:
             self.epochs.clear()
         self.epochs[board_key, rows_key] = epoch
+
+    def keep_reset(self, board_key: int, reset_us: int) -> None:
+        if len(self.resets) >= EPOCHS_MAX:
+            self.resets.clear()
+        self.resets[board_key] = reset_us
 
 
 class KnownFacts:
@@ -53,10 +60,10 @@ class KnownFacts:
         If there are more than `MARKS_MAX` of them, remember nothing, and return only those that are in `owners`.
         """
         if partition not in self._unbounded:
-            found = Facts(*(yield from in_partition(partition, read_marks())), {})
+            found = Facts(*(yield from in_partition(partition, read_marks())), {}, {})
             if len(found.marks) <= MARKS_MAX:
                 self.facts[partition] = found
                 return found
             self._unbounded.add(partition)
         asked = sorted(set[str]().union(*owners))
-        return Facts(*(yield from in_partition(partition, read_marks(asked))), {})
+        return Facts(*(yield from in_partition(partition, read_marks(asked))), {}, {})

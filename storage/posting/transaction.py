@@ -20,6 +20,7 @@ import msgspec
 from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, chained, col, count, plus, select
 from storage.errors import (
+    BeforeResetError,
     LostRaceError,
     OutdatedFactsError,
     PeriodClosedError,
@@ -32,7 +33,7 @@ from storage.errors import (
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_posted_leaves
 from storage.leaves.entries import Entries, RowId, TableRows, add_totals, build_totals_upsert, total_rows
-from storage.leaves.gates import hold_gates
+from storage.leaves.gates import hold_gates, read_gates
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.log.bundles import BundleDraft
@@ -109,6 +110,7 @@ class PostTransaction:
         self._tables: list[tuple[int, TableRows, list[BoardState]]] = []  # see `_list_tables`
         self._facts: dict[int, Facts] = {}  # by partition
         self._any_marked = False  # whether an owner of the group is hidden or is being shown again
+        self._is_dated = False  # whether a post names its time, so that the group relies on times of resets
         self._has_absent = False  # whether a post found no row of its owner
         self._looks_up = False  # whether the group looks up its post ids
         self._refuses_ids = False  # whether a post with an id was refused
@@ -167,10 +169,13 @@ class PostTransaction:
 
     def _read(self, posts: Sequence[Post]) -> Program[None]:
         owners: dict[int, dict[str, None]] = defaultdict(dict)
+        dated: set[int] = set()  # keys of boards with posts that name a time
         remembering: set[int] = set()  # keys of boards and families for which ids of the group are to be stored
         for post in posts:
             for part in post.parts:
                 owners[part.leaf.key][post.owner] = None
+                if post.at_us is not None:
+                    dated.add(part.leaf.key)
                 if post.post_hash is not None and post.family is None:
                     remembering.add(part.leaf.key)
             if post.post_hash is not None and post.family is not None:
@@ -192,6 +197,8 @@ class PostTransaction:
                 facts = yield from self._known_facts.read_facts(partition, owners.values())
             self._facts[partition] = facts
             has_marks |= bool(facts.marks)
+            if dated:
+                yield from self._find_resets(facts, states, dated)
             for state in states:
                 key = state.entries.leaf.key
                 epoch = facts.epochs.get((key, state.rows_key))
@@ -204,6 +211,23 @@ class PostTransaction:
             yield from self._at(partition, _hold_rows(table, states, owners))
         if has_marks:
             yield from self._find_hidden(owners)
+
+    def _find_resets(self, facts: Facts, states: Sequence[BoardState], dated: set[int]) -> Program[None]:
+        """Find when those boards of a partition that get posts with a time of their own were last emptied.
+
+        `dated`: the keys of such boards. A process reads the time once for each board and version of the facts.
+        """
+        theirs = [state for state in states if state.entries.leaf.key in dated]
+        resets = {state.entries.leaf.key: facts.resets.get(state.entries.leaf.key) for state in theirs}
+        unknown = [key for key, reset_us in resets.items() if reset_us is None]
+        self._is_dated |= bool(theirs)
+        if unknown:
+            gates = yield from read_gates(theirs[0].entries.leaf.partition, unknown)
+            for key, (_, gate) in gates.items():
+                resets[key] = gate.reset_us or 0
+                facts.keep_reset(key, gate.reset_us or 0)
+        for state in theirs:
+            state.reset_us = resets[state.entries.leaf.key] or 0
 
     def _look_up(self, posts: Sequence[Post]) -> Program[None]:
         """Find which posts were applied before. `_read` has locked existing rows, so nobody else writes to them."""
@@ -305,6 +329,8 @@ class PostTransaction:
         try:
             if state.gate is not None:
                 state.gate.check_post(state.entries.leaf, at_us, self._now_us)
+            if post.at_us is not None and post.at_us < state.reset_us:
+                raise BeforeResetError(f"{part.leaf.id!r} was emptied after the time of the post", pointer="/at")
             row = state.rows.get(post.owner)
             if row is None:
                 self._has_absent = True
@@ -410,7 +436,7 @@ class PostTransaction:
             version = yield from change_log.read_facts()
         if facts is not None and version is not None and version != facts.version:
             self._known_facts.facts.pop(partition, None)
-            if self._has_absent or (self._fresh and not self._looks_up):
+            if self._has_absent or self._is_dated or (self._fresh and not self._looks_up):
                 raise OutdatedFactsError("an owner was hidden or shown, or a board was emptied, since the group began")
 
     def _write_hidden(self, states: Iterable[BoardState]) -> Program[None]:
@@ -457,6 +483,7 @@ class BoardState:
     exists: bool = True  # False: the board was deleted, or its rows are in another partition or table
     gate: Gate | None = None  # None: `hold_gates` returned no gate to check, so the board takes the posts
     shut: bool = False  # True: the board takes no posts now
+    reset_us: int = 0  # when the board was last emptied; set only if a post of the group names a time
     applied: int = 0  # posts that the group applied to the board
     rows: dict[str, TransactionRow] = field(default_factory=dict)
     totals: dict[int, int] = field(default_factory=dict)  # what the group adds to the board's totals, by column index

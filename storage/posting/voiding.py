@@ -152,7 +152,7 @@ class Voiding:
         histories = (yield from self._read_histories(leaf_of)) if held else {}
         rebuilt: dict[int, int | None] = {}
         if held:
-            rebuilt = {leaf_key: at_us for leaf_key, at_us in (yield _REBUILT.bind(keys=list(leaf_of)))}
+            rebuilt = {row[0]: row[1] for row in (yield _REBUILT.bind(keys=list(leaf_of)))}
         changes: list[RankingChange] = []
         parts: dict[int, PartOutcome] = {}
         for key, each in held.items():

@@ -24,7 +24,7 @@ from storage.leaves.catalog_rows import find_keys_ever, find_posted_leaves
 from storage.log import partition_journal
 from storage.log.log_record import RecordedError
 from storage.posting.post_ids import PostIds, in_range, list_keys, range_of
-from storage.records import Board, Leaf, PartOutcome, PostStatus
+from storage.records import Board, Family, Leaf, PartOutcome, PostStatus
 from storage.schema.creation import in_each_partition
 from storage.schema.ingest_tables import REJECTED_POSTS
 from storage.schema.placement import TABLES
@@ -87,6 +87,24 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
 
     fates = (await store.read(program, heavy=True)).values()
     return sorted(fates, key=lambda fate: (fate.owner is None, fate.owner))
+
+
+async def is_waiting(store: Store, place: Board | Family, post_id: str, post_hash: str) -> bool:
+    """Return whether a post to this board or family waits in the queue. `post_hash`: the key of the post."""
+
+    def program() -> Program[bool]:
+        keys = [place.key] if isinstance(place, Family) else (yield from _find_keys(place))
+        for partition in list_queues(store.dialect, store.partitions):
+            mentions = ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)
+            for waiting in (yield from in_partition(partition, mentions)):
+                block = decode_block(waiting.block)
+                for queued in block.posts:
+                    named = [block.boards[at][0] for at in queued.boards] if isinstance(place, Board) else []
+                    if queued.post_hash == post_hash and {queued.family_key, *named} & {*keys}:
+                        return True
+        return False
+
+    return await store.read(program, heavy=True)
 
 
 def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post_id: str, begin: str) -> Program[Fates]:

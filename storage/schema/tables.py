@@ -69,6 +69,8 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .with_columns(id=TEXT, spec=TEXT, created_at=INTEGER)
     .column("closed_through", INTEGER)  # the boards that close at this time or earlier are closed
     .column("partition", INTEGER)  # the partition of all boards of the family
+    # JSON: for each kind of period that was emptied, the period and the time. A board that is created later gets it.
+    .column("resets", TEXT, null=True)
     .primary_key("family_key"),
     create_index("families_id", FAMILIES, col("id"), unique=True),
     # The shared tables of boards that belong to no family: one table for each partition and list of columns.
@@ -127,6 +129,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
     .column("closes_at", INTEGER, null=True)
     .column("closed_at", INTEGER, null=True)
     .column("archived_at", INTEGER, null=True)
+    .column("reset_at", INTEGER, null=True)
     .primary_key("board_key")
     .clustered(),
     create_table(FAMILY_GATES)

@@ -226,13 +226,13 @@ class Deployment:
         return await self.write(change_board, board_id=board_id, wanted=wanted, now_us=self.clock())
 
     async def reset(self, board_id: str = "b") -> Board:
-        return await self.write(reset_board, board_id=board_id)
+        return await self.write(reset_board, board_id=board_id, now_us=self.clock())
 
     async def log_reset(self, board_id: str = "b") -> Board:
         """Empty a board, and log it in the journal."""
 
         def program() -> Program[Board]:
-            emptied = yield from reset_board(board_id=board_id)
+            emptied = yield from reset_board(board_id=board_id, now_us=self.clock())
             yield from journal.log_event(emptied, ChangeKind.RESET, self.clock())
             return emptied
 

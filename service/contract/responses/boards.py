@@ -305,13 +305,14 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a post on a leaderboard.
 
     In a list, `owner` is null if the owner was erased, or if the journal was pruned and no longer names the owner.
-    `status` is `pending` while the post waits in the queue, and then the same as for a post that is not queued.
+    `status` is `pending` while the post waits in the queue, and then the same as for a post that is not queued. It is
+    `voided` once the post was taken back.
     `updated_at` and `stats` describe the owner's entry after the post. `error` says why the post was rejected.
     """
 
     post_id: str
     owner: str | None
-    status: Literal["pending", "applied", "unchanged", "rejected"]
+    status: Literal["pending", "applied", "unchanged", "rejected", "voided"]
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     error: ProblemDocument | UnsetType = UNSET
@@ -323,6 +324,34 @@ class PostStates(msgspec.Struct, frozen=True):
     post_id: str
     posts: list[PostState]
     more: bool
+
+
+class FamilyReset(msgspec.Struct, frozen=True):
+    """The period whose leaderboards were emptied. `boards` is how many of these existed."""
+
+    family: str
+    period: PeriodAnswer
+    boards: int
+
+
+class VoidedBoard(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a voided post on one of its leaderboards. There is either `status` or `error`.
+
+    `stats` has the values of the owner's entry without the post, or is null if no other post made the entry.
+    """
+
+    board: str
+    status: Literal["recomputed"] | UnsetType = UNSET
+    stats: Stats | UnsetType | None = UNSET
+    error: ProblemDocument | UnsetType = UNSET
+
+
+class VoidedPost(msgspec.Struct, frozen=True):
+    """The result of taking back a post. A second request for the same post gets the same result."""
+
+    post_id: str
+    owner: str
+    boards: list[VoidedBoard]
 
 
 class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from storage.records import PostStatus
 
 from .boards import ProfileObject, RankedEntry, Stats
 
-JournalKind = Literal["post", "erase", "hide", "show", "reset", "move", "delete", "erased"]
+JournalKind = Literal["post", "void", "erase", "hide", "show", "reset", "move", "delete", "erased"]
 
 
 Place = int | str  # names a line of the journal: its sequence number, or a cursor if the store has several partitions
@@ -20,10 +20,11 @@ Place = int | str  # names a line of the journal: its sequence number, or a curs
 class JournalLine(msgspec.Struct):
     """A line of the journal: a post, or a change of an owner or of a leaderboard.
 
-    `stored` has the values of the owner's entry after the post was applied. If a queued post was rejected when a worker
-    took it from the queue, `error` says why. If the owner was erased later, `owner` is null and the fields after
-    `accepted_at` are missing. If the leaderboard was deleted long ago, `board` is null. `seq` is the sequence
-    number of the line, or an opaque cursor if the store has several partitions.
+    `stored` has the values of the owner's entry after the post was applied. A line of the kind `void` says that the
+    post `post_id` was taken back. It has no `stored` if the owner has no entry without the post. If a queued post was
+    rejected when a worker took it from the queue, `error` says why. If the owner was erased later, `owner` is null and
+    the fields after `accepted_at` are missing. If the leaderboard was deleted long ago, `board` is null. `seq` is the
+    sequence number of the line, or an opaque cursor if the store has several partitions.
     """
 
     seq: Place
@@ -41,7 +42,7 @@ class JournalLine(msgspec.Struct):
 
 
 class OwnerPosts(msgspec.Struct):
-    """A page of an owner's posts, the newest first.
+    """A page of an owner's posts, the newest first, with a line for each post that was taken back.
 
     To get the next page, send the value of `next` as the parameter `before`. `next` is null if no older posts are kept.
     `partitions_away` has the partitions that do not answer, whose posts are left out.

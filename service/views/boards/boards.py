@@ -280,8 +280,9 @@ async def empty_board(context: Context, call: Call) -> BoardAnswer:
     board_id = call.path["board"]
 
     def program() -> Program[Board]:
-        emptied = yield from reset_board(board_id=board_id)
-        yield from journal.log_event(emptied, ChangeKind.RESET, context.now_us())
+        now_us = context.now_us()
+        emptied = yield from reset_board(board_id=board_id, now_us=now_us)
+        yield from journal.log_event(emptied, ChangeKind.RESET, now_us)
         return emptied
 
     board = await _change_alone(context, board_id, program)

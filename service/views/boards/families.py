@@ -16,6 +16,7 @@ from service.contract.responses.boards import (
     FamilyAnswer,
     FamilyBoardAnswer,
     FamilyList,
+    FamilyReset,
     HistoryAnswer,
     PastPosition,
     PeriodAnswer,
@@ -28,6 +29,7 @@ from storage.boards import journal
 from storage.boards.boards import BoardState
 from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, list_families, put_family
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
+from storage.boards.family_reset import reset_period
 from storage.errors import SpecInvalidError
 from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.periods import Period, PeriodKind, calendar_of, find_zone, parse_period
@@ -113,6 +115,17 @@ async def remove_family(context: Context, call: Call) -> None:
     for leaf in leaves:
         context.catalog.forget_board(leaf.id)
         context.curves.book.forget_board(leaf.key)
+
+
+async def empty_period(context: Context, call: Call) -> FamilyReset:
+    kind: PeriodKind = call.body.period
+    family = await context.catalog.families.reread_family(call.path["family"])
+    _check_period(family, kind)
+    emptying = partial(reset_period, family_id=family.id, kind=kind)
+    family, period, leaves = await context.store.write(lambda: emptying(now_us=context.now_us()))
+    for leaf in leaves:
+        context.catalog.forget_board(leaf.id)
+    return FamilyReset(family.id, make_period_answer(context, family, period), len(leaves))
 
 
 async def _answer(context: Context, family: Family) -> FamilyAnswer:

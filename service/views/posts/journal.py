@@ -48,6 +48,7 @@ _POSTS: dict[ChangeKind, PostStatus] = {
     ChangeKind.REJECTED: PostStatus.REJECTED,
 }
 _KINDS: dict[ChangeKind, JournalKind] = {
+    ChangeKind.VOIDED: "void",
     ChangeKind.ERASED: "erase",
     ChangeKind.HIDDEN: "hide",
     ChangeKind.SHOWN: "show",
@@ -103,12 +104,8 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
     (found, leaves, more), away = await context.try_living(partial(_read_living, context, program))
     encode = context.cursors.encode_numbers
     lines = make_lines(((encode(numbers), row) for numbers, row in found), leaves)
-    return OwnerPosts(
-        owner,
-        [line for line in lines if line.kind == "post"],
-        None if more is None else encode(more, "posts"),
-        [*away] or UNSET,
-    )
+    posts = [line for line in lines if line.kind in ("post", "void")]
+    return OwnerPosts(owner, posts, None if more is None else encode(more, "posts"), [*away] or UNSET)
 
 
 def _list_partitions(place: Numbers, away: Collection[int]) -> Program[list[int]]:
@@ -141,6 +138,8 @@ def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalL
             line.error = post_problem_of(decode_error(row.record.error)).to_document()
         if writer is not None:
             writer.write_post(line, row, row.record)
+    elif kind is ChangeKind.VOIDED and writer is not None:
+        writer.write_voiding(line, row, row.record)
     return line
 
 
@@ -162,6 +161,11 @@ class _LineWriter:
             line.at = format_us(posted.at_us)
         if posted.kind not in NO_CHANGE:
             line.stored = format_stats(self._spec, self._merger.decode_stats(self._reader.cells_after(row, posted)))
+
+    def write_voiding(self, line: JournalLine, row: JournalRow, record: ChangeRecord) -> None:
+        line.post_id = record.post_id or UNSET
+        if record.version is not None:
+            line.stored = format_stats(self._spec, self._merger.decode_stats(self._reader.cells_after(row, record)))
 
     def _named(self, changes: Sequence[ColumnChange], *, overwrite: bool) -> Stats:
         named: Stats = {}

@@ -32,6 +32,7 @@ from storage.errors import (
     PostError,
     PostIdConflictError,
     PostRejectedError,
+    PostVoidedError,
     UnknownBoardError,
     UnknownColumnError,
     ValueOutOfRangeError,
@@ -107,6 +108,8 @@ def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome |
         return state(status="pending")
     if fate.error is not None:
         return state(status="rejected", error=post_problem_of(fate.error).to_document())
+    if fate.status is PostStatus.VOIDED:
+        return state(status="voided")
     status: Any = fate.status.value  # never `duplicate`, because the store keeps the first outcome of a post
     stats = format_stats(board.spec, fate.stats or ())
     return state(status=status, updated_at=format_us(fate.updated_at_us or 0), stats=stats)
@@ -190,7 +193,7 @@ def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], rep
     outcome.status = min({part.status for part in parts}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
     if post.family is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
         outcome.boards = [(repeated[key], part) for part in parts if (key := part.board_key or 0) in repeated]
-    elif post.family is not None and parts and isinstance(parts[0].error, PostIdConflictError):
+    elif post.family is not None and parts and isinstance(parts[0].error, PostIdConflictError | PostVoidedError):
         outcome.boards = [(board, parts[0]) for board, _ in outcome.boards]
     else:
         applied = [(target.leaf, part) for target, part in zip(post.parts, parts, strict=True)]

@@ -502,3 +502,20 @@ async def test_nothing_is_lost_or_applied_twice_while_a_board_moves(
     retried = Deployment(deployment.store, "00" * 16)
     for owner, post_id in ids:
         assert (await retried.apply_one(points(retried, board, owner, post_id))).status is PostStatus.DUPLICATE
+
+
+async def test_a_post_is_voided_although_its_board_has_moved_since(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    for xp, target in ((1, ELSEWHERE), (2, HOME), (4, ELSEWHERE)):
+        deployment.clock.now_us += 1
+        await deployment.apply(deployment.post("ada", part(board, {"xp": xp, "shots": 1}), post_id=f"p{xp}"))
+        await move(deployment, target)
+        board = await deployment.find()
+    for post_id, left in (("p1", [6, 2, None]), ("p4", [2, 1, None]), ("p2", None)):
+        [voided] = await deployment.void(board, "ada", post_id)
+        assert voided.stats == left
+        await move(deployment, HOME if board.partition == ELSEWHERE else ELSEWHERE)
+        board = await deployment.find()
+        again = await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1}), post_id=post_id))
+        assert again.status is PostStatus.REJECTED
+    assert (await read_everything(deployment))["rows"] == []

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.boards.move import BoardMove, MoveCounts
 from storage.boards.boards import list_boards
-from storage.errors import LeaseTakenError, RacesLostError, SpecConflictError, SpecInvalidError
+from storage.errors import BeforeResetError, LeaseTakenError, RacesLostError, SpecConflictError, SpecInvalidError
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.posting.rebuild import find_deleted_leaves
 from storage.queue.outcomes import find_post_fate
@@ -81,6 +81,28 @@ async def test_a_board_is_the_same_in_other_segments(deployment: Deployment) -> 
         assert (await deployment.store.read(lambda: list_boards(prefix="", after="", limit=9))) == [board]
     places = {segment.partition for segment in board.leaves}
     assert len(places) == min(7, deployment.store.partitions)
+
+
+async def test_posts_from_before_a_split_are_voided_and_a_reset_still_refuses_old_ones(deployment: Deployment) -> None:
+    await deployment.create("b", counter("shots"), ranked("xp"))
+    late_us = deployment.clock()
+    deployment.clock.now_us += 100
+    board = await deployment.log_reset()
+    for number, owner in enumerate(OWNERS):
+        await post(deployment, board, owner, number, f"first-{owner}")
+        await post(deployment, board, owner, 100, f"second-{owner}")
+    for segments in (4, 7):
+        board, _ = await split(deployment, segments)
+        for owner in OWNERS:
+            await post(deployment, board, owner, 1_000 * segments, f"{segments}-{owner}")
+    for number, owner in enumerate(OWNERS):
+        [voided] = await deployment.void(board, owner, f"second-{owner}")
+        assert voided.stats == [3, 11_000 + number]
+        [voided] = await deployment.void(board, owner, f"first-{owner}")
+        assert voided.stats == [2, 11_000]
+        late = await deployment.apply_one(deployment.post(owner, part(board, {"xp": 9}), at_us=late_us))
+        assert isinstance(late.error, BeforeResetError)
+        assert await post(deployment, board, owner, 100, f"second-{owner}") is PostStatus.REJECTED
 
 
 async def test_a_split_keeps_posts_that_come_meanwhile(deployment: Deployment) -> None:

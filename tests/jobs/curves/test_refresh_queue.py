@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 
@@ -115,7 +116,7 @@ async def test_the_caller_is_told_of_a_failing_store_and_the_next_request_works(
     assert (await within(world.desk.refresh_now(board.leaf, 0))).curve.total == 0
 
 
-@pytest.mark.parametrize("gone", [delete_board, reset_board])
+@pytest.mark.parametrize("gone", [delete_board, partial(reset_board, now_us=1)])
 async def test_a_board_deleted_or_emptied_meanwhile_is_unknown_and_counts_no_failure(
     world: World, gone: Callable[..., object]
 ) -> None:

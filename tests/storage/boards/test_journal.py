@@ -167,7 +167,7 @@ async def test_the_journal_records_hiding_and_showing_with_the_entrys_cells(depl
     await deployment.show("ada", board)
     rows = await read_changes(deployment.store)
     assert [told.kind for told in records_of(rows)] == [
-        ChangeKind.APPLIED, ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.SHOWN,
+        ChangeKind.FIRST, ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.SHOWN,
     ]  # fmt: skip
     assert [(row.previous, row.next) for row in rows] == [
         ("   ", "005"), ("005", "   "), ("   ", "   "), ("   ", "006"),

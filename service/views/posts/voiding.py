@@ -1,0 +1,59 @@
+"""Handlers that take back a post, on a leaderboard or on all leaderboards of a family that the post reached."""
+
+from service.context import Context
+from service.contract.problems import VOIDING_STATUSES, ProblemError, problem_of
+from service.contract.queries import VoidQuery
+from service.contract.responses.boards import VoidedBoard, VoidedPost
+from service.contract.routes import Call
+from service.contract.values import parse_owner
+from storage.errors import FamilyBoardError, StorageError, StoreBusyError, UnknownPostError
+from storage.posting.voiding import VoidedPart, Voiding
+from storage.queue.outcomes import is_waiting
+from storage.records import Board, Family
+
+from .posts import format_stats
+
+_QUEUE_WAIT_S = 1.0  # workers apply a waiting post within seconds
+
+
+async def void_board_post(context: Context, call: Call) -> VoidedPost:
+    board = await context.catalog.find_board(call.path["board"])
+    if board.family_key is not None:
+        raise FamilyBoardError(f"{board.id!r} belongs to a family: take the post back from the family")
+    return await _void(context, call, board)
+
+
+async def void_family_post(context: Context, call: Call) -> VoidedPost:
+    # Read the family again: another process may have deleted it and created it again.
+    return await _void(context, call, await context.catalog.families.reread_family(call.path["family"]))
+
+
+async def _void(context: Context, call: Call, place: Board | Family) -> VoidedPost:
+    query: VoidQuery = call.query
+    owner, post_id = parse_owner(query.owner), call.path["post_id"]
+    post_hash = context.posting.post_ids.hash_post_id(post_id, owner)
+    voiding = Voiding(place=place, owner=owner, post_id=post_id, post_hash=post_hash, now_us=context.now_us())
+    try:
+        parts = await context.store.write(voiding.void_post)
+    except UnknownPostError:
+        if await is_waiting(context.store, place, post_id, post_hash):
+            raise StoreBusyError("the post still waits in the queue", retry_after_s=_QUEUE_WAIT_S) from None
+        raise
+    except StorageError as error:
+        if (problem := _problem_of(error)).code in VOIDING_STATUSES:
+            raise problem from None
+        raise
+    return VoidedPost(post_id, owner, [_board_answer(part) for part in parts])
+
+
+def _board_answer(part: VoidedPart) -> VoidedBoard:
+    if part.error is not None:
+        return VoidedBoard(board=part.leaf.id, error=_problem_of(part.error).to_document())
+    stats = None if part.stats is None else format_stats(part.leaf.spec, part.stats)
+    return VoidedBoard(board=part.leaf.id, status="recomputed", stats=stats)
+
+
+def _problem_of(error: StorageError) -> ProblemError:
+    problem = problem_of(error)
+    problem.status = VOIDING_STATUSES.get(problem.code, problem.status)
+    return problem
