@@ -11,6 +11,7 @@ import typer
 from service.commands.boards.boards import board_app
 from service.commands.boards.families import family_app
 from service.commands.boards.owners import owner_app
+from service.commands.boards.posts import post_app
 from service.commands.imports.importing import import_posts
 from service.commands.leases import lease_app, pool_app
 from service.commands.operating.keys import keys_app
@@ -63,6 +64,7 @@ app.add_typer(queue_app, name="queue", rich_help_panel=RUN)
 app.command("refresh", rich_help_panel=DATA)(refresh)
 app.command("rebuild", rich_help_panel=DATA)(rebuild)
 app.add_typer(owner_app, name="owner", rich_help_panel=DATA)
+app.add_typer(post_app, name="post", rich_help_panel=DATA)
 app.command("journal", rich_help_panel=READ)(journal)
 app.command("stream", rich_help_panel=READ)(stream)
 app.command("audit", rich_help_panel=DATA)(audit)

@@ -167,6 +167,12 @@ async def use_owners(client: Recorded) -> None:
 async def request_anything(client: Recorded) -> None:
     assert await client.request("GET", "/healthz", bytes)
     assert len(await client.list_records("/v1/leaderboards", "leaderboards", dict, {"limit": 2})) > 6
+    await client.post("b", {"owner": "cheat", "stats": {"xp": 1}, "post_id": "run"})
+    [voided] = await client.void_post("b", "run", owner="cheat")
+    assert (voided.board, voided.status, voided.stats) == ("b", "recomputed", None)
+    await client.post_to_family("arena", {"owner": "cheat", "stats": {"xp": 1}, "post_id": "run"})
+    assert {each.stats for each in await client.void_family_post("arena", "run", owner="cheat")} == {None}
+    assert (await client.reset_family("arena", "week"))["boards"] > 0
     await client.reset_board("b")
     assert (await client.board("b")).entries == 0
     await client.delete_board("b")

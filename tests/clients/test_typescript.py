@@ -91,6 +91,8 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
     # The answers to some tries were lost, and the posts count once.
     assert (found["tries"], [each["status"] for each in found["posted"]]) == (4, ["duplicate"])
     assert (await game.get("/v1/leaderboards/high/entries/new"))["stats"] == {"xp": 5}
+    assert [(each["board"], each["stats"]) for each in found["voided"]["boards"]] == [("high", None)]
+    assert found["notVoided"] == ["ApiError", 404, "unknown_family"]
     assert found["many"] == 1_500
     assert (await game.get("/v1/leaderboards/high/entries/often"))["stats"] == {"xp": 1_500}
 

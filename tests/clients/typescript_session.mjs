@@ -97,5 +97,8 @@ for await (const event of broken.stream("high", { column: "xp", owner: "p7" })) 
   if (found.events.length === 2) break;
   breaking.abort(new TypeError("the connection broke"));
 }
+await game.post("high", { owner: "cheat", stats: { xp: 1 }, post_id: "run" });
+found.voided = await game.voidPost("high", "run", "cheat");
+found.notVoided = await codeOf(game.voidFamilyPost("none", "run", "cheat"));
 clearInterval(awake);
 console.log(JSON.stringify(found));

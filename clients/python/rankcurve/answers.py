@@ -123,6 +123,18 @@ class BoardResult(msgspec.Struct, frozen=True, kw_only=True):
     error: Problem | None = None
 
 
+class VoidedBoard(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a voided post on one of its boards: `stats` without the post, or an `error`.
+
+    `stats` is None if no other post of the owner remains.
+    """
+
+    board: str
+    status: str | None = None
+    stats: Stats | None = None
+    error: Problem | None = None
+
+
 class PostResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a post. `stats` has the stored values; a post to several boards has `boards` instead.
 

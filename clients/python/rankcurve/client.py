@@ -40,6 +40,7 @@ from .answers import (
     StreamEvent,
     Value,
     ValueAt,
+    VoidedBoard,
     check_name,
     decode,
 )
@@ -95,6 +96,10 @@ class _Buckets(msgspec.Struct, frozen=True):
 
 class _OwnerPosts(msgspec.Struct, frozen=True):
     posts: list[JournalLine]
+
+
+class _VoidedPost(msgspec.Struct, frozen=True):
+    boards: list[VoidedBoard]
 
 
 class _OwnerEntries(msgspec.Struct, frozen=True):
@@ -338,6 +343,23 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """Post stats to several boards at once, as `post` does. Each post names its `boards`."""
         return (yield from post_all(self._sender, path_of("v1", "posts"), posts, raise_rejected=raise_rejected))
 
+    @operation
+    def void_post(self, board: str, post_id: str, *, owner: str) -> Program[list[VoidedBoard]]:
+        """Take back a post: its owner's entry becomes what it would be without the post (role `ops`).
+
+        A second call returns the same. The id stays taken, so the same post again is rejected with `post_voided`.
+        """
+        return (yield from self._void(board_path(board, "posts", post_id), owner))
+
+    @operation
+    def void_family_post(self, family: str, post_id: str, *, owner: str) -> Program[list[VoidedBoard]]:
+        """Take back a post on all boards of a family that it reached, as `void_post` does (role `ops`)."""
+        return (yield from self._void(family_path(family, "posts", post_id), owner))
+
+    def _void(self, path: str, owner: str) -> Program[list[VoidedBoard]]:
+        reply: Reply = yield from self._sender.send(Send("DELETE", with_query(path, {"owner": owner})))
+        return decode(reply.content, _VoidedPost).boards
+
     @walk
     def journal(self, after: int | str = 0) -> Walk[JournalLine]:
         """Yield the accepted posts and changes up to now, the oldest first (role `writer`).
@@ -405,6 +427,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def reset_board(self, board: str) -> Program[None]:
         """Empty a board, and keep its specification (role `ops`)."""
         yield from self._sender.send(Send("POST", board_path(board, "reset"), repeatable=False))
+
+    @operation
+    def reset_family(self, family: str, period: str) -> Program[Record]:
+        """Empty the current boards of a kind of period, such as `week` (role `ops`). Return the period."""
+        content = ENCODER.encode({"period": period})
+        sent = Send("POST", family_path(family, "reset"), content, repeatable=False)
+        reply: Reply = yield from self._sender.send(sent)
+        return decode(reply.content, Record)
 
     @operation
     def delete_board(self, board: str) -> Program[None]:

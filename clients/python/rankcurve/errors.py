@@ -303,6 +303,14 @@ class NotOpenYetError(ConflictError, code="not_open_yet"):
     """The leaderboard has not opened yet."""
 
 
+class BeforeResetError(ConflictError, code="before_reset"):
+    """The leaderboard was emptied after the time of the post."""
+
+
+class PostVoidedError(ConflictError, code="post_voided"):
+    """The post with this id was taken back."""
+
+
 class NoResourceAvailableError(ConflictError, code="no_resource_available"):
     """The region has no resource left."""
 

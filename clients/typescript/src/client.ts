@@ -100,6 +100,16 @@ export class Client {
     return results;
   }
 
+  /** Take back an owner's post (role `ops`): the entry becomes what it would be without the post. */
+  voidPost(board: string, postId: string, owner: string): Promise<Answer<"voidPost">> {
+    return this.#void(pathOf`/v1/leaderboards/${board}/posts/${postId}`, owner);
+  }
+
+  /** Take back an owner's post on every board of a family that it reached (role `ops`). */
+  voidFamilyPost(family: string, postId: string, owner: string): Promise<Answer<"voidFamilyPost">> {
+    return this.#void(pathOf`/v1/families/${family}/posts/${postId}`, owner);
+  }
+
   /** Yield what changes at the top of a ranking, or an owner's position, until the signal is aborted. */
   stream(board: string, query: Query<"followRanking">, signal?: AbortSignal): AsyncGenerator<StreamEvent> {
     return followStream(this.#transport, pathOf`/v1/leaderboards/${board}/stream`, query, signal);
@@ -108,6 +118,10 @@ export class Client {
   /** Fetch the curve of a column, which gives ranks without further requests. */
   curve(board: string, column: string): Promise<OfflineCurve> {
     return OfflineCurve.fetch(this.#transport, pathOf`/v1/leaderboards/${board}/rankings/${column}/curve`);
+  }
+
+  async #void<T>(path: string, owner: string): Promise<T> {
+    return (await (await this.#transport.send(path, { method: "DELETE", query: { owner } })).json()) as T;
   }
 
   async #read<T>(path: string, query: object): Promise<T> {

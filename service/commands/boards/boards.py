@@ -160,6 +160,12 @@ add_request(
     "Show a leaderboard's spec, its number of entries and the state of its curves, as JSON.", BOARD,
 )
 add_request(
+    board_app, "reset", f"POST {BOARD_PATH}/reset",
+    "Empty a leaderboard and keep its spec. Posts from before that, by their `at`, are rejected from then on. The "
+    "command asks first unless --yes is given.",
+    BOARD, confirm="Remove all entries of {board}?",
+)
+add_request(
     board_app, "delete", f"DELETE {BOARD_PATH}",
     "Delete a leaderboard with all its entries. This can't be undone; the command asks first unless --yes is given.",
     BOARD, confirm="Delete {board} with all its entries?",

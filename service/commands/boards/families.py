@@ -75,6 +75,12 @@ add_request(
     "Show a family's spec and the number of its boards that have received posts, as JSON.", FAMILY,
 )
 add_request(
+    family_app, "reset", f"POST {FAMILY_PATH}/reset",
+    "Empty a family's current boards of one kind of period, such as those of this week. Posts from before that, by "
+    "their `at`, are rejected there from then on. The command asks first unless --yes is given.",
+    FAMILY, PERIOD, confirm="Remove all entries of the current {period} of {family}?",
+)
+add_request(
     family_app, "delete", f"DELETE {FAMILY_PATH}",
     "Delete a family with all its boards. This can't be undone; the command asks first unless --yes is given.",
     FAMILY, confirm="Delete {family} with all its boards?",

@@ -51,6 +51,26 @@ def top(process: Process) -> list[str]:
     return [entry["owner"] for entry in call(process, "GET", "/v1/leaderboards/b/rankings/xp")["entries"]]
 
 
+def test_an_operator_takes_back_a_post_and_resets_boards(board: Process, run: Run) -> None:
+    spec = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "week"]}
+    call(board, "PUT", "/v1/families/game", spec)
+    run_of = {"owner": "zoe", "stats": {"xp": 999}, "post_id": "run/1"}
+    for place in ("leaderboards/b", "families/game"):
+        call(board, "POST", f"/v1/{place}/posts", run_of)
+    assert top(board)[0] == "zoe"
+    [voided] = json.loads(run("post", "void", "b", "run/1", "--owner", "zoe").stdout)
+    assert (voided["board"], voided["status"]) == ("b", "recomputed")
+    assert "zoe" not in top(board)
+    assert len(json.loads(run("post", "void", "game", "run/1", "--owner", "zoe", "--family").stdout)) == 2
+    assert "unknown_post" in run("post", "void", "b", "run/2", "--owner", "zoe", code=1).stderr
+    run("board", "reset", "b", code=1, typed="n\n")
+    assert top(board)
+    run("board", "reset", "b", "--yes")
+    assert top(board) == []
+    answer = json.loads(run("family", "reset", "game", "--period", "week", "--yes").stdout)
+    assert answer["boards"] == 1
+
+
 def test_an_operator_hides_shows_and_erases_an_owner(board: Process, run: Run) -> None:
     run("owner", "hide", "bob")
     assert top(board) == ["ada", "cleo"]

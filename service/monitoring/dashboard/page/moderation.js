@@ -80,7 +80,7 @@ export function boardActions(board, column, { changed, deleted }) {
     act("reset", "Empty the board", {
       typed: board,
       grave: true,
-      explained: "Removes every entry and keeps the columns.",
+      explained: "Removes every entry and keeps the columns. Posts from before this moment are refused later.",
       run: async () => {
         await ask(path`/v1/leaderboards/${board}/reset`, { method: "POST", timeoutMs: ACT_TIMEOUT_MS });
         changed();
@@ -148,6 +148,28 @@ export function erasure(board, owner, changed) {
       await ask(path`/v1/leaderboards/${board}/entries/${owner}`, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
       changed();
       return "The entry is erased.";
+    },
+  });
+}
+
+/** Return the action that takes back a post of an owner on a board, or on all boards of its family. */
+export function voiding(board, owner, changed) {
+  const id = el("input", { id: "void-id", name: "post", required: true, autocomplete: "off", spellcheck: "false", "data-key": "void-id" });
+  return act("void", "Take it back", {
+    fields: [el("label", { for: "void-id" }, "Post with the id"), id],
+    explained: "The entry becomes what it would be without the post.",
+    confirm: (given) => `Take back “${given.get("post")}”? That can't be undone. Nothing is changed yet.`,
+    run: async (given) => {
+      const remove = (place) => ask(`${place}?owner=${encodeURIComponent(owner)}`, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
+      const post = given.get("post");
+      const { data } = await remove(path`/v1/leaderboards/${board}/posts/${post}`).catch((error) => {
+        if (error.code !== "family_board") throw error;
+        return remove(path`/v1/families/${board.split(":")[0]}/posts/${post}`);
+      });
+      changed();
+      const kept = data.boards.filter(({ error }) => error);
+      const done = `Taken back on ${whole(data.boards.length - kept.length)} of ${whole(data.boards.length)} boards.`;
+      return kept.length ? `${done} ${kept[0].board}: ${kept[0].error.detail}.` : done;
     },
   });
 }

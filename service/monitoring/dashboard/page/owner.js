@@ -5,7 +5,7 @@ import { Problem, ask, path, poll, throttled } from "./api.js";
 import { announce, el, named, panel, show } from "./dom.js";
 import { ago, method, percentile, rankNodes, stored, whole } from "./format.js";
 import { ANNOUNCE_PAUSE_MS, AROUND_ROWS, HISTORY_PERIODS, OVERTAKERS_SHOWN, OWNER_POLL_MS, OWNER_RELOAD_MS } from "./limits.js";
-import { correction, erasure, moderation, ownerActions } from "./moderation.js";
+import { correction, erasure, moderation, ownerActions, voiding } from "./moderation.js";
 import { knownName, learn, nameOf } from "./names.js";
 import { rankedTable } from "./ranking.js";
 import { toBoard, toOwner } from "./routes.js";
@@ -111,7 +111,7 @@ export class OwnerPanel {
     if (!this.acts.childElementCount || this.actsOf !== JSON.stringify([board, owner])) {
       this.actsOf = JSON.stringify([board, owner]);
       this.correction = correction(board, owner, spec.columns, again);
-      show(this.acts, moderation("owner", "Moderate this owner", [this.correction.form, ...ownerActions(owner, again), erasure(board, owner, again)]));
+      show(this.acts, moderation("owner", "Moderate this owner", [this.correction.form, voiding(board, owner, again), ...ownerActions(owner, again), erasure(board, owner, again)]));
     }
     this.correction.tell(stats);
   }

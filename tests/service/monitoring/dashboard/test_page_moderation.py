@@ -10,6 +10,7 @@ from tests.service.monitoring.dashboard.test_page_keys import Closed, closed, en
 from tests.service.real_service import Caller, Process
 
 __all__ = ["closed"]  # a fixture
+XP = {"name": "xp", "sorted": True, "merge": "sum"}
 # The pictures are there, so nothing moves any more.
 DRAWN = "document.querySelector('#spread svg') && !document.querySelector('#view .loading')"
 
@@ -80,6 +81,34 @@ async def test_a_cheater_is_hidden_and_shown_and_a_value_is_corrected(page: Page
     await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '2'")
     await confirm(page, "erase-entry", "mallory")
     await act(page, "erase-entry", "The entry is erased")
+    await page.wait_for_text("no entry on this board", within="#owner")
+
+
+async def test_a_cheated_run_is_taken_back(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-voided", ada=30)
+    async with Caller(node.url) as caller:
+        for xp in (5, 999):
+            await caller.post("zz-voided", {"owner": "mallory", "stats": {"xp": xp}, "post_id": f"run {xp}"})
+        await caller.must("PUT", "/v1/families/zzf", {"columns": [XP], "periods": ["all", "week"]})
+        run = {"owner": "mallory", "stats": {"xp": 7}, "post_id": "run 7"}
+        await caller.must("POST", "/v1/families/zzf/posts", run)
+    await page.goto(view_url(node, "/boards/zz-voided?owner=mallory"))
+    await page.wait_for(DRAWN)
+    await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '1'")
+    await page.click("summary[data-key='moderation:owner']")
+    await page.click("#void-id")
+    await page.type("run 999")
+    await act(page, "void", "Take back “run 999”?")
+    assert await page.text("#owner .ranks b") == "1"
+    await act(page, "void", "Taken back on 1 of 1 boards")
+    await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '2'")
+    await page.goto(view_url(node, "/boards/zzf:all?owner=mallory"))
+    await page.wait_for(DRAWN)
+    await page.click("summary[data-key='moderation:owner']")
+    await page.click("#void-id")
+    await page.type("run 7")
+    await act(page, "void", "Take back “run 7”?")
+    await act(page, "void", "Taken back on 2 of 2 boards")
     await page.wait_for_text("no entry on this board", within="#owner")
 
 
