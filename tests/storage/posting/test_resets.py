@@ -1,5 +1,7 @@
 """Test that posts from before a reset are refused afterwards, whatever a process remembers."""
 
+from functools import partial
+
 import pytest
 
 from storage.boards.family_reset import reset_period
@@ -15,8 +17,8 @@ COLUMNS = (ranked("xp"),)
 
 
 async def reset_week(deployment: Deployment) -> list[Leaf]:
-    asked = {"family_id": "f", "kind": PeriodKind.WEEK, "now_us": deployment.clock()}
-    _, _, leaves = await deployment.write(reset_period, **asked)
+    emptying = partial(reset_period, family_id="f", kind=PeriodKind.WEEK)
+    _, _, leaves = await deployment.write(emptying, now_us=deployment.clock())
     return leaves
 
 
