@@ -131,7 +131,7 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
         for name, each in part.items():
             values = enums.get(each) if name == "$ref" else None
             each = each.replace(PYTHON_END, "$") if name == "pattern" and isinstance(each, str) else each
-            found |= {name: inline(each)} if values is None else {"enum": values}
+            found |= {name: inline(each)} if values is None else {"enum": part.get("enum", values)}
         return found
 
     kept = {name: inline(each) for name, each in components.items() if "enum" not in each}

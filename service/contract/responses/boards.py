@@ -259,11 +259,16 @@ class HistoryAnswer(msgspec.Struct, frozen=True):
     next: str | None
 
 
+# No result says that a post was voided: a voided post that is sent again is rejected.
+_RESULTS = sorted(status.value for status in PostStatus if status is not PostStatus.VOIDED)
+ResultStatus = Annotated[PostStatus, Meta(extra_json_schema={"enum": _RESULTS})]
+
+
 class BoardResult(msgspec.Struct, kw_only=True):
     """The result of a post on one of its leaderboards."""
 
     board: str
-    status: PostStatus
+    status: ResultStatus
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     error: ProblemDocument | UnsetType = UNSET
@@ -277,7 +282,7 @@ class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """
 
     owner: str
-    status: PostStatus
+    status: ResultStatus
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     boards: list[BoardResult] | UnsetType = UNSET

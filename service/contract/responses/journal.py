@@ -7,9 +7,8 @@ from msgspec import UNSET, UnsetType
 
 from service.contract.problems import ProblemDocument
 from service.contract.values import Number, Time
-from storage.records import PostStatus
 
-from .boards import ProfileObject, RankedEntry, Stats
+from .boards import ProfileObject, RankedEntry, ResultStatus, Stats
 
 JournalKind = Literal["post", "void", "erase", "hide", "show", "reset", "move", "delete", "erased"]
 
@@ -32,7 +31,7 @@ class JournalLine(msgspec.Struct):
     board: str | None
     owner: str | None
     accepted_at: Time
-    status: PostStatus | UnsetType = UNSET
+    status: ResultStatus | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     set: Stats | UnsetType = UNSET
     post_id: str | UnsetType = UNSET
