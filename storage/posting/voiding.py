@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from querybuilder import col, param, select
 from storage.boards import journal
-from storage.boards.journal import Numbers
 from storage.errors import (
     ArchivedError,
     BoardChangedError,
@@ -180,11 +179,14 @@ class Voiding:
         """
         found: dict[int, list[JournalRow]] = {key: [] for key in leaf_of.values()}
         unfinished, before, changes = set(found), None, 0
-        partitions = yield from count_partitions()
+        in_one = isinstance(self.place, Family)  # boards of a family never move to another partition
+        partitions = [self.place.partition] if in_one else range((yield from count_partitions()))
         while unfinished and changes <= CHANGES_MAX:
-            page, before = yield from self._read_page(before, partitions)
+            page, before = yield from journal.read_posts_of_owner(
+                self.owner, before=before, limit=_PAGE_CHANGES, blocks_max=_BLOCKS_MAX, partitions=partitions
+            )
             changes += len(page)
-            for row in page:
+            for _, row in page:
                 key = leaf_of.get(row.board_key)
                 if key is None or key not in unfinished:
                     continue
@@ -194,13 +196,6 @@ class Voiding:
             if before is None:
                 break
         return {key: rows[::-1] for key, rows in found.items()}
-
-    def _read_page(self, before: Numbers | None, partitions: int) -> Program[tuple[list[JournalRow], Numbers | None]]:
-        read = journal.read_posts_of_owner(
-            self.owner, before=before, limit=_PAGE_CHANGES, blocks_max=_BLOCKS_MAX, partitions=partitions
-        )
-        page, following = yield from read
-        return [row for _, row in page], following
 
     def _check_history(self, rows: Sequence[JournalRow], rebuilt_us: int) -> None:
         """Check that `rows` are all changes of an entry, and have the post. `rebuilt_us`: the column `rebuilt_at`."""
