@@ -34,11 +34,12 @@ async def _void(context: Context, call: Call, place: Board | Family) -> VoidedPo
     post_hash = context.posting.post_ids.hash_post_id(post_id, owner)
     voiding = Voiding(place=place, owner=owner, post_id=post_id, post_hash=post_hash, now_us=context.now_us())
     try:
-        parts = await context.store.write(voiding.void_post)
-    except UnknownPostError:
-        if await is_waiting(context.store, place, post_id, post_hash):
-            raise StoreBusyError("the post still waits in the queue", retry_after_s=_QUEUE_WAIT_S) from None
-        raise
+        try:
+            parts = await context.store.write(voiding.void_post)
+        except UnknownPostError:
+            if await is_waiting(context.store, place, post_id, post_hash):
+                raise StoreBusyError("the post still waits in the queue", retry_after_s=_QUEUE_WAIT_S) from None
+            parts = await context.store.write(voiding.void_post)  # a worker may just have applied the post
     except StorageError as error:
         if (problem := _problem_of(error)).code in VOIDING_STATUSES:
             raise problem from None
