@@ -6,6 +6,7 @@ gaps. Once a reader has read a number, no change with a smaller number appears i
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -17,13 +18,13 @@ from storage.store import Program, Row
 
 from .bundles import NAMELESS, PLACES, owners_of, owners_text, pieces_of
 from .cells import Cell, RankedCells
-from .change_log import POSITION, PRUNED_BEFORE, change_log
+from .change_log import POSITION, PRUNED_BEFORE, change_log, count_rows_holding
 from .log_record import ChangeKind, ChangeRecord, decode_record, decode_records, split_records
 from .owner_index import PositionRange, may_hold, owner_blocks
 
 _LAST_BUNDLES = 100  # `find_deletion` searches at most this many of the newest bundles of a leaf
 _APART_US = 30_000_000  # the times of bundles may be out of order by this much, because clocks differ
-_OWNER_BUNDLES = 64  # bundles of an owner that are read at a time
+_OWNER_PAGE_CHANGES = 20_000  # bundles of an owner that are read at a time hold about this many changes, of all owners
 # A post sets the version of its row to the time of the post. Hiding and showing an owner keep the row's version, so the
 # version does not tell the time of such a change.
 _KEEPING_VERSION = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
@@ -119,20 +120,23 @@ def _join_neighbours(newest_first: Iterable[PositionRange]) -> list[PositionRang
 
 
 def _read_stretch(stretch: PositionRange, owner: str, before: int, limit: int) -> Program[list[JournalRow]]:
+    """Return up to `limit` changes of an owner, newest first. Search the names before reading the bundles."""
     found: list[JournalRow] = []
     while len(found) < limit:
-        rows = yield _OF_OWNER.bind(
-            first=stretch.first,
-            last=min(stretch.last, position_of(before - 1)),
-            owner=owners_text([owner]),
-            limit=min(limit, _OWNER_BUNDLES),
-        )
-        for row in rows:
-            theirs = [each for each in changes_of_owner(row, owner) if each.number < before]
-            found += theirs[::-1]
-        if len(rows) < min(limit, _OWNER_BUNDLES):
+        last = min(stretch.last, position_of(before - 1))
+        sizes = yield _OF_OWNER.bind(first=stretch.first, last=last, owner=owners_text([owner]), limit=limit)
+        start = 0
+        while start < len(sizes) and len(found) < limit:
+            rest = sizes[start:]
+            page = rest[: count_rows_holding([row[1:] for row in rest], _OWNER_PAGE_CHANGES)]
+            start += len(page)
+            rows = yield _AT_POSITIONS.bind(positions=[position for position, _ in page])
+            for row in sorted(rows, key=itemgetter(0), reverse=True):
+                theirs = [each for each in changes_of_owner(row, owner) if each.number < before]
+                found += theirs[::-1]
+        if len(sizes) < limit:
             break
-        before = rows[-1][0] * PLACES
+        before = sizes[-1][0] * PLACES
     return found[:limit]
 
 
@@ -270,7 +274,9 @@ _SIZES_OF_BOARDS, _BUNDLES_OF_BOARDS = (
     _ordered(rows.where(*_later, _of_boards)).prepared() for rows in (_sizes, _bundles)
 )
 _stretch = (POSITION.ge(param("first")), POSITION.le(param("last")), contains_text(col("owners"), param("owner", TEXT)))
-_OF_OWNER = _ordered(_bundles.where(*_stretch), newest_first=True).prepared()
+_owners_sizes = select(POSITION, col("changes")).from_(CHANGE_LOG).where(*_stretch)
+_OF_OWNER = _ordered(_owners_sizes, newest_first=True).prepared()
+_AT_POSITIONS = _bundles.where(POSITION.in_(param("positions"))).packed().prepared()
 _LAST_OF_BOARD = _ordered(_bundles.where(col("board_key").eq(param("board_key"))), newest_first=True).prepared()
 # A text search for the board's id finds the deletion. A deletion is the only change of its bundle, and the bundle holds
 # the id unescaped.
