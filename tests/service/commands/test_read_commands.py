@@ -2,10 +2,15 @@
 
 import importlib.metadata
 import json
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
+from rankcurve import Position
 
+from service.commands.reading.ranks import show_positions
 from tests.service.cli_fake_service import FakeBoard, FakeService, run
 
 
@@ -103,3 +108,14 @@ def test_a_command_reports_a_board_without_a_ranked_column(fake: FakeService) ->
 def test_the_printed_version_is_the_installed_one() -> None:
     result = run("--version")
     assert (result.exit_code, result.stdout) == (0, f"rankcurve {importlib.metadata.version('rankcurve')}\n")
+
+
+def test_rank_prints_tiers_only_if_there_are_any_and_marks_an_uncertain_one(capsys: pytest.CaptureFixture[str]) -> None:
+    named: dict[str, Any] = {"column": "xp", "value": 5, "exact": False, "method": "curve", "total": 90}
+    plain = Position(**named, rank=7, low=5, high=9, percentile=93.3, as_of=datetime(2026, 11, 20, tzinfo=UTC))
+    show_positions([plain])
+    assert "tier" not in capsys.readouterr().out
+    show_positions([plain, replace(plain, tier="gold"), replace(plain, tier="gold", tier_certain=False)])
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split()[-1] == "tier"
+    assert [row.split("Z", 1)[1].strip() for row in rows] == ["", "gold", "~gold"]
