@@ -47,6 +47,7 @@ PARTS: dict[str, tuple[str, Parts]] = {
     "storage/engines/postgres_connection.py": (
         "asyncpg",
         [
+            (asyncpg.Connection, "_cancel_current_command", ["self", "waiter", "cancel_waiter"]),
             (asyncpg.Connection, "_protocol", None),
             (asyncpg.Connection, "_transport", None),
             (protocol.BaseProtocol, "get_settings", ["self"]),

@@ -54,7 +54,7 @@ BUDGETS: dict[str, Cost | Way] = {
     "way: post": Way(150, 128),
     "way: positions": Way(75, 55),
     "way: post to segments": Way(153, 129),
-    "way: queued post": Way(230, 260),
+    "way: queued post": Way(240, 260),
     "way: refresh": Way(200, 410),
 }
 

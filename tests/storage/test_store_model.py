@@ -56,6 +56,11 @@ class PlainBoard:
     # The fingerprint of each post with an id and the values after it, by owner and id.
     remembered: dict[tuple[str, str], tuple[str, list[StatValue | None]]] = field(default_factory=dict)
     changes: int = 0
+    reset_us: int = 0  # when the board was last emptied
+
+    def is_before_reset(self, post: Post) -> bool:
+        """Return whether the board alone refuses a post, because the post names a time before the last reset."""
+        return post.at_us is not None and post.at_us < self.reset_us
 
     def stats(self, owner: str) -> list[StatValue | None]:
         return [held[0] if held is not None else None for held in self.rows[owner]]
@@ -151,7 +156,7 @@ class BoardsMachine(RuleBasedStateMachine):
         plain = self.choose_board(number)
         board = self.session.run(self.session.deployment.reset(plain.board.id))
         assert board.gate.epoch == plain.board.gate.epoch + 1
-        self.plain[board.id] = PlainBoard(board)
+        self.plain[board.id] = PlainBoard(board, reset_us=self.session.deployment.clock.now_us)
         self.handles.append(board)
 
     @precondition(lambda self: len(self.plain) > 1)
@@ -235,7 +240,10 @@ class BoardsMachine(RuleBasedStateMachine):
             first, row = self.plan_row(live.get(one.leaf.key), post, one, at_us)
             known.append(first)
             rows.append(row)
-        refused = any(first is None and row is None for first, row in zip(known, rows, strict=True))
+        refused = any(
+            first is None and row is None and not (one.leaf.key in live and live[one.leaf.key].is_before_reset(post))
+            for one, first, row in zip(post.parts, known, rows, strict=True)
+        )
         for one, first, row, outcome in zip(post.parts, known, rows, outcomes, strict=True):
             if first is not None:
                 assert outcome.status is PostStatus.DUPLICATE
@@ -258,6 +266,8 @@ class BoardsMachine(RuleBasedStateMachine):
         if post.post_id is not None and (post.owner, post.post_id) in plain.remembered:
             fingerprint, stats = plain.remembered[post.owner, post.post_id]
             return (stats, None) if fingerprint == post.fingerprint else (None, None)
+        if plain.is_before_reset(post):
+            return None, None
         spec = plain.board.spec
         try:
             return None, merge_row(spec, plain.rows.get(post.owner, [None] * len(spec.columns)), one.changes, at_us)

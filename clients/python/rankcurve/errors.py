@@ -415,6 +415,10 @@ class StoreBusyError(UnavailableError, code="store_busy"):
     """The store can't keep up."""
 
 
+class PartitionAwayError(UnavailableError, code="partition_away"):
+    """The database server that holds this does not answer."""
+
+
 class TooManyBodiesError(UnavailableError, code="too_many_bodies"):
     """Too many bodies are arriving at once."""
 

@@ -194,6 +194,8 @@ async def test_requests_are_answered_503_while_the_store_is_frozen(tmp_path: Pat
             await service.board("b", XP)
             await service.post("b", ADA)
             await _stands_still(server, service)
+            while (await service.call("GET", "/readyz")).status != 200:  # until a probe finds that the server answers
+                pass
             [again] = await service.post("b", {**ADA, "post_id": "one"})
             assert again["status"] in ("applied", "duplicate")
             assert again["stats"] == {"xp": 2}
