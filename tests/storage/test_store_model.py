@@ -58,9 +58,10 @@ class PlainBoard:
     changes: int = 0
     reset_us: int = 0  # when the board was last emptied
 
-    def is_before_reset(self, post: Post) -> bool:
-        """Return whether the board alone refuses a post, because the post names a time before the last reset."""
-        return post.at_us is not None and post.at_us < self.reset_us
+    def refuses_alone(self, post: Post) -> bool:
+        """Return whether the board refuses its part of a post, because the post is from before the last reset."""
+        is_known = post.post_id is not None and (post.owner, post.post_id) in self.remembered
+        return not is_known and post.at_us is not None and post.at_us < self.reset_us
 
     def stats(self, owner: str) -> list[StatValue | None]:
         return [held[0] if held is not None else None for held in self.rows[owner]]
@@ -241,7 +242,7 @@ class BoardsMachine(RuleBasedStateMachine):
             known.append(first)
             rows.append(row)
         refused = any(
-            first is None and row is None and not (one.leaf.key in live and live[one.leaf.key].is_before_reset(post))
+            first is None and row is None and not (one.leaf.key in live and live[one.leaf.key].refuses_alone(post))
             for one, first, row in zip(post.parts, known, rows, strict=True)
         )
         for one, first, row, outcome in zip(post.parts, known, rows, outcomes, strict=True):
@@ -266,7 +267,7 @@ class BoardsMachine(RuleBasedStateMachine):
         if post.post_id is not None and (post.owner, post.post_id) in plain.remembered:
             fingerprint, stats = plain.remembered[post.owner, post.post_id]
             return (stats, None) if fingerprint == post.fingerprint else (None, None)
-        if plain.is_before_reset(post):
+        if plain.refuses_alone(post):
             return None, None
         spec = plain.board.spec
         try:
