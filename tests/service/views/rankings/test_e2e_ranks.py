@@ -21,7 +21,6 @@ PLACES: dict[str, dict[str, Any]] = {"one table": {}, "segments": {"segments": 4
 CASES = [
     *((place, ties, seed) for place in ("one table", "segments") for ties, seed in (("shared", 1), ("earliest", 2))),
     ("postgres", "earliest", 1),
-    ("one table", "time,c_last", 1),
     ("segments", "c_last,time,earliest", 2),
     ("postgres", "time,plain", 3),
 ]
