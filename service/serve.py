@@ -23,7 +23,7 @@ from config import Settings
 from service.http.malformed import ProblemServer
 from service.telemetry.logs import configure_logging
 from service.telemetry.metrics.process import Metrics
-from storage.posting.remote_writer import PostServer
+from storage.posting.post_server import PostServer
 from storage.posting.writer import Writers
 
 from .api import ROUTES

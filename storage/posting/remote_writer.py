@@ -1,11 +1,11 @@
-"""Applies the posts of front processes in the owner process, the only one that writes to a SQLite store.
+"""Sends the posts of a front process to the owner process, the only one that writes to a SQLite store.
 
     front: RemoteWriter.submit ──> unsent ──one frame──> sent ──answer──> the caller
                                      ^                     │
                                      └── the owner died ───┘  if every post of the request has an id
     owner: PostServer ──> Writer
 
-The front process has parsed and checked the posts. The owner process groups and merges them as it does its own posts.
+The front process has parsed and checked the posts. The owner process groups and merges them.
 
 If the owner dies, nobody knows whether it has applied the requests that were sent. The front sends those again in which
 every post has an id; the next owner applies them at most once. The other callers get `OutcomeUnknownError`. Until the
@@ -17,9 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from socket import socket
 from time import monotonic
-from typing import cast
 
 import structlog
 
@@ -27,7 +25,6 @@ from config.settings import PostingSettings
 from storage.errors import (
     OutcomeUnknownError,
     QueueFullError,
-    StorageError,
     StoreAwayError,
     StoreDamagedError,
     WaitTooLongError,
@@ -36,20 +33,13 @@ from storage.meter import Meter
 from storage.records import PartOutcome, Post
 
 from .frames import (
-    Answer,
-    AnswerFrame,
     FrameLink,
-    Outcomes,
     PostFrame,
     decode_answers,
-    decode_posts,
-    encode_answers,
     encode_posts,
     make_post_frame,
-    unpack_requests,
 )
 from .waiting_posts import WaitingRequest, WaitTimer
-from .writer import Writer
 
 log = structlog.get_logger(__name__)
 # When this many requests wait, the front sends them at once instead of at the end of the turn of its event loop. So the
@@ -183,73 +173,3 @@ class RemoteWriter:
         self._connecting.cancel()
         await asyncio.gather(self._connecting, return_exceptions=True)
         self._expiry.close()
-
-
-class PostServer:
-    """Takes the posts of front processes in the owner, and hands them to the owner's writer."""
-
-    def __init__(self, writer: Writer, damaged: asyncio.Event) -> None:
-        """Hand posts to `writer`. Set `damaged`, an attribute of the store, when a front has found damaged data."""
-        self._writer, self._damaged = writer, damaged
-        self._answers: dict[FrameLink, list[Answer]] = {}
-        self._no_fronts = asyncio.Event()
-        self._no_fronts.set()
-        self._server: asyncio.Server | None = None
-
-    async def listen(self, listening: socket) -> None:
-        """Accept the connections of fronts on a socket that another process has bound."""
-        make_link = partial(FrameLink, self._receive, self._lose, self._accept)
-        self._server = await asyncio.get_running_loop().create_unix_server(make_link, sock=listening)
-
-    def _accept(self, link: FrameLink) -> None:
-        self._answers[link] = []
-        self._no_fronts.clear()
-        link.send(encode_answers(AnswerFrame([])))
-
-    def _receive(self, link: FrameLink, frame: bytes) -> None:
-        decoded = decode_posts(frame)
-        if decoded.is_store_damaged:
-            self._damaged.set()
-        late = monotonic() > decoded.deadline_s
-        for number, posts in unpack_requests(decoded):
-            try:
-                if late:
-                    raise WaitTooLongError
-                self._writer.enqueue(posts).done.add_done_callback(partial(self._answer, link, number))
-            except StorageError as error:
-                self._add_answer(link, (number, None, error))
-
-    def _answer(self, link: FrameLink, number: int, done: "asyncio.Future[Outcomes]") -> None:
-        error = done.exception()  # always a `StorageError`, as `Writer.submit` says
-        outcomes = done.result() if error is None else None
-        self._add_answer(link, (number, outcomes, cast(StorageError | None, error)))
-
-    def _add_answer(self, link: FrameLink, answer: Answer) -> None:
-        answers = self._answers.get(link)
-        if answers is None:
-            return  # the front has ended
-        if not answers:
-            asyncio.get_running_loop().call_soon(self._send, link)
-        answers.append(answer)
-
-    def _send(self, link: FrameLink) -> None:
-        if answers := self._answers.get(link):
-            link.send(encode_answers(AnswerFrame(answers)))
-            answers.clear()
-
-    def _lose(self, link: FrameLink) -> None:
-        self._answers.pop(link, None)
-        if not self._answers:
-            self._no_fronts.set()
-
-    async def close(self, wait_s_max: float) -> None:
-        """Serve the fronts until they have all ended, but at most for `wait_s_max` seconds. Then accept no more."""
-        try:
-            async with asyncio.timeout(wait_s_max):
-                await self._no_fronts.wait()
-        except TimeoutError:
-            log.warning("fronts_still_connected", fronts=len(self._answers))
-        if self._server is not None:
-            self._server.close()
-        for link in self._answers:
-            link.stop_receiving()

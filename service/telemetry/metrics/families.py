@@ -72,7 +72,7 @@ FAMILIES: Sequence[Family] = (
            "Time that programs waited for a connection to the store", {"pool": ()}, (0, 0.01, 1)),
     Family("rankcurve_store_connections_limit", "gauge", "Connections that the connection pool may open", _CONNECTION),
     Family("rankcurve_store_connections_lent", "gauge", "Connections in use", _CONNECTION),
-    Family("rankcurve_store_nodes_away", "gauge", "Database servers that do not answer, for which nothing waits"),
+    Family("rankcurve_store_nodes_away", "gauge", "Database servers that do not answer"),
     Family("rankcurve_store_connections_awaited", "gauge", "Programs that wait for a connection", _CONNECTION),
     Family("rankcurve_refresh_seconds", "histogram", "Time to refresh the curve of a column",
            bounds=(0.05, 0.5, 5, 30, 300)),

@@ -37,7 +37,7 @@ from storage.archive.archive_writer import build_exact_curve
 from storage.errors import ArchivedError, NoCurveError
 from storage.leaves.totals import read_board_totals
 from storage.log.cells import Padding
-from storage.records import Board, BoardSpec, ColumnSpec, Leaf
+from storage.records import Board, ColumnSpec, Leaf
 
 SHOWN_MAX = 10  # how many wrong brackets the answer to an audit lists at most
 
@@ -90,7 +90,8 @@ def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
 
 def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve]) -> CurveAnswer:
     """Return the document of a board's curve. `curves` has the curve of each segment, or the board's only curve."""
-    column = board.spec.columns[column_index]
+    columns = board.spec.columns
+    column = columns[column_index]
     segments = [_segment_document(board, column, curve) for curve in curves]
     document = segments[0]
     if len(segments) > 1:
@@ -109,7 +110,7 @@ def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve])
         best=column.best,
         scale=column.scale,
         ties=show_ties(board.spec),
-        tie_columns=[_tie_column(each) for each in _tie_columns(board.spec, column)] or UNSET,
+        tie_columns=[_tie_column(columns[tie.number]) for tie in Padding(board.spec, column).tie_columns] or UNSET,
         tiers=tier_answers(column),
         **structs.asdict(document),
         segments=segments if len(segments) > 1 else UNSET,
@@ -117,7 +118,8 @@ def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve])
 
 
 def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> CurveSegment:
-    padding, scales = Padding(board.spec, column), [each.scale for each in _tie_columns(board.spec, column)]
+    padding = Padding(board.spec, column)
+    scales = [board.spec.columns[tie.number].scale for tie in padding.tie_columns]
 
     def place_of(key: int) -> EndAnswer:
         """Return what a key of the curve stands for: a value, and what orders equal values."""
@@ -142,11 +144,6 @@ def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> Cur
         shapes=None if curve.cubics is None else [list(shape) for shape in curve.cubics],
         outside=_outside(curve, place_of),
     )
-
-
-def _tie_columns(spec: BoardSpec, column: ColumnSpec) -> list[ColumnSpec]:
-    """Return the columns that order entries with equal values in `column`."""
-    return [spec.columns[tie.number] for tie in Padding(spec, column).tie_columns]
 
 
 def _tie_column(column: ColumnSpec) -> TieColumnAnswer:

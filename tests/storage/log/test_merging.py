@@ -35,28 +35,37 @@ def posts(draw: st.DrawFn) -> Case:
     return tuple(columns), draw(st.lists(st.lists(st.one_of(numbers, texts), max_size=4), max_size=8))
 
 
+def merge_in_both(
+    board: BoardSpec, row: list[Reached | None], cells: list[Cell], changes: list[ColumnChange], at_us: int
+) -> tuple[list[Reached | None], list[Cell]]:
+    """Merge a post into a row of the plain model and into the cells of the same row. Return both, as they are then."""
+    merger, stored = Merger(board), None if cells == [None] * len(cells) else cells
+    try:
+        expected = merge_row(board, row, changes, at_us)
+    except OutOfRangeError:
+        with pytest.raises(ValueOutOfRangeError):
+            merger.merge_changes(stored, changes, at_us)
+        return row, cells
+    before = list(cells)
+    changed = merger.merge_changes(stored, changes, at_us)
+    assert cells == before, "merging only says what would change"
+    assert all(cells[index] != cell for index, cell in changed.items()), "only what changes is written"
+    after = [changed.get(index, cell) for index, cell in enumerate(cells)]
+    assert merger.decode_stats(after) == [held[0] if held is not None else None for held in expected]
+    return expected, after
+
+
 @given(posts(), st.sampled_from(Ties))
 def test_posts_merge_as_in_the_plain_model(case: Case, ties: Ties) -> None:
     columns, sequence = case
     board = spec(*columns, ties=ties)
-    merger = Merger(board)
     cells: list[Cell] = [None] * len(columns)
     row: list[Reached | None] = [None] * len(columns)
     for at_us, changes in enumerate(sequence, start=1):
-        try:
-            expected = merge_row(board, row, changes, at_us)
-        except OutOfRangeError:
-            with pytest.raises(ValueOutOfRangeError):
-                merger.merge_changes(cells, changes, at_us)
-            continue
-        before = list(cells)
-        changed = merger.merge_changes(None if cells == [None] * len(cells) else cells, changes, at_us)
-        assert cells == before, "merging only says what would change"
-        assert set(changed) == {index for index in range(len(columns)) if expected[index] != row[index]}
-        for index, cell in changed.items():
-            cells[index] = cell
-        row = expected
-        assert merger.decode_stats(cells) == [held[0] if held is not None else None for held in row]
+        before_row, before = row, cells
+        row, cells = merge_in_both(board, row, cells, changes, at_us)
+        for index in range(len(columns)):
+            assert (cells[index] != before[index]) == (row[index] != before_row[index])
         if ties is Ties.EARLIEST:
             for index, cell in enumerate(cells):
                 if columns[index].sorted and isinstance(cell, str):
@@ -102,17 +111,7 @@ def test_rows_with_ties_and_followers_are_ordered_as_in_the_plain_model(
         row: list[Reached | None] = [None] * 5
         cells: list[Cell] = [None] * 5
         for at_us, changes in enumerate(history, start=1):
-            try:
-                expected = merge_row(board, row, changes, at_us)
-            except OutOfRangeError:
-                with pytest.raises(ValueOutOfRangeError):
-                    merger.merge_changes(cells, changes, at_us)
-                continue
-            changed = merger.merge_changes(cells, changes, at_us)
-            assert all(cells[index] != cell for index, cell in changed.items()), "only what changes is written"
-            cells = [changed.get(index, cell) for index, cell in enumerate(cells)]
-            row = expected
-            assert merger.decode_stats(cells) == [held[0] if held is not None else None for held in row]
+            row, cells = merge_in_both(board, row, cells, changes, at_us)
         rows[owner], stored[owner] = row, cells
     for index in (0, 1):
         padding = Padding(board, board.columns[index])

@@ -35,7 +35,8 @@ from storage.posting.frames import (
     make_post_frame,
     unpack_requests,
 )
-from storage.posting.remote_writer import FRAME_REQUESTS, PostServer, RemoteWriter
+from storage.posting.post_server import PostServer
+from storage.posting.remote_writer import FRAME_REQUESTS, RemoteWriter
 from storage.posting.waiting_posts import WaitingRequest
 from storage.records import (
     BoardPost,

@@ -1,0 +1,89 @@
+"""Takes the posts of front processes in the process that owns a SQLite store. `remote_writer` draws both ends.
+
+The owner's writer groups and merges these posts as it does the posts of the owner itself.
+"""
+
+import asyncio
+from functools import partial
+from socket import socket
+from time import monotonic
+from typing import cast
+
+import structlog
+
+from storage.errors import StorageError, WaitTooLongError
+
+from .frames import Answer, AnswerFrame, FrameLink, Outcomes, decode_posts, encode_answers, unpack_requests
+from .writer import Writer
+
+log = structlog.get_logger(__name__)
+
+
+class PostServer:
+    """Takes the posts of front processes in the owner, and hands them to the owner's writer."""
+
+    def __init__(self, writer: Writer, damaged: asyncio.Event) -> None:
+        """Hand posts to `writer`. Set `damaged`, an attribute of the store, when a front has found damaged data."""
+        self._writer, self._damaged = writer, damaged
+        self._answers: dict[FrameLink, list[Answer]] = {}
+        self._no_fronts = asyncio.Event()
+        self._no_fronts.set()
+        self._server: asyncio.Server | None = None
+
+    async def listen(self, listening: socket) -> None:
+        """Accept the connections of fronts on a socket that another process has bound."""
+        make_link = partial(FrameLink, self._receive, self._lose, self._accept)
+        self._server = await asyncio.get_running_loop().create_unix_server(make_link, sock=listening)
+
+    def _accept(self, link: FrameLink) -> None:
+        self._answers[link] = []
+        self._no_fronts.clear()
+        link.send(encode_answers(AnswerFrame([])))
+
+    def _receive(self, link: FrameLink, frame: bytes) -> None:
+        decoded = decode_posts(frame)
+        if decoded.is_store_damaged:
+            self._damaged.set()
+        late = monotonic() > decoded.deadline_s
+        for number, posts in unpack_requests(decoded):
+            try:
+                if late:
+                    raise WaitTooLongError
+                self._writer.enqueue(posts).done.add_done_callback(partial(self._answer, link, number))
+            except StorageError as error:
+                self._add_answer(link, (number, None, error))
+
+    def _answer(self, link: FrameLink, number: int, done: "asyncio.Future[Outcomes]") -> None:
+        error = done.exception()  # always a `StorageError`, as `Writer.submit` says
+        outcomes = done.result() if error is None else None
+        self._add_answer(link, (number, outcomes, cast(StorageError | None, error)))
+
+    def _add_answer(self, link: FrameLink, answer: Answer) -> None:
+        answers = self._answers.get(link)
+        if answers is None:
+            return  # the front has ended
+        if not answers:
+            asyncio.get_running_loop().call_soon(self._send, link)
+        answers.append(answer)
+
+    def _send(self, link: FrameLink) -> None:
+        if answers := self._answers.get(link):
+            link.send(encode_answers(AnswerFrame(answers)))
+            answers.clear()
+
+    def _lose(self, link: FrameLink) -> None:
+        self._answers.pop(link, None)
+        if not self._answers:
+            self._no_fronts.set()
+
+    async def close(self, wait_s_max: float) -> None:
+        """Serve the fronts until they have all ended, but at most for `wait_s_max` seconds. Then accept no more."""
+        try:
+            async with asyncio.timeout(wait_s_max):
+                await self._no_fronts.wait()
+        except TimeoutError:
+            log.warning("fronts_still_connected", fronts=len(self._answers))
+        if self._server is not None:
+            self._server.close()
+        for link in self._answers:
+            link.stop_receiving()
