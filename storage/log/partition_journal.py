@@ -42,6 +42,11 @@ class JournalRow(NamedTuple):
     record: ChangeRecord | None  # None: the owner was erased
     logged_us: int  # when the transaction logged the change; also the time of a post that names no time
 
+    @property
+    def kind(self) -> ChangeKind | None:
+        """Return the kind of the change, or None if the owner was erased."""
+        return None if self.record is None else self.record.kind
+
 
 class _Size(NamedTuple):
     """The position, size and time of a bundle, which are read before the bundle itself."""
@@ -166,7 +171,7 @@ def find_voidings(board_keys: Sequence[int], *, after: int) -> Program[list[Jour
     """Return the changes after this number that take back posts to these leaves. This reads all their changes."""
     bundles = yield _VOIDINGS.bind(boards=board_keys, position=position_of(after), named=f'["{ChangeKind.VOIDED}"')
     changes = (change for bundle in bundles for change in changes_of(bundle) if change.number > after)
-    return [each for each in changes if each.record is not None and each.record.kind is ChangeKind.VOIDED]
+    return [each for each in changes if each.kind is ChangeKind.VOIDED]
 
 
 def find_owners(post_id: str, board_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:

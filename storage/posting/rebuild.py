@@ -187,11 +187,12 @@ class _Rebuild:
     def _merge_page(self, rows: Sequence[JournalRow]) -> Program[None]:
         by_leaf: dict[int, list[JournalRow]] = {}
         for row in rows:
-            if self._is_whole and row.record is not None and row.record.kind is ChangeKind.RESET:
+            if self._is_whole and row.kind is ChangeKind.RESET:
                 self.was_emptied, self._done.replayed = True, 0
                 self.rows = {key: {} for key in self.rows}
-                for voiding in (each for left_out in by_leaf.values() for each in left_out if _is_voiding(each)):
-                    self._replay.pass_voiding({}, voiding)
+                for left_out in (each for leaf_rows in by_leaf.values() for each in leaf_rows):
+                    if left_out.kind is ChangeKind.VOIDED:
+                        self._replay.pass_voiding({}, left_out)
                 by_leaf.clear()
             elif row.owner is not None:
                 by_leaf.setdefault(self._board.leaf_of(row.owner).key, []).append(row)
@@ -213,7 +214,7 @@ class _Rebuild:
                 continue
             if row.record.kind is ChangeKind.ERASED:
                 self.rows[leaf.key].pop(row.owner, None)
-            if _is_voiding(row):
+            if row.kind is ChangeKind.VOIDED:
                 self._replay.pass_voiding(self.rows[leaf.key], row)
             if row.record.kind not in POSTS:
                 continue
@@ -245,10 +246,6 @@ class _Rebuild:
         if self._is_whole or row.record is None or row.record.post_id is None or row.owner is None:
             return None
         return self._post_ids.hash_post_id(row.record.post_id, row.owner)
-
-
-def _is_voiding(row: JournalRow) -> bool:
-    return row.record is not None and row.record.kind is ChangeKind.VOIDED
 
 
 def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:

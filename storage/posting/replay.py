@@ -87,7 +87,7 @@ class Replay:
 
     def merge_history(self, rows: Sequence[JournalRow]) -> Entry | None:
         """Merge all posts of one owner's entry, oldest first. Return the entry, or None if every post was voided."""
-        self.note_voided(row for row in rows if row.record is not None and row.record.kind is ChangeKind.VOIDED)
+        self.note_voided(row for row in rows if row.kind is ChangeKind.VOIDED)
         entries: Entries = {}
         for row in rows:
             if row.owner is None or row.record is None:

@@ -30,7 +30,7 @@ from storage.leaves.entries import Entries, RankingChange, log_ranking_changes
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import CHANGES
 from storage.log.change_log import NewChange
-from storage.log.log_record import FIRST_POSTS, ChangeKind, record_of_voiding
+from storage.log.log_record import FIRST_POSTS, POSTS, ChangeKind, record_of_voiding
 from storage.log.partition_journal import JournalRow
 from storage.records import Board, Entry, Family, Leaf, PartOutcome, PostStatus, StatValue
 from storage.schema.creation import count_partitions
@@ -47,11 +47,11 @@ _BLOCKS_MAX = 1_000_000  # more blocks than a journal has: if need be, one call 
 
 
 class VoidedPart(NamedTuple):
-    """What became of a voided post on one of its boards. Without an error, `stats` are the values without the post."""
+    """One board of a post that was taken back: the owner's values without the post, or an error."""
 
     leaf: Leaf
     stats: Sequence[StatValue | None] | None = None  # in column order; None: the owner has no entry any more
-    error: StorageError | None = None
+    error: StorageError | None = None  # why this board keeps its part of the post
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,25 +84,21 @@ class Voiding:
         if isinstance(self.place, Family):
             return (yield from in_partition(self.place.partition, self._void_post(self.place.key, {})))
         leaf = self.place.leaf_of(self.owner)
-        if leaf.archived_us is not None:
-            raise ArchivedError(f"the leaderboard {leaf.id!r} was archived, so no post can be taken back")
+        _check_has_rows(leaf)
         return (yield from in_partition(leaf.partition, self._void_post(leaf.key, {leaf.key: leaf.epoch})))
 
     def _void_post(self, key: int, epochs: Mapping[int, int]) -> Program[list[VoidedPart]]:
         """Run `void_post`. `key` and `epochs` identify the post as `find_known` expects them."""
-        asked, errors = (key, self.post_hash), dict[int, StorageError]()
-        known = yield from find_known([asked], epochs)
-        leaves = yield from self._hold_leaves(known.posts.get(asked))
+        post, epochs = yield from self._find_post(key, epochs)
+        leaves = yield from self._hold_leaves(post)
         held: dict[int, _HeldEntry] = {}
+        errors: dict[int, StorageError] = {}
         for leaf in sorted(leaves.values(), key=lambda leaf: (leaf.table_key or leaf.key, leaf.key)):
             try:
                 held[leaf.key] = yield from self._hold_entry(leaf)
             except (ArchivedError, UnknownOwnerError) as error:
                 errors[leaf.key] = error
-        known = yield from find_known([asked], epochs)  # again: another transaction may just have voided the post
-        post = known.posts.get(asked)
-        if post is None:
-            raise UnknownPostError
+        post, epochs = yield from self._find_post(key, epochs)  # again: another transaction may just have voided it
         applied = {part.board_key for part in post.parts if part.status is not PostStatus.VOIDED}
         to_void = {leaf_key: each for leaf_key, each in held.items() if leaf_key in applied}
         changes, parts = yield from self._compute_entries(to_void, errors)
@@ -110,26 +106,29 @@ class Voiding:
         if not post.is_voided:
             raise next(iter(errors.values()), BoardChangedError())
         if parts:
-            yield from store_voided(post, known.epochs, self.now_us)
+            yield from store_voided(post, epochs, self.now_us)
             yield from log_ranking_changes(changes, now_us=self.now_us)
         errors = {leaf_key: error for leaf_key, error in errors.items() if leaf_key in applied}
         known_parts = [(leaves[part.board_key or 0], part) for part in post.parts if part.board_key in leaves]
         return [VoidedPart(leaf, part.stats, errors.get(leaf.key)) for leaf, part in known_parts]
 
-    def _hold_leaves(self, post: RememberedPost | None) -> Program[dict[int, Leaf]]:
-        """Lock the catalog's rows of the post's boards, so that nobody moves, splits or archives them meanwhile."""
-        if post is None:
+    def _find_post(self, key: int, epochs: Mapping[int, int]) -> Program[tuple[RememberedPost, Mapping[int, int]]]:
+        """Return the stored post, and the current epochs of its boards."""
+        known = yield from find_known([(key, self.post_hash)], epochs)
+        if not known.posts:
             raise UnknownPostError
-        keys = [part.board_key for part in post.parts if part.board_key is not None]
-        rows = yield from find_rows_by_key(keys, held=True)
+        return known.posts[key, self.post_hash], known.epochs
+
+    def _hold_leaves(self, post: RememberedPost) -> Program[dict[int, Leaf]]:
+        """Lock the catalog's rows of the post's boards, so that nobody moves, splits or archives them meanwhile."""
+        rows = yield from find_rows_by_key([part.board_key or 0 for part in post.parts], held=True)
         if any(row.segment < 0 for row in rows.values()):
             raise BoardChangedError
         return {key: row.leaf for key, row in rows.items()}
 
     def _hold_entry(self, leaf: Leaf) -> Program[_HeldEntry]:
         """Lock the owner's entry. A post locks it first, too, so all changes that are logged before are seen later."""
-        if leaf.archived_us is not None:
-            raise ArchivedError(f"the leaderboard {leaf.id!r} was archived, so no post can be taken back")
+        _check_has_rows(leaf)
         entries = Entries(leaf)
         for _, entry in (yield from entries.table.lock_rows([(leaf.rows_key, self.owner)])):
             return _HeldEntry(entries, entry, False)
@@ -144,27 +143,26 @@ class Voiding:
 
         Add an error to `errors` for each entry that cannot be computed.
         """
-        leaf_of: dict[int, int] = {}  # by each key that the journal may have for an entry: the key of its leaf now
-        for key in held:
-            keys = [key] if isinstance(self.place, Family) else [key, *(yield from find_keys_ever(self.place))]
-            leaf_of |= dict.fromkeys(keys, key)
-        histories = (yield from self._read_histories(leaf_of)) if held else {}
-        rebuilt: dict[int, int | None] = {}
-        if held:
-            rebuilt = {row[0]: row[1] for row in (yield _REBUILT.bind(keys=list(leaf_of)))}
         changes: list[RankingChange] = []
         parts: dict[int, PartOutcome] = {}
+        if not held:
+            return changes, parts
+        leaf_of = {key: key for key in held}  # by each key that the journal may have for an entry: the key of its leaf
+        if isinstance(self.place, Board):
+            [leaf_key] = held
+            leaf_of |= dict.fromkeys((yield from find_keys_ever(self.place)), leaf_key)
+        histories = yield from self._read_histories(leaf_of)
+        rebuilt = yield _REBUILT.bind(keys=list(leaf_of))
         for key, each in held.items():
-            keys = [every for every, leaf_key in leaf_of.items() if leaf_key == key]
-            rebuilt_us = max((rebuilt.get(every) or 0 for every in keys), default=0)
+            rebuilt_us = max((at_us or 0 for every, at_us in rebuilt if leaf_of[every] == key), default=0)
             try:
-                self._check_history(histories[key], rebuilt_us)
+                posted = self._find_row(histories[key], rebuilt_us)
             except (UnknownPostError, JournalIncompleteError) as error:
                 errors[key] = error
                 continue
             spec = each.entries.leaf.spec
-            replay = Replay(each.entries.leaf.id, spec, dict.fromkeys(keys, spec), keys)
-            replay.note_voided([row for row in histories[key] if self._is_it(row)][:1])
+            replay = Replay(each.entries.leaf.id, spec, dict.fromkeys(leaf_of, spec), leaf_of)
+            replay.note_voided([posted])
             after = replay.merge_history(histories[key])
             change = yield from self._write_entry(each, after)
             changes.append(change)
@@ -187,36 +185,33 @@ class Voiding:
             )
             changes += len(page)
             for _, row in page:
-                key = leaf_of.get(row.board_key)
-                if key is None or key not in unfinished:
-                    continue
-                found[key].append(row)
-                if row.record is not None and row.record.kind in FIRST_POSTS:
-                    unfinished.discard(key)
+                if (key := leaf_of.get(row.board_key)) in unfinished:
+                    found[key].append(row)
+                    if row.kind in FIRST_POSTS:
+                        unfinished.discard(key)
             if before is None:
                 break
         return {key: rows[::-1] for key, rows in found.items()}
 
-    def _check_history(self, rows: Sequence[JournalRow], rebuilt_us: int) -> None:
-        """Check that `rows` are all changes of an entry, and have the post. `rebuilt_us`: the column `rebuilt_at`."""
-        first = rows[0] if rows else None
-        if first is None or first.record is None or first.record.kind not in FIRST_POSTS:
+    def _find_row(self, rows: Sequence[JournalRow], rebuilt_us: int) -> JournalRow:
+        """Return the row of the post. Check that `rows` are all changes of an entry. `rebuilt_us`: see `rebuilt_at`."""
+        if not rows or rows[0].kind not in FIRST_POSTS:
             raise JournalIncompleteError("the journal no longer has the post that made the entry")
-        if first.logged_us <= rebuilt_us + CLOCK_SKEW_US_MAX and rebuilt_us:
+        if rows[0].logged_us <= rebuilt_us + CLOCK_SKEW_US_MAX and rebuilt_us:
             raise JournalIncompleteError("the entry was rebuilt from posts to earlier leaderboards of that name")
-        if not any(self._is_it(row) for row in rows):
-            raise UnknownPostError("the post belongs to an entry that was removed since")
-
-    def _is_it(self, row: JournalRow) -> bool:
-        record = row.record
-        return record is not None and record.kind is not ChangeKind.VOIDED and record.post_id == self.post_id
+        for row in rows:
+            if row.record is not None and row.record.kind in POSTS and row.record.post_id == self.post_id:
+                return row
+        raise UnknownPostError("the post belongs to an entry that was removed since")
 
     def _write_entry(self, held: _HeldEntry, after: Entry | None) -> Program[RankingChange]:
         """Write the entry as it is without the post. Return the change to log, with the entry that is now stored."""
         entries, before, key = held.entries, held.entry, held.entries.leaf.key
         if after is None:
-            remove = hidden_owners.erase_hidden_entry if held.is_hidden else _remove_entry
-            change = yield from remove(entries, self.owner)
+            if held.is_hidden:
+                change = yield from hidden_owners.erase_hidden_entry(entries, self.owner)
+            else:
+                change = yield from entries.remove_entry(self.owner, ChangeKind.VOIDED)
             if change is None:
                 raise BoardChangedError
             return change._replace(change=change.change._replace(record=record_of_voiding(self.post_id, (), None)))
@@ -237,14 +232,17 @@ class Voiding:
             ranked.none if held.is_hidden else ranked.join_cells(cells) for cells in (before.cells, entry.cells)
         )
         record = record_of_voiding(self.post_id, entry.cells, version)
-        totals = {} if held.is_hidden else {CHANGES: 1}
-        for index in () if held.is_hidden else entries.leaf.sorted_indexes:
-            totals[index] = (entry.cells[index] is not None) - (before.cells[index] is not None)
+        totals: dict[int, int] = {}
+        if not held.is_hidden:
+            totals[CHANGES] = 1
+            for index in entries.leaf.sorted_indexes:
+                totals[index] = (entry.cells[index] is not None) - (before.cells[index] is not None)
         return RankingChange(entry, NewChange(key, self.owner, previous, following, record), totals)
 
 
-def _remove_entry(entries: Entries, owner: str) -> Program[RankingChange | None]:
-    return (yield from entries.remove_entry(owner, ChangeKind.VOIDED))
+def _check_has_rows(leaf: Leaf) -> None:
+    if leaf.archived_us is not None:
+        raise ArchivedError(f"the leaderboard {leaf.id!r} was archived, so no post can be taken back")
 
 
 _rebuilt = select(col("board_key"), col("rebuilt_at")).from_(BOARDS).where(col("board_key").in_(param("keys")))

@@ -13,9 +13,11 @@ from storage.errors import (
     UnknownPostError,
 )
 from storage.leaves.totals import ALL_ENTRIES
-from storage.log.log_record import ChangeKind
+from storage.log.change_log import NewChange, change_log
+from storage.log.log_record import ChangeKind, record_of_rejection
 from storage.periods import PeriodKind
 from storage.records import Board, Family, Post, PostStatus
+from storage.store import Program, in_partition
 from tests.storage.boards.test_families import make_family_post
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 from tests.storage.posting.test_rebuild import read_everything
@@ -79,6 +81,24 @@ async def test_a_post_to_an_entry_that_was_removed_since_cannot_be_voided(deploy
     board = await deployment.log_reset()
     with pytest.raises(UnknownPostError):
         await deployment.void(board, "ada", "p7")
+
+
+async def test_a_rejected_post_with_the_same_id_is_not_taken_for_the_post(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS)
+    await post_three(deployment, board)
+    await deployment.erase(board, "ada")
+    again = deployment.post("ada", part(board, {"xp": 7}), post_id="p7")
+    await deployment.apply(again)
+    leaf, changes = board.leaf_of("ada"), again.parts[0].changes
+    rejected = record_of_rejection(changes, "p2", None, ("PostIdConflictError", "", None))  # as for a queued post
+
+    def program() -> Program[None]:
+        change = NewChange(leaf.key, "ada", "", "", rejected)
+        yield from in_partition(leaf.partition, change_log.append_changes([change], now_us=deployment.clock()))
+
+    await deployment.write(program)
+    with pytest.raises(UnknownPostError):
+        await deployment.void(board, "ada", "p2")
 
 
 async def test_an_entry_is_not_recomputed_if_the_journal_lacks_its_first_post(deployment: Deployment) -> None:
