@@ -142,7 +142,7 @@ class BoardCopy:
                 yield from store_refresh_request((target.key, index))
         yield from released
         # The event makes streams look up the board again. Log it last, because posts then wait for this transaction.
-        yield from journal.log_event(self.board, ChangeKind.MOVED, begun_us)
+        yield from journal.log_event(self.board.leaves, ChangeKind.MOVED, begun_us)
 
     def _begin_elsewhere(self, now: Board, mark: int) -> Program[None]:
         [leaf], [moved] = self.leaves, self.targets

@@ -12,7 +12,7 @@ from dataclasses import replace
 from querybuilder import Lock, col, delete, drop_table, hold_table, param, truncate
 from storage.errors import PeriodClosedError
 from storage.leaves.catalog_rows import PENDING, store_columns
-from storage.leaves.row_tables import layout_of, scope_of
+from storage.leaves.row_tables import ROWS_KEY, layout_of
 from storage.leaves.totals import hold_epoch, store_states
 from storage.records import Board, Leaf, Place
 from storage.schema.sequences import count_fact, take_keys
@@ -31,6 +31,8 @@ from storage.store import Program, in_partition
 
 from .boards import REFRESH_WORK, find_other_segments, lock_standalone_board, refresh_resource
 from .shared_tables import POST_IDS_KEY, note_dropped_rows
+
+_OF_ROWS = (TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES)  # the tables that an emptied board has nothing in
 
 
 def delete_board(*, board_id: str) -> Program[Board]:
@@ -140,15 +142,27 @@ def remove_rows(board: Board) -> Program[Board]:
 
 
 def _remove_rows(leaf: Leaf) -> Program[Leaf]:
-    emptied, layout = leaf, layout_of(leaf)
-    if leaf.table_key is None:
-        yield truncate(layout.table).bind()
-    elif leaf.family_key is None:
-        yield from note_dropped_rows(leaf.table_key, leaf.rows_key)
-        emptied = replace(leaf, place=leaf.place._replace(rows_key=(yield from take_keys())))
-        yield from store_columns(leaf.key, rows_key=emptied.rows_key)
-    else:  # posts do not look up the `rows_key` of a family's board, so this key must not change
-        yield hold_table(layout.table).bind()
-        yield delete(layout.table).where(*layout.scope()).bind(**scope_of(leaf))
-    yield from delete_of_leaves((TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [leaf.key])
+    if leaf.table_key is None or leaf.family_key is not None:
+        yield from delete_rows([leaf])
+        return leaf
+    yield from note_dropped_rows(leaf.table_key, leaf.rows_key)
+    emptied = replace(leaf, place=leaf.place._replace(rows_key=(yield from take_keys())))
+    yield from store_columns(leaf.key, rows_key=emptied.rows_key)
+    yield from delete_of_leaves(_OF_ROWS, [leaf.key])
     return emptied
+
+
+def delete_rows(leaves: Sequence[Leaf]) -> Program[None]:
+    """Delete the rows, totals and curves of leaves that have tables of their own, or share the table of their family.
+
+    Run this program in the partition of the leaves. It keeps the `rows_key` of each leaf: posts to a family do not look
+    up this key.
+    """
+    if leaves[0].table_key is None:
+        for leaf in leaves:
+            yield truncate(layout_of(leaf).table).bind()
+    else:
+        table = layout_of(leaves[0]).table
+        yield hold_table(table).bind()  # a post that has locked no row yet could add one
+        yield delete(table).where(col(ROWS_KEY).in_(param("keys"))).bind(keys=[leaf.rows_key for leaf in leaves])
+    yield from delete_of_leaves(_OF_ROWS, [leaf.key for leaf in leaves])

@@ -5,20 +5,20 @@ partition: the number of the last change that it has read there. `partition_jour
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
 from storage.leaves.catalog_rows import find_leaves
 from storage.log import partition_journal
 from storage.log.change_log import NewChange, change_log
-from storage.log.log_record import ChangeKind, ChangeRecord, record_of_deletion, record_of_event
+from storage.log.log_record import ChangeKind, ChangeRecord, RecordFields, record_of_deletion, record_of_event
 from storage.log.partition_journal import BundleSizes, JournalRow, changes_of, last_number_before
-from storage.records import INT64_MAX, SEGMENT_SIGN, Board, Leaf, by_partition
+from storage.records import INT64_MAX, SEGMENT_SIGN, Leaf, by_partition
 from storage.schema.creation import in_each_partition
 from storage.store import Program, Row, in_partition
 
-_DELETED_A_STATEMENT = 1_000  # one statement logs at most this many deleted leaves, because each row holds a spec
+_LEAVES_A_STATEMENT = 1_000  # one statement logs events of at most this many leaves; a deletion's row holds a spec
 # The number of a change in each partition, by the index of the partition. Numbers that are missing at the end are 0.
 Numbers = tuple[int, ...]
 # Changes of these kinds concern a whole board. They are logged once for each segment of the board.
@@ -141,24 +141,26 @@ def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: Sequence
     return found
 
 
-def log_event(board: Board, kind: ChangeKind, now_us: int) -> Program[None]:
-    """Log that this transaction empties a board, moves it to another partition, or splits it.
+def log_event(leaves: Iterable[Leaf], kind: ChangeKind, now_us: int) -> Program[None]:
+    """Log that this transaction empties the boards of these leaves, moves them to another partition, or splits them.
 
     Log one change for each segment; `is_told` says which of these changes callers see. After a move or split, streams
     look up the board in the catalog again.
     """
-    for partition, leaves in by_partition(board.leaves):
-        events = [NewChange(leaf.key, "", "", "", record_of_event(kind)) for leaf in leaves]
-        yield from in_partition(partition, change_log.append_changes(events, now_us=now_us))
+    yield from _log_changes(leaves, lambda _: record_of_event(kind), now_us)
 
 
 def log_deleted(leaves: Iterable[Leaf], now_us: int) -> Program[None]:
     """Log that this transaction deletes these leaves. Readers can still read the earlier changes of the leaves."""
+    yield from _log_changes(leaves, lambda leaf: record_of_deletion(_name_of(leaf), leaf.spec), now_us)
+
+
+def _log_changes(leaves: Iterable[Leaf], record_of: Callable[[Leaf], RecordFields], now_us: int) -> Program[None]:
     for partition, theirs in by_partition(leaves):
-        for start in range(0, len(theirs), _DELETED_A_STATEMENT):
-            some = theirs[start : start + _DELETED_A_STATEMENT]
-            events = [NewChange(leaf.key, "", "", "", record_of_deletion(_name_of(leaf), leaf.spec)) for leaf in some]
-            yield from in_partition(partition, change_log.append_changes(events, now_us=now_us))
+        for start in range(0, len(theirs), _LEAVES_A_STATEMENT):
+            some = theirs[start : start + _LEAVES_A_STATEMENT]
+            changes = [NewChange(leaf.key, "", "", "", record_of(leaf)) for leaf in some]
+            yield from in_partition(partition, change_log.append_changes(changes, now_us=now_us))
 
 
 def padded(numbers: Numbers, partitions: int) -> Numbers:

@@ -233,7 +233,7 @@ class Deployment:
 
         def program() -> Program[Board]:
             emptied = yield from reset_board(board_id=board_id, now_us=self.clock())
-            yield from journal.log_event(emptied, ChangeKind.RESET, self.clock())
+            yield from journal.log_event(emptied.leaves, ChangeKind.RESET, self.clock())
             return emptied
 
         return await self.store.write(program)

@@ -282,7 +282,7 @@ async def empty_board(context: Context, call: Call) -> BoardAnswer:
     def program() -> Program[Board]:
         now_us = context.now_us()
         emptied = yield from reset_board(board_id=board_id, now_us=now_us)
-        yield from journal.log_event(emptied, ChangeKind.RESET, now_us)
+        yield from journal.log_event(emptied.leaves, ChangeKind.RESET, now_us)
         return emptied
 
     board = await _change_alone(context, board_id, program)
