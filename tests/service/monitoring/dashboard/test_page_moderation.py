@@ -20,6 +20,13 @@ new ResizeObserver(([{ target }]) => heights.add(target.offsetHeight)).observe(
   document.querySelector("#curve .facts").parentElement)"""
 
 
+async def open_moderation(page: Page, node: Process, board: str, *, of: str) -> None:
+    """Open a board, with an owner if `board` ends with one, and what moderates this board or owner."""
+    await page.goto(view_url(node, f"/boards/{board}"))
+    await page.wait_for(DRAWN)
+    await page.click(f"summary[data-key='moderation:{of}']")
+
+
 async def act(page: Page, name: str, told: str) -> None:
     await page.click(f"button[data-key='act:{name}']")
     outcome = f"document.querySelector(\"output[data-key='outcome:{name}']\").textContent"
@@ -37,9 +44,7 @@ async def confirm(page: Page, name: str, typed: str) -> None:
 
 
 async def test_a_curve_is_refreshed_and_audited(page: Page, node: Process) -> None:
-    await page.goto(view_url(node, f"/boards/{SEASON}"))
-    await page.wait_for(DRAWN)
-    await page.click("summary[data-key='moderation:board']")
+    await open_moderation(page, node, SEASON, of="board")
     await page.evaluate(WATCH_FACTS)
     await act(page, "refresh", "Fitted from 900 entries")
     await act(page, "audit", "0 outside their bracket")
@@ -50,9 +55,7 @@ async def test_a_curve_is_refreshed_and_audited(page: Page, node: Process) -> No
 
 async def test_a_board_is_emptied_and_deleted_once_its_name_was_typed(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-moderated", ada=3)
-    await page.goto(view_url(node, "/boards/zz-moderated"))
-    await page.wait_for(DRAWN)
-    await page.click("summary[data-key='moderation:board']")
+    await open_moderation(page, node, "zz-moderated", of="board")
     await confirm(page, "reset", "zz-moderated")
     await act(page, "reset", "The board is empty")
     await page.wait_for_text("Nobody is ranked here yet", within="#ranking")
@@ -65,9 +68,7 @@ async def test_a_board_is_emptied_and_deleted_once_its_name_was_typed(page: Page
 
 async def test_a_cheater_is_hidden_and_shown_and_a_value_is_corrected(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-cheated", ada=30, mallory=999)
-    await page.goto(view_url(node, "/boards/zz-cheated?owner=mallory"))
-    await page.wait_for(DRAWN)
-    await page.click("summary[data-key='moderation:owner']")
+    await open_moderation(page, node, "zz-cheated?owner=mallory", of="owner")
     await act(page, "hide", "The owner is hidden")
     await page.wait_for_text("This owner is hidden", within="#owner")
     await page.wait_for("document.querySelectorAll('#ranking tbody tr').length === 1")
@@ -92,19 +93,15 @@ async def test_a_cheated_run_is_taken_back(page: Page, node: Process) -> None:
         await caller.must("PUT", "/v1/families/zzf", {"columns": [XP], "periods": ["all", "week"]})
         run = {"owner": "mallory", "stats": {"xp": 7}, "post_id": "run 7"}
         await caller.must("POST", "/v1/families/zzf/posts", run)
-    await page.goto(view_url(node, "/boards/zz-voided?owner=mallory"))
-    await page.wait_for(DRAWN)
+    await open_moderation(page, node, "zz-voided?owner=mallory", of="owner")
     await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '1'")
-    await page.click("summary[data-key='moderation:owner']")
     await page.click("#void-id")
     await page.type("run 999")
     await act(page, "void", "Take back “run 999”?")
     assert await page.text("#owner .ranks b") == "1"
     await act(page, "void", "Taken back on 1 of 1 boards")
     await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '2'")
-    await page.goto(view_url(node, "/boards/zzf:all?owner=mallory"))
-    await page.wait_for(DRAWN)
-    await page.click("summary[data-key='moderation:owner']")
+    await open_moderation(page, node, "zzf:all?owner=mallory", of="owner")
     await page.click("#void-id")
     await page.type("run 7")
     await act(page, "void", "Take back “run 7”?")
@@ -114,10 +111,8 @@ async def test_a_cheated_run_is_taken_back(page: Page, node: Process) -> None:
 
 async def test_a_correction_begins_anew_when_the_value_moves_before_it_is_confirmed(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-moving", ada=30, bob=20)
-    await page.goto(view_url(node, "/boards/zz-moving?owner=ada"))
-    await page.wait_for(DRAWN)
+    await open_moderation(page, node, "zz-moving?owner=ada", of="owner")
     await page.wait_for("document.querySelector('#owner .state.live')")
-    await page.click("summary[data-key='moderation:owner']")
     await page.click("#correct-value")
     await page.type("5")
     await act(page, "correct", "xp: 30 → 5")
@@ -130,9 +125,7 @@ async def test_a_correction_begins_anew_when_the_value_moves_before_it_is_confir
 
 async def test_a_value_that_the_board_cannot_take_changes_nothing(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-kept", ada=30)
-    await page.goto(view_url(node, "/boards/zz-kept?owner=ada"))
-    await page.wait_for(DRAWN)
-    await page.click("summary[data-key='moderation:owner']")
+    await open_moderation(page, node, "zz-kept?owner=ada", of="owner")
     await page.click("#correct-value")
     await page.type("much")
     await act(page, "correct", "xp: 30 → much")
