@@ -25,7 +25,6 @@ from service.contract.problems import (
     JSON_TYPE,
     POST_STATUSES,
     PROBLEM_TYPE,
-    VOIDING_STATUSES,
     ProblemDocument,
 )
 from service.contract.queries import VoidQuery, bound_of
@@ -300,7 +299,7 @@ def _responses(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
 
 
 def find_status(route: Route, code: str) -> int:
-    special = POST_STATUSES if route.ndjson else VOIDING_STATUSES if route.query is VoidQuery else {}
+    special = POST_STATUSES if route.ndjson or route.query is VoidQuery else {}
     return special.get(code, CODES[code].status)
 
 

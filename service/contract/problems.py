@@ -115,10 +115,9 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     TimeoutError: "timeout",
 }
 
-# Codes that have another status than in `CODES` if a post is rejected: posts name columns in the body, not in the path.
-POST_STATUSES = {"unknown_column": 422}
-# Codes that have another status if a post is taken back: the post is there, but it can't be taken out of the entry.
-VOIDING_STATUSES = {"journal_pruned": 409}
+# Codes that have another status than in `CODES` if a post is rejected or can't be taken back. A post names its columns in
+# the body, and not in the path; and the post that can't be taken back is still there.
+POST_STATUSES = {"unknown_column": 422, "journal_pruned": 409}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"
 SHOWN_CHARS_MAX = 80
@@ -203,7 +202,7 @@ def internal_problem() -> ProblemError:
 
 
 def post_problem_of(error: BaseException) -> ProblemError:
-    """Return the problem for the error of a rejected post. Its status is in `POST_STATUSES`, or else in `CODES`."""
+    """Return the problem of a post that is rejected or not taken back. Its status is in `POST_STATUSES` or `CODES`."""
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem

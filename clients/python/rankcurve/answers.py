@@ -124,10 +124,7 @@ class BoardResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VoidedBoard(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a voided post on one of its boards: `stats` without the post, or an `error`.
-
-    `stats` is None if no other post of the owner remains.
-    """
+    """One board of a post that was taken back: `stats` without it (None if no other post remains), or an `error`."""
 
     board: str
     status: str | None = None

@@ -51,7 +51,7 @@ class OfflineCurve:
         """Rank with this document from now on."""
         self.document = document
         self._sign = -1 if document.best == "high" else 1
-        self._timed = document.ties == "earliest" or (isinstance(document.ties, list) and "earliest" in document.ties)
+        self._timed = "earliest" in document.ties  # a word, or a list that may end with it
         self._segments = [self._read_segment(segment) for segment in document.segments or [document]]
 
     def rank(

@@ -88,7 +88,7 @@ function keyOf(curve: Curve, value: Value, reachedAt?: string, ties: (Value | nu
     const place = tie === null ? places - 1n : best === "low" ? scaledOf(tie, scale) - least : most - scaledOf(tie, scale);
     key = key * places + place;
   }
-  if (curve.ties !== "earliest" && !curve.ties.includes("earliest")) return key;
+  if (!curve.ties.includes("earliest")) return key; // `ties` is a word, or a list that may end with it
   return key * TIME_LIMIT + (reachedAt === undefined ? TIME_LIMIT - 1n : microsecondsOf(reachedAt));
 }
 

@@ -340,7 +340,7 @@ class FamilyReset(msgspec.Struct, frozen=True):
 
 
 class VoidedBoard(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a voided post on one of its leaderboards. There is either `status` or `error`.
+    """One leaderboard of a post that was taken back, with either `status` or `error`.
 
     `stats` has the values of the owner's entry without the post, or is null if no other post made the entry.
     """

@@ -1,12 +1,12 @@
 """Handlers that take back a post, on a leaderboard or on all leaderboards of a family that the post reached."""
 
 from service.context import Context
-from service.contract.problems import VOIDING_STATUSES, ProblemError, problem_of
+from service.contract.problems import post_problem_of
 from service.contract.queries import VoidQuery
 from service.contract.responses.boards import VoidedBoard, VoidedPost
 from service.contract.routes import Call
 from service.contract.values import parse_owner
-from storage.errors import FamilyBoardError, StorageError, StoreBusyError, UnknownPostError
+from storage.errors import FamilyBoardError, JournalIncompleteError, StoreBusyError, UnknownPostError
 from storage.posting.voiding import VoidedPart, Voiding
 from storage.queue.outcomes import is_waiting
 from storage.records import Board, Family
@@ -40,21 +40,13 @@ async def _void(context: Context, call: Call, place: Board | Family) -> VoidedPo
             if await is_waiting(context.store, place, post_id, post_hash):
                 raise StoreBusyError("the post still waits in the queue", retry_after_s=_QUEUE_WAIT_S) from None
             parts = await context.store.write(voiding.void_post)  # a worker may just have applied the post
-    except StorageError as error:
-        if (problem := _problem_of(error)).code in VOIDING_STATUSES:
-            raise problem from None
-        raise
+    except JournalIncompleteError as error:
+        raise post_problem_of(error) from None
     return VoidedPost(post_id, owner, [_board_answer(part) for part in parts])
 
 
 def _board_answer(part: VoidedPart) -> VoidedBoard:
     if part.error is not None:
-        return VoidedBoard(board=part.leaf.id, error=_problem_of(part.error).to_document())
+        return VoidedBoard(board=part.leaf.id, error=post_problem_of(part.error).to_document())
     stats = None if part.stats is None else format_stats(part.leaf.spec, part.stats)
     return VoidedBoard(board=part.leaf.id, status="recomputed", stats=stats)
-
-
-def _problem_of(error: StorageError) -> ProblemError:
-    problem = problem_of(error)
-    problem.status = VOIDING_STATUSES.get(problem.code, problem.status)
-    return problem

@@ -29,7 +29,7 @@ OWNERS = ("ada", "bob", "ÿ")
 
 @dataclass
 class History:
-    """What was posted to a board, and which posts were voided."""
+    """The posts that a board has received, and those of them that were voided."""
 
     board: Board
     posts: list[tuple[str, str, Sequence[ColumnChange], int]] = field(default_factory=list)  # owner, id, changes, time
