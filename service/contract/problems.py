@@ -115,8 +115,8 @@ STORAGE_CODES: dict[type[BaseException], str] = {
     TimeoutError: "timeout",
 }
 
-# Codes that have another status than in `CODES` if a post is rejected or can't be taken back. A post names its columns in
-# the body, and not in the path; and the post that can't be taken back is still there.
+# Codes that have another status than in `CODES` if a post is rejected or can't be taken back. A post names its columns
+# in the body, and not in the path; and the post that can't be taken back is still there.
 POST_STATUSES = {"unknown_column": 422, "journal_pruned": 409}
 
 TYPE_PREFIX = "urn:rankcurve:problem:"

@@ -1,4 +1,4 @@
-"""Empties and deletes boards. The post ids of such a board become void: they no longer identify duplicates.
+"""Empties and deletes boards. The post ids of such a board are no longer valid: they do not identify duplicates.
 
     reset_board    begins a new epoch, and removes rows, totals and curves ──> the same board, empty
     delete_board   removes these too, of all segments that it ever had, and its row in the catalog ──> deleted
@@ -38,7 +38,7 @@ _OF_ROWS = (TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES)  # the tables that an e
 def delete_board(*, board_id: str) -> Program[Board]:
     """Delete a board with its rows, totals, curves and archive. Return the board with all segments that it ever had.
 
-    The post ids of the board become void, because no later board gets the same key.
+    The post ids of the board are no longer valid, because no later board gets the same key.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
@@ -97,7 +97,7 @@ def delete_refresh_leases(leaves: Iterable[Leaf]) -> Program[None]:
 
 
 def reset_board(*, board_id: str, now_us: int) -> Program[Board]:
-    """Empty a board and keep its spec. Earlier post ids become void, and so do curves that are being fitted now.
+    """Empty a board and keep its spec. Earlier post ids and curves that are being fitted now are no longer valid.
 
     From now on, the board refuses posts whose own time is before `now_us`.
 
@@ -115,7 +115,7 @@ def reset_board(*, board_id: str, now_us: int) -> Program[Board]:
 
 
 def begin_epoch(board: Board, *, reset_us: int | None = None) -> Program[Board]:
-    """Raise a board's epoch number by 1. Post ids and curves that were stored in earlier epochs are then void.
+    """Raise a board's epoch number by 1. Post ids and curves of earlier epochs are then no longer valid.
 
     `reset_us`: from now on, the board refuses posts whose own time is before this one. None: as before.
 

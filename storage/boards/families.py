@@ -163,7 +163,7 @@ def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
 def delete_family(*, family_id: str) -> Program[list[Leaf]]:
     """Delete a family with all its boards, and return their leaves, or raise `UnknownFamilyError`.
 
-    The post ids of the family become void, because no later family gets the key under which they are stored.
+    The post ids of the family are no longer valid, because no later family gets the key under which they are stored.
     """
     family = yield from find_family(family_id, lock=Lock.UPDATE)
     leaves = yield from _leaves(family)

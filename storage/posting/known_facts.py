@@ -16,16 +16,17 @@ been applied earlier, when there was no reason to refuse it.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from storage.leaves.hidden_owners import HIDDEN, MARKS_MAX, read_marks
 from storage.store import Program, in_partition
 
-EPOCHS_MAX = 100_000  # the most boards of a partition whose epochs a process remembers
+BOARDS_MAX = 100_000  # the most boards of a partition whose epochs, or times of resets, a process remembers
+K = TypeVar("K")
 
 
 class Facts(NamedTuple):
-    """The remembered facts of one partition: which owners are hidden or being shown again, and epochs of boards."""
+    """The remembered facts of one partition, see the docstring of the module."""
 
     version: int  # the version of the facts when they were read: `facts` in the counter of the change log
     marks: dict[str, str]  # by marked owner: `HIDDEN`, or `SHOWING` for an owner who is being shown again
@@ -35,15 +36,12 @@ class Facts(NamedTuple):
     def is_hidden(self, owner: str) -> bool:
         return self.marks.get(owner) == HIDDEN
 
-    def keep_epoch(self, board_key: int, rows_key: int, epoch: int) -> None:
-        if len(self.epochs) >= EPOCHS_MAX:
-            self.epochs.clear()
-        self.epochs[board_key, rows_key] = epoch
 
-    def keep_reset(self, board_key: int, reset_us: int) -> None:
-        if len(self.resets) >= EPOCHS_MAX:
-            self.resets.clear()
-        self.resets[board_key] = reset_us
+def remember_fact(facts: dict[K, int], key: K, fact: int) -> None:
+    """Remember a fact of a board. `facts`: the field `epochs` or `resets`, with one key for each board."""
+    if len(facts) >= BOARDS_MAX:
+        facts.clear()
+    facts[key] = fact
 
 
 class KnownFacts:

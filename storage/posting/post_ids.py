@@ -6,8 +6,8 @@ the post. It is stored as a key that joins a keyed hash of the id and a keyed ha
     the epoch and a dot (left out in the first epoch), 16 hex digits of the id, 16 hex digits of the owner
 
 So rows are short and hold no data of callers in plain text, and the rows of one id are next to each other. An id is
-valid in one epoch of its board. When a board is emptied, a new epoch begins, so the board's earlier ids are void (no
-longer valid) without a write to their rows. Void ids are deleted at the same age as all others.
+valid in one epoch of its board. When a board is emptied, a new epoch begins, so the board's earlier ids are no longer
+valid, without a write to their rows. They are deleted at the same age as all others.
 """
 
 import hashlib

@@ -44,7 +44,7 @@ from storage.reads.open_boards import OpenBoards
 from storage.records import BoardPost, Entry, Gate, Leaf, PartOutcome, Post, PostStatus
 from storage.store import Program, Store, in_partition
 
-from .known_facts import Facts, KnownFacts
+from .known_facts import Facts, KnownFacts, remember_fact
 from .post_ids import PostKey, RememberedPost, find_known, remember_posts
 
 T = TypeVar("T")
@@ -225,7 +225,7 @@ class PostTransaction:
             gates = yield from read_gates(theirs[0].entries.leaf.partition, unknown)
             for key, (_, gate) in gates.items():
                 resets[key] = gate.reset_us or 0
-                facts.keep_reset(key, gate.reset_us or 0)
+                remember_fact(facts.resets, key, gate.reset_us or 0)
         for state in theirs:
             state.reset_us = resets[state.entries.leaf.key] or 0
 
@@ -254,7 +254,7 @@ class PostTransaction:
         self._epochs |= known.epochs
         if partition in self._facts:
             for key, epoch in known.epochs.items():
-                self._facts[partition].keep_epoch(key, self._boards[key].rows_key, epoch)
+                remember_fact(self._facts[partition].epochs, (key, self._boards[key].rows_key), epoch)
 
     def _find_in_segments(self, leaf: Leaf, asked: Iterable[PostKey]) -> Program[None]:
         """Look up posts to an archived board among the ids that are stored for its former segments."""

@@ -62,7 +62,7 @@ async def test_a_post_without_a_time_is_never_late_even_if_clocks_differ(deploym
 async def test_the_times_of_resets_are_read_once_and_then_remembered(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.posting.known_facts.EPOCHS_MAX", 2)
+    monkeypatch.setattr("storage.posting.known_facts.BOARDS_MAX", 2)
     boards = [await deployment.create(f"b{at}", *COLUMNS) for at in range(4)]
     for _ in range(3):
         for board in boards:
