@@ -128,8 +128,10 @@ class Breaker:
             asked.cancel()
 
     async def close(self) -> None:
-        """Stop watching. Waits that have begun are not ended any more."""
+        """Stop watching. Waits that have begun are not ended any more. A server that is away is no longer counted."""
         self._closed = True
+        if self.is_open:
+            self._report(-1)
         if self._timer is not None:
             self._timer.cancel()
         if self._probing is not None:

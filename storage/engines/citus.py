@@ -72,7 +72,7 @@ class Address(NamedTuple):
 
 class NodeMap(NamedTuple):
     schemas: dict[str, Address]  # by the schema of a partition: its node
-    coordinators: list[Address]  # the coordinator; empty if no operator has told Citus its address
+    coordinator: Address | None  # None: no operator has told Citus its address
 
 
 async def is_distributed(connection: PostgresConnection, schema: str) -> bool:
@@ -86,7 +86,7 @@ async def read_node_map(connection: PostgresConnection) -> NodeMap:
     addresses = {group: Address(host, port) for group, host, port in nodes}
     placed = await connection.run_query(_PLACED_SCHEMAS.bind().build(POSTGRES))
     schemas = {schema: addresses[group] for schema, group in placed if group in addresses}
-    return NodeMap(schemas, [addresses[each] for each in (COORDINATOR_GROUP,) if each in addresses])
+    return NodeMap(schemas, addresses.get(COORDINATOR_GROUP))
 
 
 class PlacementCheck:

@@ -69,6 +69,8 @@ class ConnectionPool:
         meter: Meter,
         breaker: Breaker,
         counts: Counter[str],
+        *,
+        on_citus: bool,
     ) -> None:
         """Prepare a pool of at most `connections` connections to one node. Open none of them yet.
 
@@ -81,14 +83,13 @@ class ConnectionPool:
         self._meter, self._kind, self._breaker, self._counts = meter, kind, breaker, counts
         # On Citus, an attempt runs again after a lock timeout, which ends deadlocks with partition moves. And a node
         # that cannot be reached has only some of the partitions.
-        self.on_citus = False
+        self._on_citus = on_citus
         self._slots = asyncio.Semaphore(connections)
         self._idle: list[PostgresConnection] = []
         self._waiting = 0
         self._closed = False
         self._closing: set[asyncio.Task[None]] = set()
-        limit = self._add_up("limit", connections)
-        meter.set("rankcurve_store_connections_limit", limit, COMMON_CONNECTION_POOL, kind)
+        self._count_limit(connections)
         self._count_lent(0)
         self._count_waiting(0)
 
@@ -115,14 +116,14 @@ class ConnectionPool:
                 moving = is_moving(error)
                 tries_max = MOVING_ATTEMPTS_MAX if moving else 2 if twice else self._limits.store_attempts_max
                 if tries >= tries_max or not self._may_pass(error):
-                    raise translate_error(error, on_citus=self.on_citus) from error
+                    raise translate_error(error, on_citus=self._on_citus) from error
                 self._meter.add("rankcurve_store_retries")
                 log.info("transaction_retried", pool=self.name, detail=describe_error(error))
             await asyncio.sleep(MOVING_PAUSE_S if moving else self._pause_s(tries - 1))
 
     def _may_pass(self, error: BaseException) -> bool:
         """Return whether an attempt that failed with this error may succeed if it runs again."""
-        late_lock = self.on_citus and isinstance(error, asyncpg.LockNotAvailableError)
+        late_lock = self._on_citus and isinstance(error, asyncpg.LockNotAvailableError)
         return late_lock or is_lost(error) or is_raced(error) or is_moving(error) or is_board_deleted(error)
 
     async def _once(self, attempt: Attempt[T]) -> T:
@@ -189,9 +190,9 @@ class ConnectionPool:
                 `connection_wait_s_max` seconds.
             StoreAwayError: the node does not answer.
         """
+        self._breaker.check()
         if self._closed:
             raise StoreBusyError("the store is closed")
-        self._breaker.check()
         if self._slots.locked():
             await self._wait()
         else:
@@ -218,6 +219,10 @@ class ConnectionPool:
                 return await self._connect()
             finally:
                 self._breaker.leave(scope)
+
+    def _count_limit(self, change: int) -> None:
+        limit = self._add_up("limit", change)
+        self._meter.set("rankcurve_store_connections_limit", limit, COMMON_CONNECTION_POOL, self._kind)
 
     def _count_lent(self, change: int) -> None:
         lent = self._add_up("lent", change)
@@ -289,6 +294,7 @@ class ConnectionPool:
         if self._closed:
             return
         self._closed = True
+        self._count_limit(-self.connections)
         for _ in range(self.connections):
             await self._slots.acquire()
         for connection in self._idle:

@@ -35,16 +35,20 @@ PROBE_S_MAX = 0.8  # with the breaker's `SILENCE_S`, a node that does not answer
 # node to commit, and that node is frozen, only a new attempt sees that the holder has committed.
 LOCK_S_MAX = 0.8
 MAP_S_MAX = 2.0  # a process reads the map again when it is older
-COMMON = "the store"  # the name of the node that the URL leads to
 
 
 class Node:
     """A database node: a connection pool for each kind of work, and a breaker that watches them."""
 
-    def __init__(self, name: str, url: str, limits: Settings, meter: Meter, counts: Counter[str]) -> None:
-        """Prepare the pools. All nodes of a store share `counts`, because metrics show sums over the nodes."""
+    def __init__(
+        self, name: str, url: str, limits: Settings, meter: Meter, counts: Counter[str], *, on_citus: bool
+    ) -> None:
+        """Prepare the pools. All nodes of a store share `counts`, because metrics show sums over the nodes.
+
+        `on_citus`: the node has only some of the partitions, which an operator may move.
+        """
         self.name = name
-        self.placements: PlacementCheck | None = None  # None: no partition of the store can be moved
+        self.placements = PlacementCheck() if on_citus else None
         self._connect = Connector(url, limits, "read")
         self._asking: PostgresConnection | None = None  # a connection for probes only
 
@@ -55,14 +59,14 @@ class Node:
         report(0)
         # A process that knows several hosts may have to try each of them.
         probe_s_max = PROBE_S_MAX + limits.connect_timeout_s * (len(hosts_of(url)) - 1)
-        refusal = StoreAwayError if name == COMMON else PartitionAwayError
+        refusal = PartitionAwayError if on_citus else StoreAwayError
         self.breaker = Breaker(
             name, self._probe, probe_s_max=probe_s_max, report=report, rest=self._rest, refusal=refusal
         )
 
         def make_pool(kind: Kind, connections: int) -> ConnectionPool:
             connect = self._connect if kind == "read" else Connector(url, limits, kind)
-            return ConnectionPool(kind, connect, connections, limits, meter, self.breaker, counts)
+            return ConnectionPool(kind, connect, connections, limits, meter, self.breaker, counts, on_citus=on_citus)
 
         self.writers = make_pool("write", limits.writer_connections)
         self.light = make_pool("read", limits.reader_connections)
@@ -108,13 +112,14 @@ class Nodes:
     def __init__(self, url: str, limits: Settings, meter: Meter) -> None:
         self._url, self._limits, self._meter = url, limits, meter
         self._counts = Counter[str]()
-        self.entry = Node(COMMON, url, limits, meter, self._counts)  # leads to every partition, but maybe in two steps
+        # The node that the URL leads to. It leads to every partition, but maybe in two steps.
+        self.entry = Node("the store", url, limits, meter, self._counts, on_citus=False)
         self._by_address: dict[Address, Node] = {}
         self._of_schema: dict[str, Node] = {}  # the map
-        self.epoch = 0  # how often a reading of the map has found something new
         self.coordinator: Node | None = None  # None: the store is not on Citus
         self._read_s = 0.0  # when the map was read, by the clock of the event loop
         self._reading: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()  # close dead nodes
 
     def find_node(self, schema: str | None) -> Node:
         """Return the node that has the tables of a schema."""
@@ -161,26 +166,33 @@ class Nodes:
             except StoreBusyError:
                 if node is self.entry:
                     raise
-        for address in {*found.schemas.values(), *found.coordinators}:
-            if address not in self._by_address:
-                self._by_address[address] = self._make_node(address)
-        new = {schema: self._by_address[address] for schema, address in found.schemas.items()}
-        if new != self._of_schema:
-            self._of_schema = new
-            self.epoch += 1
-        for address in found.coordinators:
-            self.coordinator = self._by_address[address]
+        self._of_schema = {schema: self._find_or_make(address) for schema, address in found.schemas.items()}
+        if found.coordinator is not None:
+            self.coordinator = self._find_or_make(found.coordinator)
+        self._close_dead()
         self._read_s = asyncio.get_running_loop().time()
 
-    def _make_node(self, address: Address) -> Node:
-        name = f"the database server {address.host}:{address.port}"
-        lock_timeout_s = min(self._limits.lock_timeout_s, LOCK_S_MAX)
-        limits = self._limits.model_copy(update={"lock_timeout_s": lock_timeout_s})
-        node = Node(name, replace_host(self._url, *address), limits, self._meter, self._counts)
-        node.placements = PlacementCheck()
-        for pool in (node.writers, node.light, node.heavy):
-            pool.on_citus = True
-        return node
+    def _find_or_make(self, address: Address) -> Node:
+        if address not in self._by_address:
+            name = f"the database server {address.host}:{address.port}"
+            lock_timeout_s = min(self._limits.lock_timeout_s, LOCK_S_MAX)
+            limits = self._limits.model_copy(update={"lock_timeout_s": lock_timeout_s})
+            url = replace_host(self._url, *address)
+            self._by_address[address] = Node(name, url, limits, self._meter, self._counts, on_citus=True)
+        return self._by_address[address]
+
+    def _close_dead(self) -> None:
+        """Close nodes that have left the map and do not answer, because a standby took their place.
+
+        A node without partitions that answers stays: transactions that run again may still begin there.
+        """
+        used = {*self._of_schema.values(), self.coordinator}
+        for address, node in list(self._by_address.items()):
+            if node not in used and node.breaker.is_open:
+                del self._by_address[address]
+                task = asyncio.create_task(node.close(), name="close-node")
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
 
     @contextmanager
     def reach(self, node: Node, end: EndWait) -> Iterator["Reach"]:
@@ -191,11 +203,13 @@ class Nodes:
         reach = Reach(self, node, end)
         try:
             yield reach
-        except (*DRIVER_ERRORS, StoreAwayError) as error:
-            reach.check(error)
+        except (*DRIVER_ERRORS, StoreAwayError):
+            for other in reach.others:
+                other.breaker.check()  # if it does not answer, the transaction failed for this reason
             raise
         finally:
-            reach.leave()
+            for other in reach.others:
+                other.breaker.leave(reach)
 
     def list_used(self) -> set[Node]:
         """Return the nodes that have a partition."""
@@ -209,6 +223,7 @@ class Nodes:
             await asyncio.wait([self._reading])
         for node in self.list_nodes():
             await node.close()
+        await asyncio.gather(*self._closing)
 
 
 class Reach:
@@ -216,33 +231,19 @@ class Reach:
 
     def __init__(self, nodes: Nodes, node: Node, end: EndWait) -> None:
         self._nodes, self._node, self._end = nodes, node, end
-        self._others: list[Node] = []
+        self.others: list[Node] = []
 
     def go_to(self, schema: str | None) -> None:
         """Note that a statement needs tables of this schema. Raise `PartitionAwayError` if their node is away."""
-        other = self._nodes.find_node(schema)
-        if other is not self._node:
-            self._add(other)
+        self._add(self._nodes.find_node(schema))
 
     def go_everywhere(self) -> None:
         """Note that a statement needs all nodes: one that creates or changes tables."""
         for other in self._nodes.list_used():
-            if other is not self._node:
-                self._add(other)
+            self._add(other)
 
     def _add(self, other: Node) -> None:
-        if other in self._others:
-            return
-        other.breaker.check()
-        other.breaker.enter(self, self._end)
-        self._others.append(other)
-
-    def check(self, error: Exception) -> None:
-        """Raise `PartitionAwayError` if one of the other nodes does not answer, which is why the transaction failed."""
-        for other in self._others:
-            if other.breaker.is_open:
-                raise PartitionAwayError(f"{other.name} does not answer") from error
-
-    def leave(self) -> None:
-        for other in self._others:
-            other.breaker.leave(self)
+        if other is not self._node and other not in self.others:
+            other.breaker.check()
+            other.breaker.enter(self, self._end)
+            self.others.append(other)

@@ -66,7 +66,8 @@ async def cluster(tmp_path: Path, partitions_url: str) -> AsyncIterator[Cluster]
         store = service.context.store
         assert isinstance(store, PostgresStore)
         nodes = store._nodes
-        node = Node("the other node", partitions_url, service.context.settings, NO_METER, Counter())
+        node = Node("the other node", partitions_url, service.context.settings, NO_METER, Counter(), on_citus=True)
+        node.placements = None  # this server has no table of Citus
         nodes.coordinator, nodes._read_s = nodes.entry, math.inf
         nodes._by_address[Address("other", 1)] = nodes._of_schema[store._partitions.schema_named(AWAY)] = node
         for partition, board in enumerate(IDS):

@@ -110,7 +110,7 @@ class Cluster:
 
     def place(self, addresses: dict[int, Address]) -> NodeMap:
         schema_of = self.store._partitions.schema_named
-        return NodeMap({schema_of(each): where for each, where in addresses.items()}, [addresses[CONTROL]])
+        return NodeMap({schema_of(each): where for each, where in addresses.items()}, addresses[CONTROL])
 
 
 @pytest.fixture
@@ -245,7 +245,10 @@ async def test_a_partition_that_was_moved_is_found_at_its_new_node(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nodes = cluster.store._nodes
-    epoch = nodes.epoch
+    former = cluster.node_of(FROZEN)
+    cluster.frozen.freeze()
+    with pytest.raises(PartitionAwayError):
+        await cluster.store.at(FROZEN).read(change_log.take_mark)
 
     async def read_node_map(_connection: PostgresConnection) -> NodeMap:
         return cluster.place(dict.fromkeys((CONTROL, *range(4)), cluster.living.address))
@@ -258,8 +261,12 @@ async def test_a_partition_that_was_moved_is_found_at_its_new_node(
     assert nodes._reading is reading
     await reading
     assert cluster.node_of(FROZEN) is cluster.node_of(LIVING)
-    assert nodes.epoch == epoch + 1
+    await asyncio.gather(*nodes._closing)
+    counts = former.writers._counts
+    of_one = nodes.entry.writers.connections
+    assert former not in nodes.list_nodes()
+    assert (counts["away"], counts["limit write"]) == (0, 2 * of_one), "a node that has left the map still counts"
     nodes.renew()
     assert nodes._reading is not None
     await nodes._reading
-    assert nodes.epoch == epoch + 1
+    assert cluster.node_of(FROZEN) is cluster.node_of(LIVING)
