@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from querybuilder import asc, col, delete, excluded, insert, param, plus, select, sum_
 from storage.schema.lease_tables import LEASE_COUNTS, LEASE_LOADS
-from storage.schema.placement import TABLES
+from storage.schema.placement import TABLES, prepare_put_rows
 from storage.store import Program
 
 from .lease_records import LeaseEvent, LeaseEventKind, RegionCounts
@@ -59,8 +59,7 @@ class LeaseCounts:
         self._of_pools = of_pools.packed().prepared()
         loads = select(col("pool_key"), col("region"), col("load")).from_(LEASE_LOADS)
         self._loads = loads.where(col("pool_key").in_(param("pools"))).packed().prepared()
-        measured = insert(LEASE_LOADS).rows(param("rows"), **TABLES[LEASE_LOADS].kinds)
-        self._set_loads = measured.on_conflict("pool_key", "region").overwrite().prepared()
+        self._set_loads = prepare_put_rows(LEASE_LOADS)
         self._forget = delete(LEASE_COUNTS).where(col("pool_key").eq(param("pool_key"))).prepared()
 
     def add_counts(self, changes: Mapping[Region, RegionCounts], rng: random.Random) -> Program[None]:

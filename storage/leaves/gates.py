@@ -18,10 +18,10 @@ gets a season, its table is dropped or renamed. So a post that does not know of 
 from collections.abc import Iterable
 from dataclasses import replace
 
-from querybuilder import Lock, advisory_lock, asc, col, insert, param, select, update
+from querybuilder import Lock, advisory_lock, asc, col, param, select, update
 from storage.errors import BoardChangedError
 from storage.records import Board, Family, Gate, Leaf, Place, by_partition
-from storage.schema.placement import TABLES
+from storage.schema.placement import prepare_put
 from storage.schema.tables import FAMILY_GATES, GATES
 from storage.store import Program
 
@@ -124,8 +124,10 @@ def close_gates(leaves: Iterable[Leaf], *, now_us: int) -> Program[None]:
 
 def store_family_gate(family: Family) -> Program[None]:
     """Store the gate of a family in its partition. Call this when the family is created, and when its grace changes."""
-    row = (family.key, family.closed_through_us, family.spec.grace_us)
-    yield _STORE_FAMILY.bind(rows=[row]).at(family.partition)
+    storing = _STORE_FAMILY.bind(
+        family_key=family.key, closed_through=family.closed_through_us, grace=family.spec.grace_us
+    )
+    yield storing.at(family.partition)
 
 
 def close_family_gate(key: int, partition: int, *, now_us: int) -> Program[None]:
@@ -151,13 +153,7 @@ _family_key, _through = col("family_key"), col("closed_through")
 _held_families = select(_family_key, _through, col("grace")).from_(FAMILY_GATES)
 _held_families = _held_families.where(_family_key.in_(param("keys"))).packed()
 _HELD_FAMILIES = _held_families.locked(Lock.SHARE, asc(_family_key)).prepared()
-_STORE_FAMILY = (
-    insert(FAMILY_GATES)
-    .rows(param("rows"), **TABLES[FAMILY_GATES].kinds)
-    .on_conflict("family_key")
-    .overwrite()
-    .prepared()
-)
+_STORE_FAMILY = prepare_put(FAMILY_GATES)
 _CLOSE_FAMILY = (
     update(FAMILY_GATES)
     .set(closed_through=param("now_us"))

@@ -6,10 +6,10 @@ state shows a process whether its copy of the leaf, which it read from the catal
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from querybuilder import Lock, col, insert, param, select
+from querybuilder import Lock, col, param, select
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.records import Board, Leaf, by_partition
-from storage.schema.placement import TABLES
+from storage.schema.placement import prepare_put_rows
 from storage.schema.tables import GATES, TOTALS
 from storage.store import Program, in_partition
 
@@ -78,16 +78,7 @@ def store_states(leaves: Iterable[Leaf]) -> Program[None]:
         yield _STORE_GATES.bind(rows=gates).at(partition)
 
 
-_STORE_STATES = (
-    insert(TOTALS)
-    .rows(param("rows"), **TABLES[TOTALS].kinds)
-    .on_conflict("board_key", "column_index")
-    .overwrite()
-    .prepared()
-)
-
-
-_STORE_GATES = insert(GATES).rows(param("rows"), **TABLES[GATES].kinds).on_conflict("board_key").overwrite().prepared()
+_STORE_STATES, _STORE_GATES = prepare_put_rows(TOTALS), prepare_put_rows(GATES)
 
 
 def find_totals(board_keys: list[int]) -> Program[dict[int, dict[int, int]]]:

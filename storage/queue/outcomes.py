@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from querybuilder import asc, col, delete, desc, insert, param, select
+from querybuilder import asc, col, delete, desc, param, select
 from storage import errors
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
 from storage.leaves.catalog_rows import find_keys_ever, find_posted_leaves
@@ -27,7 +27,7 @@ from storage.posting.post_ids import PostIds, in_range, list_keys, range_of
 from storage.records import Board, Family, Leaf, PartOutcome, PostStatus
 from storage.schema.creation import in_each_partition
 from storage.schema.ingest_tables import REJECTED_POSTS
-from storage.schema.placement import TABLES
+from storage.schema.placement import prepare_put_rows
 from storage.store import Program, Store, in_partition
 
 from . import ingest_queue
@@ -95,13 +95,8 @@ async def is_waiting(store: Store, place: Board | Family, post_id: str, post_has
     def program() -> Program[bool]:
         keys = [place.key] if isinstance(place, Family) else (yield from _find_keys(place))
         for partition in list_queues(store.dialect, store.partitions):
-            mentions = ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)
-            for waiting in (yield from in_partition(partition, mentions)):
-                block = decode_block(waiting.block)
-                for queued in block.posts:
-                    named = [block.boards[at][0] for at in queued.boards] if isinstance(place, Board) else []
-                    if queued.post_hash == post_hash and {queued.family_key, *named} & {*keys}:
-                        return True
+            if (yield from in_partition(partition, _find_waiting(keys, post_id, post_hash))):
+                return True
         return False
 
     return await store.read(program, heavy=True)
@@ -121,13 +116,15 @@ def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post
     return found
 
 
-def _find_waiting(board_keys: Sequence[int], post_id: str, begin: str) -> Program[Fates]:
+def _find_waiting(keys: Sequence[int], post_id: str, begin: str) -> Program[Fates]:
+    """Return the fates of waiting posts whose keys begin with `begin`. `keys`: of their boards, or of their family."""
     found: Fates = {}
     for waiting in (yield from ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)):
         block = decode_block(waiting.block)
         for queued in block.posts:
             key = queued.post_hash or ""
-            if key.startswith(begin) and any(block.boards[place][0] in board_keys for place in queued.boards):
+            named = (queued.family_key, *(block.boards[place][0] for place in queued.boards))
+            if key.startswith(begin) and not set(keys).isdisjoint(named):
                 found[key] = PostFate(queued.owner, None)
     return found
 
@@ -198,13 +195,7 @@ def decode_error(recorded: RecordedError) -> PostError:
 _found = select(col("post_hash"), col("error"), col("rejected_at")).from_(REJECTED_POSTS)
 _found = _found.where(col("board_key").in_(param("board_keys")), *in_range(col("post_hash")))
 _FIND = _found.order_by(desc(col("rejected_at"))).limit(param("limit")).packed().prepared()
-_REMEMBER = (
-    insert(REJECTED_POSTS)
-    .rows(param("rows"), **TABLES[REJECTED_POSTS].kinds)
-    .on_conflict("board_key", "post_hash")
-    .overwrite()
-    .prepared()
-)
+_REMEMBER = prepare_put_rows(REJECTED_POSTS)
 _times = select(col("rejected_at")).from_(REJECTED_POSTS)
 _OLDEST = _times.order_by(asc(col("rejected_at"))).limit(1).offset(param("rows_max")).prepared()
 _NEWEST = _times.order_by(desc(col("rejected_at"))).limit(1).offset(param("keep")).prepared()

@@ -35,9 +35,14 @@ def prepare_put(table: str) -> Prepared:
 
     Its parameters have the names of the table's columns.
     """
-    defined = TABLES[table]
-    row = insert(table).values(**{name: param(name) for name in defined.kinds})
-    return row.on_conflict(*defined.keys).overwrite().prepared()
+    row = insert(table).values(**{name: param(name) for name in TABLES[table].kinds})
+    return row.on_conflict(*TABLES[table].keys).overwrite().prepared()
+
+
+def prepare_put_rows(table: str) -> Prepared:
+    """Return a statement that stores the rows of its parameter `rows`, each as the statement of `prepare_put` does."""
+    rows = insert(table).rows(param("rows"), **TABLES[table].kinds)
+    return rows.on_conflict(*TABLES[table].keys).overwrite().prepared()
 
 
 def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Callable[[str], str | None]:

@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from querybuilder import INTEGER, TEXT, all_of, asc, col, delete, insert, param, rows, select
+from querybuilder import INTEGER, TEXT, all_of, asc, col, delete, param, rows, select
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.lease_records import Grant, LeaseEvent, LeaseEventKind, Resource
 from storage.leases.lease_resources import ResourceKey
 from storage.schema.lease_tables import LEASE_ELSEWHERE, LEASE_PEERS
-from storage.schema.placement import TABLES, prepare_put
+from storage.schema.placement import TABLES, prepare_put, prepare_put_rows
 from storage.store import Program
 
 _BEGINS = (LeaseEventKind.ACQUIRED, LeaseEventKind.EXTENDED)
@@ -48,8 +48,7 @@ class RemoteLeases:
             .packed()
             .prepared()
         )
-        put = insert(LEASE_ELSEWHERE).rows(param("rows"), **_TABLE.kinds)
-        self._put = put.on_conflict(*_TABLE.keys).overwrite().prepared()
+        self._put = prepare_put_rows(LEASE_ELSEWHERE)
         self._delete = delete(LEASE_ELSEWHERE).where(*(col(name).eq(param(name)) for name in _TABLE.keys)).prepared()
         is_over = col("expires_at").lt(param("before_us"))
         over = select(col("expires_at")).from_(LEASE_ELSEWHERE).where(is_over)
