@@ -108,9 +108,7 @@ class Rendering:
     def __init__(self, dialect: Dialect, *, binds_values: bool = True) -> None:
         self.dialect = dialect
         self._binds_values = binds_values
-        self.schema: str | None = (
-            None  # the schema of the last table that has one; a statement has tables of one schema
-        )
+        self.schema: str | None = None  # of the last table that has one; all tables of a statement are in one schema
         self.slots: list[Slot] = []
         self.constants: list[object] = []
         self.encoders: dict[str, Encoder] = {}

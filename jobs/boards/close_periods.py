@@ -12,6 +12,7 @@ of a step is stored only if this process still holds the lease.
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 
 import structlog
 
@@ -138,12 +139,12 @@ class CloseJob:
     async def _shut(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
         """Shut boards, in one transaction. If a partition does not answer, shut them one by one, and postpone some."""
         try:
-            await self._shut_together(held, boards, now_us)
+            await self._shut_together(held, *boards, now_us=now_us)
         except StoreAwayError:
             for board in boards:
-                await self._tried(held, board, now_us, lambda *_: self._shut_together(held, [board], now_us))  # noqa: B023
+                await self._tried(held, board, now_us, partial(self._shut_together, now_us=now_us))
 
-    async def _shut_together(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
+    async def _shut_together(self, held: HeldLease, *boards: Board, now_us: int) -> None:
         closed = await self._store.write(lambda: held.renew_and(shut_boards(boards, now_us=now_us)))
         self._meter.add("rankcurve_boards_closed", len(closed))
         log.info("boards_closed", boards=len(closed), first=closed[0].id if closed else None)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from querybuilder import Lock, rename_table
 from storage.errors import SpecConflictError
-from storage.leaves.catalog_rows import encode_spec, store_columns, times_of
+from storage.leaves.catalog_rows import encode_spec, replace_times, store_columns, times_of
 from storage.leaves.row_tables import add_columns, layout_of
 from storage.leaves.totals import store_states
 from storage.records import Board, BoardSpec, ColumnSpec, Leaf, Season
@@ -32,9 +32,7 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
         return board
     if added and board.gate.closed_us is not None:
         raise SpecConflictError("the leaderboard is closed, so no column can be added", pointer="/columns")
-    times = times_of(spec.season)
-    opens_us, ends_us, closes_us = times["opens_at"], times["ends_at"], times["closes_at"]
-    gate = board.gate._replace(opens_us=opens_us, ends_us=ends_us, closes_us=closes_us)
+    gate = replace_times(board.gate, spec.season)
     if board.is_spread:
         yield from _store_spec(board.key, spec, board, is_segment=False)
     leaves = []

@@ -44,7 +44,7 @@ from storage.errors import (
 )
 from storage.leases.claims import store_clock
 from storage.leases.work_leases import WorkLease, WorkLeases
-from storage.leaves.catalog_rows import PENDING, RETIRED, WHOLE, encode_spec, store_columns, times_of
+from storage.leaves.catalog_rows import PENDING, RETIRED, WHOLE, encode_spec, replace_times, store_columns, times_of
 from storage.leaves.entries import add_totals
 from storage.leaves.leaf_copy import LeafChanges, LeafCopy, RowsCopy
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
@@ -174,12 +174,10 @@ class BoardCopy:
         yield from store_columns(now.key, spec=encode_spec(spec), segment=WHOLE)
         of_segment = encode_spec(replace(now.spec, segments=1))
         times = times_of(now.spec.season)  # they may have changed since the segments were made
-        opens_us, ends_us, closes_us = times["opens_at"], times["ends_at"], times["closes_at"]
         begun = []
         for number, segment in enumerate(self.targets):
             yield from store_columns(segment.key, segment=number, spec=of_segment, **times)
-            gate = segment.gate._replace(opens_us=opens_us, ends_us=ends_us, closes_us=closes_us)
-            begun.append(replace(segment, gate=gate))
+            begun.append(replace(segment, gate=replace_times(segment.gate, now.spec.season)))
         yield from store_states(begun)
         for segment in self.targets:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))

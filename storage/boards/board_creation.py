@@ -15,7 +15,7 @@ from storage.errors import (
     SpecConflictError,
     SpecInvalidError,
 )
-from storage.leaves.catalog_rows import WHOLE, encode_spec, times_of
+from storage.leaves.catalog_rows import WHOLE, encode_spec, replace_times, times_of
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
 from storage.leaves.totals import store_states
 from storage.records import SEGMENT_SIGN, Board, BoardSpec, Gate, Leaf, Place, TableSharing
@@ -71,16 +71,15 @@ def create_board(
     places = yield from choose_partitions(partition, spec.segments, away)
     table_key = yield from _choose_table(spec, places[0], none_made=bool(away), spare=spare)
     board_key = yield from take_keys()
-    times = times_of(spec.season)
-    gate = Gate(opens_us=times["opens_at"], ends_us=times["ends_at"], closes_us=times["closes_at"])
+    gate = replace_times(Gate(), spec.season)
     place = Place(places[0], table_key, 0 if table_key is None else board_key)
     leaf = Leaf(board_key, board_id, spec, place, gate)
     board = Board(board_key, board_id, spec, now_us, (leaf,), home=places[0])
     if spec.segments > 1:
         yield from _insert_row(board, leaf, WHOLE)
         leaves = []
-        for number, partition in enumerate(places):
-            leaves.append((yield from insert_segment(board, number, partition)))
+        for number, its_partition in enumerate(places):
+            leaves.append((yield from insert_segment(board, number, its_partition)))
         board = replace(board, leaves=tuple(leaves))
     else:
         yield from _insert_row(board, leaf, 0)
@@ -98,11 +97,12 @@ def _choose_table(spec: BoardSpec, partition: int, *, none_made: bool, spare: bo
     if spec.segments > 1:
         return None
     columns = columns_of(spec.columns, shared=True)
-    if spec.table is TableSharing.OWN and none_made:
+    if spec.table is TableSharing.SHARED:
+        return (yield from find_or_create_table(columns, partition))
+    if none_made:
         return (yield from find_table(columns, partition))
-    if spec.table is TableSharing.SHARED or spare:
-        table_key = yield from find_or_create_table(columns, partition)
-        return table_key if spec.table is TableSharing.SHARED else None
+    if spare:
+        yield from find_or_create_table(columns, partition)
     return None
 
 

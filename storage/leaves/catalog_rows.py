@@ -98,6 +98,12 @@ def times_of(season: Season | None) -> dict[str, int | None]:
     return {"opens_at": season.opens_us, "ends_at": season.ends_us, "closes_at": season.closes_us}
 
 
+def replace_times(gate: Gate, season: Season | None) -> Gate:
+    """Return the gate with the times of this season."""
+    times = times_of(season)
+    return gate._replace(opens_us=times["opens_at"], ends_us=times["ends_at"], closes_us=times["closes_at"])
+
+
 def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
     """Return the leaves that hold the post ids of a board. If the board is archived, include its former segments."""
     leaves = board.leaves if isinstance(board, Board) else (board,)

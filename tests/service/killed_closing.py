@@ -7,6 +7,7 @@ before the job receives the result.
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeVar
 
 from jobs.boards.close_periods import RESOURCE, CloseJob
@@ -18,7 +19,7 @@ from storage.curves.stored_curves import CurveBook
 from storage.leases.work_leases import WorkLeases
 from storage.reads.open_boards import OpenBoards
 from storage.store import Program, Rows, Store
-from tests.service.closing import Times, close_job
+from tests.service.closing import close_job, make_job_context
 from tests.storage.passing import PassingStore
 
 T = TypeVar("T")
@@ -93,9 +94,17 @@ class KilledClosing:
             pass
 
     def _job(self, store: MortalStore, book: CurveBook, leases: WorkLeases) -> CloseJob:
-        context, times = self._context, Times(self._clock, _for_ever)
-        boards = OpenBoards(open_boards_max=context.settings.open_boards_max)
-        return close_job(context, store, book, Catalog(store), boards, leases, times)
+        own = replace(
+            make_job_context(self._context),
+            store=store,
+            catalog=Catalog(store),
+            book=book,
+            open_boards=OpenBoards(open_boards_max=self._context.settings.open_boards_max),
+            leases=leases,
+            now_us=self._clock,
+            sleep=_for_ever,
+        )
+        return close_job(own)
 
     def _lease_clock(self) -> Program[int]:
         yield from ()

@@ -1,9 +1,6 @@
 """Test what a service answers while one of four partitions is away, and what it finishes when the partition is back."""
 
-import asyncio
 import math
-import random
-import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -13,12 +10,11 @@ from typing import Any
 import pytest
 
 from jobs.boards.prune import PruneJob
-from jobs.job_context import JobContext
-from service.wiring import make_work_leases
 from storage.engines.citus import Address
 from storage.engines.nodes import Node
 from storage.engines.postgres import PostgresStore
 from storage.meter import NO_METER
+from tests.service.closing import make_job_context
 from tests.service.real_service import Service
 
 XP = {"name": "xp", "merge": "sum"}
@@ -42,22 +38,7 @@ class Cluster:
 
     async def finish(self) -> int:
         """Run the part of the job of partition `AWAY` that finishes the changes of owners."""
-        context, settings = self.service.context, self.service.context.settings
-        job = JobContext(
-            store=context.store,
-            catalog=context.catalog,
-            book=context.curves.book,
-            open_boards=context.boards,
-            leases=make_work_leases(settings),
-            holder="a job",
-            limits=settings,
-            meter=NO_METER,
-            now_us=context.now_us,
-            monotonic=time.monotonic,
-            sleep=asyncio.sleep,
-            rng=random.Random(),
-        )
-        return await PruneJob(job, AWAY).finish_owners()
+        return await PruneJob(make_job_context(self.service.context), AWAY).finish_owners()
 
 
 @pytest.fixture
