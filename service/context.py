@@ -30,7 +30,7 @@ from storage.queue.intake import Enqueuer
 from storage.reads.open_boards import OpenBoards
 from storage.reads.partition_figures import find_away_partitions, try_living
 from storage.reads.point_reads import PointReads
-from storage.store import Store
+from storage.store import Program, Store
 
 T = TypeVar("T")
 
@@ -92,3 +92,9 @@ class Context(EndpointContext):
     async def try_living(self, act: Callable[[Collection[int]], Awaitable[T]]) -> tuple[T, Collection[int]]:
         """Call `act` as `partition_figures.try_living` does: again without the partitions that do not answer."""
         return await try_living(self.store, act, wait_s_max=self.settings.connect_timeout_s)
+
+    async def read_living(
+        self, make: Callable[[Collection[int]], Program[T]], *, heavy: bool = False
+    ) -> tuple[T, Collection[int]]:
+        """Read by the program `make(away)`, as `try_living` does."""
+        return await self.try_living(lambda away: self.store.read(lambda: make(away), heavy=heavy))

@@ -57,8 +57,7 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
     for key in sorted(board.key for board in boards if board.family_key is None):
         # Shutting locks the board's row. A split of the board waits for this lock, so the segments stay the same.
         for board in (yield from _shut([key], now_us)):
-            closed.append((yield from _shut_segments(board, now_us)))
-            yield from close_gates(closed[-1].leaves, now_us=now_us)
+            closed.append((yield from _shut_leaves(board, now_us)))
     homes = {board.family_key: board.home for board in boards if board.family_key is not None}
     for family_key in sorted(homes):
         theirs = [board.key for board in boards if board.family_key == family_key]
@@ -86,10 +85,11 @@ def _shut(keys: Sequence[int], now_us: int) -> Program[list[Board]]:
     return (yield from make_boards(shut))
 
 
-def _shut_segments(board: Board, now_us: int) -> Program[Board]:
-    """Shut the segments of a board in the order of their keys, because posts lock the segments in the same order."""
+def _shut_leaves(board: Board, now_us: int) -> Program[Board]:
+    """Shut the leaves of a board whose own row is shut: segments in the catalog, then the gates, which posts lock."""
     for key in sorted(leaf.key for leaf in board.leaves if board.is_spread):
         yield from store_columns(key, closed_at=now_us)
+    yield from close_gates(board.leaves, now_us=now_us)
     gate = board.gate._replace(closed_us=now_us)
     return replace(board, leaves=tuple(replace(leaf, gate=gate) for leaf in board.leaves))
 

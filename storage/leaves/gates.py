@@ -49,9 +49,7 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
             held.append(leaf)
         elif check_all:
             others.append(leaf)
-    gates: dict[int, tuple[Place, Gate]] = {}
-    for partition, theirs in by_partition(held):
-        gates |= yield from read_gates(partition, [leaf.key for leaf in theirs], held=True)
+    gates = yield from read_gates_of(held, held=True)
     for partition, theirs in by_partition(families):
         keys = sorted({leaf.family_key for leaf in theirs if leaf.family_key is not None})
         shut_us = {
@@ -61,8 +59,7 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
         for leaf in theirs:
             if leaf.gate.ends_us is not None and leaf.gate.ends_us <= shut_us.get(leaf.family_key, 0):
                 found[leaf.key] = replace(leaf, gate=leaf.gate._replace(closed_us=now_us))
-    for partition, theirs in by_partition(others):
-        gates |= yield from read_gates(partition, [leaf.key for leaf in theirs])
+    gates |= yield from read_gates_of(others)
     held_keys = {leaf.key for leaf in held}
     for leaf in (*held, *others):
         place, gate = gates.get(leaf.key, (None, leaf.gate))

@@ -9,9 +9,7 @@ partition, and callers get it as a cursor.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import partial
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from msgspec import UNSET
 
@@ -37,7 +35,6 @@ from storage.store import Program
 
 from .posts import format_stats
 
-T = TypeVar("T")
 PARTITIONS_AWAY = "Partitions-Away"  # the header with the partitions that an answer leaves out
 _POSTS: dict[ChangeKind, PostStatus] = {
     ChangeKind.APPLIED: PostStatus.APPLIED,
@@ -71,18 +68,13 @@ async def read_journal(context: Context, call: Call) -> Reply:
         return page, (yield from journal.find_changed_leaves(changes, partitions))
 
     async with context.long_answers.hold_turn():
-        read = partial(_read_living, context, program)
-        (page, leaves), away = await context.try_living(read)
+        (page, leaves), away = await context.read_living(program, heavy=True)
         if after and (lost := page.find_lost(after)) is not None:
             detail = f"the journal begins after {lost[1]}: some of what follows {lost[0]} is no longer there"
             raise ProblemError("journal_pruned", detail, pointer="after")
         rows = ((context.cursors.encode_numbers(numbers), row) for numbers, row in page.list_changes())
         headers = {PARTITIONS_AWAY: ", ".join(map(str, away))} if away else None
         return Reply(await encode_in_turns(make_lines(rows, leaves)), headers=headers, media_type=NDJSON_TYPE)
-
-
-async def _read_living(context: Context, program: Callable[[Collection[int]], Program[T]], away: Collection[int]) -> T:
-    return await context.store.read(lambda: program(away), heavy=True)
 
 
 async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
@@ -101,7 +93,7 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
         places = 1 + max(partitions, default=0)
         return [(padded((0,) * partition + (row.number,), places), row) for partition, row in rows], leaves, more
 
-    (found, leaves, more), away = await context.try_living(partial(_read_living, context, program))
+    (found, leaves, more), away = await context.read_living(program, heavy=True)
     encode = context.cursors.encode_numbers
     lines = make_lines(((encode(numbers), row) for numbers, row in found), leaves)
     posts = [line for line in lines if line.kind in ("post", "void")]

@@ -63,15 +63,12 @@ async def show_queue(context: Context, _call: Call) -> QueueAnswer:
     queue = context.posting.queue
     every = list_queues(context.store.dialect, context.store.partitions)
 
-    def program(queues: list[int]) -> Program[tuple[QueueState, dict[Shard, str]]]:
+    def program(away: Collection[int]) -> Program[tuple[list[int], QueueState, dict[Shard, str]]]:
+        queues = [each for each in every if each not in away]
         state = yield from read_queue_state(queue.semaphore, queues)
-        return state, (yield from find_workers(queue.leases, queues))
+        return queues, state, (yield from find_workers(queue.leases, queues))
 
-    async def read(away: Collection[int]) -> tuple[QueueState, dict[Shard, str]]:
-        return await context.store.read(lambda: program([each for each in every if each not in away]))
-
-    (state, workers), away = await context.try_living(read)
-    queues = [each for each in every if each not in away]
+    (queues, state, workers), away = await context.read_living(program)
     now_us = context.now_us()
 
     def age_s(oldest_us: int) -> float:
