@@ -156,15 +156,14 @@ async def _read(ports: list[int], board: str, kinds: Sequence[str], ledger: Ledg
 async def _probe(ports: list[int], partition: int, ledger: Ledger, probed: _Posts) -> None:
     """Post to one board of the partition, and note when each post was accepted."""
     rng, connections, number = random.Random(partition), [Connection(port) for port in ports], 0
+    path = f"/v1/leaderboards/probe-{partition}/posts"
     while not ledger.stop:
         number += 1
         body = json.dumps({"owner": "probe", "post_id": f"probe-{number}", "stats": {"xp": 1}}).encode()
         begun_s = time.monotonic()
         while True:
             try:
-                status, _ = await rng.choice(connections).call(
-                    "POST", f"/v1/leaderboards/probe-{partition}/posts", body
-                )
+                status, _ = await rng.choice(connections).call("POST", path, body)
             except (OSError, EOFError):
                 status = 503
             if status == 200 or ledger.stop:
@@ -199,24 +198,27 @@ async def _disturb(options: Options, ledger: Ledger) -> list[_Run]:
     return runs
 
 
-async def _run(
-    ports: list[int], partitions: int, options: Options
-) -> tuple[Ledger, list[_Reads], dict[str, _Reads], list[_Posts], list[_Run], Counter[str]]:
-    ledger = Ledger()
-    await _fill(ports[0], partitions)
-    spread = {kind: _Reads() for kind in _KINDS}
-    reads, posts = [_Reads() for _ in range(partitions)], [_Posts() for _ in range(partitions)]
+async def _attack(
+    ports: list[int],
+    options: Options,
+    ledger: Ledger,
+    reads: list[_Reads],
+    spread: dict[str, _Reads],
+    posts: list[_Posts],
+) -> tuple[list[_Run], Counter[str]]:
+    """Post and read while the command runs. Return its runs, and the faults of the posts in the ledger."""
+    await _fill(ports[0], len(reads))
     async with asyncio.TaskGroup() as group:
         for index in range(PROCESSES * POSTERS):
             first = index % PROCESSES
             group.create_task(post_until_stopped([*ports[first:], *ports[:first]], f"client-{index}", OWNERS, ledger))
-        for partition in range(partitions):
-            group.create_task(_read(ports, _still(partition), ("exact", "top", "by owner"), ledger, reads[partition]))
+        for partition, read in enumerate(reads):
+            group.create_task(_read(ports, _still(partition), ("exact", "top", "by owner"), ledger, read))
             group.create_task(_probe(ports, partition, ledger, posts[partition]))
         for kind, each in spread.items():
             group.create_task(_read(ports, _SPREAD, [kind], ledger, each))
         runs = await _disturb(options, ledger)
-    return ledger, reads, spread, posts, runs, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
+    return runs, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
 
 
 def _compare_rates(runs: list[_Run], reads: list[_Reads], posts: list[_Posts], seconds: float) -> list[report.Bar]:
@@ -254,7 +256,9 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         partitions = asyncio.run(prepare_store(url))
         services = [stack.enter_context(serve_store(rotate_hosts(url, index), folder)) for index in range(PROCESSES)]
         ports = [service.port for service in services]
-        ledger, reads, spread, posts, runs, faults = asyncio.run(_run(ports, partitions, options))
+        ledger, spread = Ledger(), {kind: _Reads() for kind in _KINDS}
+        reads, posts = [_Reads() for _ in range(partitions)], [_Posts() for _ in range(partitions)]
+        runs, faults = asyncio.run(_attack(ports, options, ledger, reads, spread, posts))
     back_s = [max(each.first_after_s(run.ended_s) for run in runs) for each in posts]
     report.print_table(
         ["partition", "right reads", "wrong", "refused", "longest post s", "back s"],
@@ -268,7 +272,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         [[kind, each.right, each.wrong, len(each.refused_s)] for kind, each in spread.items()],
     )
     for kind, each in spread.items():
-        print(*(f"   {kind} refused {count} times: {detail}" for detail, count in each.details.items()), sep="\n")
+        for detail, count in each.details.items():
+            print(f"   {kind} refused {count} times: {detail}")
     refused = {segment_of(owner, partitions) for owner in spread["by owner"].owners}
     print_ledger(ledger, options.rounds * options.seconds)
     return [

@@ -183,7 +183,7 @@ def _compare(way: str, sides: dict[str, _Side], options: Options) -> Iterator[re
 def _find_settings(url: str) -> dict[str, str]:
     """Return the settings for the plain server: those of the other server that decide how fast it commits."""
     shown = ", ".join(f"current_setting('{name}')" for name in _COMMIT_SETTINGS)
-    [found] = run_sql(rotate_hosts(url, 0).replace("postgres://", "postgresql://"), f"SELECT {shown}")
+    [found] = run_sql(url, f"SELECT {shown}")
     return {**POSTGRES_SETTINGS, **dict(zip(_COMMIT_SETTINGS, found, strict=True))}
 
 

@@ -138,8 +138,9 @@ class BoardCopy:
         else:
             yield from self._begin_segments(now, marks, begun_us)
         for target in self.targets:
-            for index in () if target.archived_us is not None else target.sorted_indexes:
-                yield from store_refresh_request((target.key, index))
+            if target.archived_us is None:
+                for index in target.sorted_indexes:
+                    yield from store_refresh_request((target.key, index))
         yield from released
         # The event makes streams look up the board again. Log it last, because posts then wait for this transaction.
         yield from journal.log_event(self.board.leaves, ChangeKind.MOVED, begun_us)

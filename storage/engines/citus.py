@@ -26,11 +26,12 @@ _PLACED = (
     .prepared()
 )
 # One table shows where a partition is: META for the control partition, otherwise LOG_COUNTER. Each is one shard.
+_SHOWING = any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER)))
 _SHARDS = (
     select(col("shardid", "s"))
     .from_("pg_class", "c")
     .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
-    .where(any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER))))
+    .where(_SHOWING)
     .prepared()
 )
 _NODES = (
@@ -45,7 +46,7 @@ _PLACED_SCHEMAS = (
     .join("pg_namespace", col("oid", "n").eq(col("relnamespace", "c")), alias="n")
     .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
     .join("pg_dist_placement", col("shardid", "p").eq(col("shardid", "s")), alias="p")
-    .where(any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER))))
+    .where(_SHOWING)
     .prepared()
 )
 # A move of a shard writes its row in `pg_dist_placement` again. This changes `xmin`, the id of the writing transaction.
@@ -53,7 +54,6 @@ _PLACED_SCHEMAS = (
 _PLACEMENTS = (
     select(col("shardid"), col("xmin")).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
 )
-
 
 COORDINATOR_GROUP = 0  # Citus gives this number to the coordinator
 Placements = set[tuple[Any, ...]]  # pairs of a shard's id and `xmin`

@@ -57,8 +57,6 @@ NO_TIMEOUT_S = 10 * 365 * 86_400.0
 # While Citus moves a partition, an attempt runs this many times. Its pauses hold no connection.
 MOVING_ATTEMPTS_MAX = 40
 MOVING_PAUSE_S = 0.25
-_LIMIT, _LENT = "rankcurve_store_connections_limit", "rankcurve_store_connections_lent"
-_AWAITED = "rankcurve_store_connections_awaited"
 
 
 class ConnectionPool:
@@ -91,9 +89,9 @@ class ConnectionPool:
         self._waiting = 0
         self._closed = False
         self._closing: set[asyncio.Task[None]] = set()
-        self._count(_LIMIT, connections)
-        self._count(_LENT, 0)
-        self._count(_AWAITED, 0)
+        self._count_limit(connections)
+        self._count_lent(0)
+        self._count_waiting(0)
 
     async def run(self, attempt: Attempt[T]) -> T:
         """Run an attempt on a connection and return its result. After an error, run it again if it may then succeed.
@@ -200,7 +198,7 @@ class ConnectionPool:
         else:
             await self._slots.acquire()
             self._report_wait(0.0)
-        self._count(_LENT, 1)
+        self._count_lent(1)
         try:
             self._breaker.check()  # the node may have gone away while the caller waited
             while self._idle:
@@ -209,7 +207,7 @@ class ConnectionPool:
                     return connection
             return await self._open_connection()
         except BaseException:
-            self._count(_LENT, -1)
+            self._count_lent(-1)
             self._slots.release()
             raise
 
@@ -222,11 +220,23 @@ class ConnectionPool:
             finally:
                 self._breaker.leave(scope)
 
-    def _count(self, metric: str, change: int) -> None:
-        """Add to a number of all pools of this kind, and show the sum over the nodes."""
-        key = f"{metric} {self._kind}"
+    def _count_limit(self, change: int) -> None:
+        limit = self._add_up("limit", change)
+        self._meter.set("rankcurve_store_connections_limit", limit, COMMON_CONNECTION_POOL, self._kind)
+
+    def _count_lent(self, change: int) -> None:
+        lent = self._add_up("lent", change)
+        self._meter.set("rankcurve_store_connections_lent", lent, COMMON_CONNECTION_POOL, self._kind)
+
+    def _count_waiting(self, change: int) -> None:
+        waiting = self._add_up("waiting", change)
+        self._meter.set("rankcurve_store_connections_awaited", waiting, COMMON_CONNECTION_POOL, self._kind)
+
+    def _add_up(self, name: str, change: int) -> int:
+        """Add to a number of all pools of this kind. Return the sum over the nodes."""
+        key = f"{name} {self._kind}"
         self._counts[key] += change
-        self._meter.set(metric, self._counts[key], COMMON_CONNECTION_POOL, self._kind)
+        return self._counts[key]
 
     def _report_wait(self, seconds: float) -> None:
         self._meter.observe("rankcurve_store_connection_wait_seconds", seconds, COMMON_CONNECTION_POOL)
@@ -237,7 +247,7 @@ class ConnectionPool:
         loop = asyncio.get_running_loop()
         begun = loop.time()
         self._waiting += 1
-        self._count(_AWAITED, 1)
+        self._count_waiting(1)
         try:
             async with asyncio.timeout(self._limits.connection_wait_s_max):
                 await self._slots.acquire()
@@ -247,7 +257,7 @@ class ConnectionPool:
             ) from None
         finally:
             self._waiting -= 1
-            self._count(_AWAITED, -1)
+            self._count_waiting(-1)
             self._report_wait(loop.time() - begun)
 
     def take_back(self, connection: PostgresConnection, *, cancelled: bool = False) -> None:
@@ -266,7 +276,7 @@ class ConnectionPool:
                 connection.terminate()
             else:
                 self._idle.append(connection)
-        self._count(_LENT, -1)
+        self._count_lent(-1)
         self._slots.release()
 
     async def _close_lent(self, connection: PostgresConnection) -> None:
@@ -284,7 +294,7 @@ class ConnectionPool:
         if self._closed:
             return
         self._closed = True
-        self._count(_LIMIT, -self.connections)
+        self._count_limit(-self.connections)
         for _ in range(self.connections):
             await self._slots.acquire()
         for connection in self._idle:

@@ -171,7 +171,7 @@ class SqliteStore:
             lock.acquire()
         except OSError as error:
             raise _refused(path, error) from error
-        return await cls(path, limits, lock, meter)._connected()
+        return await cls(path, limits, lock, meter)._start()
 
     @classmethod
     async def open_beside_owner(cls, path: Path, limits: Settings, *, meter: Meter = NO_METER) -> SqliteStore:
@@ -180,9 +180,10 @@ class SqliteStore:
         Raises:
             StoreUnsupportedError, StoreDamagedError: the file can't be opened.
         """
-        return await cls(path, limits, None, meter)._connected()
+        return await cls(path, limits, None, meter)._start()
 
-    async def _connected(self) -> SqliteStore:
+    async def _start(self) -> SqliteStore:
+        """Open the connections, and first create the file if this process owns it. Return this store."""
         try:
             if self._lock is not None:
                 create_file(self._path)

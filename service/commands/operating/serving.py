@@ -31,8 +31,10 @@ def serve(settings: Settings) -> None:
 
         rankcurve keys create NAME --role ops
     """
+    # On PostgreSQL, one process needs no supervisor. On a file, one worker stands beside the owner process.
+    supervised_min = 2 if is_shared(settings.store) else 1
     # Imported here, because these modules load the whole server, and `--help` and other commands should start quickly.
-    if _count_workers(settings) >= (2 if is_shared(settings.store) else 1):
+    if _count_workers(settings) >= supervised_min:
         from service.processes.node import run
     else:
         from service.serve import serve_until_stopped as run

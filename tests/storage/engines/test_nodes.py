@@ -7,8 +7,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Self
-from urllib.parse import urlsplit
 
 import asyncpg
 import pytest
@@ -28,70 +26,17 @@ from storage.schema.sequences import count_fact
 from storage.store import CONTROL, Program, in_partition
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.proxy import DatabaseProxy
 
-CHUNK_BYTES = 65_536
 XP = ranked("xp")
 FROZEN, LIVING = 1, 0  # a partition on each node
 WAIT_S = 30.0
 
 
-class FreezingWay:
-    """A proxy on a free port that carries everything to a server, unless it is frozen."""
-
-    def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._target = parts.hostname or "127.0.0.1", parts.port or 5432
-        self._thawed = asyncio.Event()
-        self._thawed.set()
-        self._server: asyncio.Server
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.connections = 0
-
-    @property
-    def address(self) -> Address:
-        return Address("127.0.0.1", self._server.sockets[0].getsockname()[1])
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def freeze(self) -> None:
-        self._thawed.clear()
-
-    def thaw(self) -> None:
-        self._thawed.set()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        await self._thawed.wait()
-        back_reader, back_writer = await asyncio.open_connection(*self._target)
-        for source, target in ((reader, back_writer), (back_reader, writer)):
-            task = asyncio.create_task(self._carry(source, target))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while data := await reader.read(CHUNK_BYTES):
-                await self._thawed.wait()
-                writer.write(data)
-                await writer.drain()
-        except OSError:
-            pass
-        finally:
-            writer.close()
-
-
 class Cluster:
     """A store with the control partition and partitions 0 and 2 on one node, and 1 and 3 on the other."""
 
-    def __init__(self, store: PostgresStore, living: FreezingWay, frozen: FreezingWay) -> None:
+    def __init__(self, store: PostgresStore, living: DatabaseProxy, frozen: DatabaseProxy) -> None:
         self.store, self.living, self.frozen = store, living, frozen
         self.returned = asyncio.Event()  # set when a node that was away answers again
 
@@ -116,7 +61,7 @@ class Cluster:
 @pytest.fixture
 async def cluster(place: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Cluster]:
     async with asyncio.timeout(WAIT_S), AsyncExitStack() as stack:
-        living, frozen = [await stack.enter_async_context(FreezingWay(place)) for _ in range(2)]
+        living, frozen = [await stack.enter_async_context(DatabaseProxy(place)) for _ in range(2)]
         store = await PostgresStore.open(place, POSTGRES_LIMITS)
         stack.push_async_callback(store.close)
         await store.create_apart(4)
@@ -265,7 +210,7 @@ async def test_a_partition_that_was_moved_is_found_at_its_new_node(
     counts, writers = former.writers._counts, nodes.entry.writers.connections
     assert former not in nodes.list_nodes()
     assert counts["away"] == 0, "a node that has left the map still counts"
-    assert counts["rankcurve_store_connections_limit write"] == 2 * writers
+    assert counts["limit write"] == 2 * writers
     nodes.renew()
     assert nodes._reading is not None
     await nodes._reading

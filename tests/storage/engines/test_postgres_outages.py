@@ -3,11 +3,8 @@
 import asyncio
 import contextlib
 import socket
-from contextlib import suppress
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
-from urllib.parse import urlsplit, urlunsplit
+from typing import Any
 
 import asyncpg
 import pytest
@@ -24,79 +21,7 @@ from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import LIMITS, Deployment, part, ranked
 from tests.storage.meddling import run_query
 from tests.storage.processes import Processes
-
-CHUNK_BYTES = 65_536
-
-
-class LossyWay:
-    """A proxy on a free port, in front of the server of `url`.
-
-    `lose` is the number of COMMITs whose answers the proxy will still drop. If a test sets `marker`, it drops the
-    answers to requests that contain the marker instead.
-    """
-
-    def __init__(self, url: str) -> None:
-        self._parts = urlsplit(url)
-        self.lose = 0
-        self.marker = b"; COMMIT\0"
-        self.lost = 0
-        self._server: asyncio.Server
-        self._ways: set[asyncio.StreamWriter] = set()
-        self._all_gone = asyncio.Event()
-
-    @property
-    def url(self) -> str:
-        """Return the connection string that leads through this proxy."""
-        port = self._server.sockets[0].getsockname()[1]
-        user, at, _ = self._parts.netloc.rpartition("@")
-        return urlunsplit(self._parts._replace(netloc=f"{user}{at}127.0.0.1:{port}"))
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for way in self._ways:
-            way.transport.abort()
-        if self._ways:
-            await self._all_gone.wait()
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._ways.add(writer)
-        back_reader, back_writer = await asyncio.open_connection(self._parts.hostname, self._parts.port)
-        swallow = asyncio.Event()
-
-        async def forth() -> None:
-            while data := await reader.read(CHUNK_BYTES):
-                if self.lose and self.marker in data:
-                    self.lose -= 1
-                    swallow.set()
-                back_writer.write(data)
-                await back_writer.drain()
-
-        async def back() -> None:
-            while data := await back_reader.read(CHUNK_BYTES):
-                if swallow.is_set():
-                    self.lost += 1
-                    return
-                writer.write(data)
-                await writer.drain()
-
-        directions = [asyncio.create_task(forth()), asyncio.create_task(back())]
-        with suppress(OSError):
-            await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
-        for direction in directions:
-            direction.cancel()
-        await asyncio.gather(*directions, return_exceptions=True)
-        writer.transport.abort()
-        back_writer.transport.abort()
-        self._ways.discard(writer)
-        if not self._ways:
-            self._all_gone.set()
-
+from tests.storage.proxy import DatabaseProxy
 
 XP = ranked("xp")
 END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1"
@@ -106,7 +31,7 @@ END_SESSIONS = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE app
 async def test_a_lost_answer_is_settled_by_post_ids_or_unknown(processes: Processes, place: str, with_id: bool) -> None:
     witness = await processes.start_process()
     board = await witness.create("b", XP)
-    async with LossyWay(place) as way:
+    async with DatabaseProxy(place) as way:
         deployment = await processes.start_process(way.url)
         writer = deployment.writer()
         writer.start()

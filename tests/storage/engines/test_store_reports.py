@@ -14,7 +14,7 @@ from tests.meter import RecordingMeter
 from tests.schemas import fresh_schema
 from tests.storage.backends import POSTGRES_LIMITS, SQLITE_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
-from tests.storage.engines.test_postgres_outages import LossyWay
+from tests.storage.proxy import DatabaseProxy
 
 XP = ranked("xp")
 STATEMENTS, ROWS = "rankcurve_store_statements", "rankcurve_store_rows"
@@ -60,7 +60,7 @@ async def test_statements_are_reported_by_kind_with_rows_returned_or_changed(
 
 async def test_a_lost_connection_is_reported_as_a_retry(place: str) -> None:
     meter = RecordingMeter()
-    async with LossyWay(place) as way:
+    async with DatabaseProxy(place) as way:
         store = await PostgresStore.open(way.url, POSTGRES_LIMITS, meter=meter)
         await Deployment.on(store)
         # The connection is lost while the query runs. If it were lost before, the pool might only open a new one.
