@@ -9,8 +9,8 @@ Some rows are deleted before the rebuild. The whole table is read by the databas
 the rebuild, and all rows are compared. Operators use the same command for a rebuild. The start of the command counts as
 part of the time.
 
-Bars: half of the posts are taken back in at most 50 ms each, and no row differs after the rebuild, also not that of the
-owner whose posts were taken back. The other figures are only reported.
+Bars: half of the posts are taken back in at most 50 ms each, and no row differs after the rebuild, not even that of
+the owner whose posts were taken back. The other figures are only reported.
 """
 
 import asyncio

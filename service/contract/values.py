@@ -19,7 +19,7 @@ from msgspec import Meta
 from storage.boards.family_ids import FACET_PATTERN, FAMILY_PATTERN, ID_CHARS_MAX, names_family_board
 from storage.errors import StoreDamagedError
 from storage.periods import ALIASES
-from storage.records import format_decimal as format_decimal
+from storage.records import format_decimal
 
 from .problems import ProblemError, clip_text
 

@@ -1,7 +1,8 @@
 """The maps from a name, a time and an owner to leaves: boards, families with their periods, and seasons.
 
     outside a family    create_board ──> board ── change_board, reset_board ──> board ── delete_board ──> deleted
-    in a family         put_family ── a first post: make_boards ──> board ── delete_family ──> deleted
+    in a family         put_family ── a first post: make_boards ──> board ── reset_period ──> board
+                        ── delete_family ──> deleted
 
 To find a leaf, a name leads to a board or a family, a time and facets lead to boards of the family, and an owner leads
 to one segment of a board. The programs here create, change, move and delete boards; `storage.leaves` handles entries.
@@ -12,6 +13,6 @@ outdated, it raises `BoardChangedError`, and the caller reads the board again.
 
 This package may import `curves`, `leaves`, `leases` and the packages below. Read `boards` first, which finds boards.
 `board_creation`, `board_changes`, `board_copy` (moves and splits) and `board_removal` follow the life of a board. Then
-read `families` and `family_ids`, then `catalog`. `shared_tables` is for stores that have many boards. `journal` merges
-the change logs of all partitions. `api_keys` and `profiles` stand alone.
+read `families`, `family_ids` and `family_reset`, then `catalog`. `shared_tables` is for stores that have many boards.
+`journal` merges the change logs of all partitions. `api_keys` and `profiles` stand alone.
 """

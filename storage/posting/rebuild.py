@@ -99,7 +99,7 @@ def rebuild_board(
             yield from store_columns(key, rebuilt_at=rebuilt_us)
     yield from store_states(board.leaves)
     replay = Replay(board.id, board.spec, specs, own_keys)
-    rebuild = _Rebuild(board, replay, [*specs], post_ids, fingerprint_of, done, is_whole=since is None)
+    rebuild = _Rebuild(board, replay, post_ids, fingerprint_of, done, is_whole=since is None)
     yield from rebuild.merge_journal(since or ())
     if since is None and not rebuild.was_emptied:
         yield from _check_start(board)
@@ -153,31 +153,28 @@ class _Rebuild:
         self,
         board: Board,
         replay: Replay,
-        keys: Sequence[int],
         post_ids: PostIds,
         fingerprint_of: FingerprintOf,
         done: RebuildCounts,
         *,
         is_whole: bool,
     ) -> None:
-        """Prepare a rebuild. `keys`: the key of each leaf whose posts are merged.
-
-        `is_whole`: True if all posts since the board was created or last emptied are merged.
-        """
+        """Prepare a rebuild. `is_whole`: True if all posts since the board was created or last emptied are merged."""
         self._board, self._is_whole, self._replay = board, is_whole, replay
-        self._keys, self._post_ids, self._fingerprint_of, self._done = keys, post_ids, fingerprint_of, done
+        self._post_ids, self._fingerprint_of, self._done = post_ids, fingerprint_of, done
         self.rows: dict[int, dict[str, Entry]] = {leaf.key: {} for leaf in board.leaves}  # by leaf key and owner
         self.was_emptied = False
 
     def merge_journal(self, since: Numbers) -> Program[None]:
-        """Merge the logged posts of all leaves in `keys`, page by page, in the order of the journal."""
+        """Merge the logged posts of all leaves that `replay` knows, page by page, in the order of the journal."""
+        keys = [*self._replay.specs]
         after, ended = tuple(max(0, number - 1) for number in since), False
         partitions = range(len((yield from journal.find_begins())))
         for partition, number in enumerate(padded(after, len(partitions))):
-            voidings = partition_journal.find_voidings(self._keys, after=number)
+            voidings = partition_journal.find_voidings(keys, after=number)
             self._replay.note_voided((yield from in_partition(partition, voidings)))
         while not ended:
-            page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=self._keys)
+            page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=keys)
             changes = list(page.list_changes())
             self._done.rows += len(changes)
             yield from self._merge_page([row for _, row in changes])

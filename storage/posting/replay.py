@@ -24,7 +24,7 @@ class Replay:
         `specs`: by key, the spec of each leaf whose posts are merged. `own_keys`: the keys that the board itself has or
         had. Other keys are those of deleted boards with the same id.
         """
-        self._board_id, self._spec, self._specs, self._own_keys = board_id, spec, specs, frozenset(own_keys)
+        self.specs, self._board_id, self._spec, self._own_keys = specs, board_id, spec, frozenset(own_keys)
         self._merger = Merger(spec)
         self._columns = {key: _map_columns(each, spec) for key, each in specs.items()}
         self._voided: Counter[tuple[bool, str | None, str | None]] = Counter()
@@ -56,7 +56,7 @@ class Replay:
         for change in posted.changes:
             index = columns[change.index]
             if index is None:
-                name = self._specs[row.board_key].columns[change.index].name
+                name = self.specs[row.board_key].columns[change.index].name
                 detail = (
                     f"an earlier {self._board_id!r} had a column {name!r}, which this one lacks or declares otherwise"
                 )

@@ -7,8 +7,8 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
-from service.contract.values import Number, Time, format_us, one_of, to_wire_number
-from storage.records import Best, Board, ColumnKind, ColumnSpec, Merge, PostStatus, PredictorSpec, TableSharing, Ties
+from service.contract.values import Number, Time, format_us, one_of
+from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
 from .positions import Position
 
@@ -23,19 +23,6 @@ class TierAnswer(msgspec.Struct, frozen=True, kw_only=True):
     to_rank: int | UnsetType = UNSET
     to_percent: float | UnsetType = UNSET
     value: Number | UnsetType = UNSET
-
-
-def tier_answers(column: ColumnSpec) -> list[TierAnswer] | UnsetType:
-    """Return the tiers of a column, or UNSET if it has none."""
-    return [
-        TierAnswer(
-            name=tier.name,
-            to_rank=UNSET if tier.to_rank is None else tier.to_rank,
-            to_percent=UNSET if tier.to_percent is None else tier.to_percent,
-            value=UNSET if tier.value_scaled is None else to_wire_number(tier.value_scaled, column.scale),
-        )
-        for tier in column.tiers
-    ] or UNSET
 
 
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Handlers that create, change, show and delete families, find the board of a period, and list values of a facet.
+"""Handlers that create, change, show and delete families, find or empty boards of a period, and list values of a facet.
 
 `get_history` shows an owner's final positions in closed periods.
 """
@@ -36,7 +36,8 @@ from storage.periods import Period, PeriodKind, calendar_of, find_zone, parse_pe
 from storage.records import Board, Family, FamilySpec, Leaf
 from storage.store import Program
 
-from .boards import make_board_answer, make_spec
+from .boards import make_board_answer
+from .specs import make_spec
 
 
 async def put_family_spec(context: Context, call: Call) -> Reply:

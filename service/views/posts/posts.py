@@ -24,7 +24,7 @@ from service.contract.responses.boards import (
     Stats,
 )
 from service.contract.routes import Answer, Call
-from service.contract.values import format_decimal, format_us, parse_decimal, parse_owner, parse_text, to_wire_number
+from service.contract.values import format_us, parse_decimal, parse_owner, parse_text, to_wire_number
 from storage.errors import (
     AtInFutureError,
     FamilyBoardError,
@@ -52,6 +52,7 @@ from storage.records import (
     Post,
     PostStatus,
     StatValue,
+    format_decimal,
 )
 
 from .queue import QUEUED, queue_posts

@@ -26,11 +26,10 @@ from service.contract.responses.boards import (
     RefreshAnswer,
     TieColumnAnswer,
     curve_facts,
-    tier_answers,
 )
 from service.contract.routes import Call, Reply, match_entity_tag
 from service.contract.values import format_us, to_wire_number
-from service.views.boards.boards import show_ties
+from service.views.boards.specs import show_tiers, show_ties
 from service.views.owners.owners import find_column
 from storage.archive.archive_reader import ArchivedEntries
 from storage.archive.archive_writer import build_exact_curve
@@ -111,7 +110,7 @@ def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve])
         scale=column.scale,
         ties=show_ties(board.spec),
         tie_columns=[_tie_column(columns[tie.number]) for tie in Padding(board.spec, column).tie_columns] or UNSET,
-        tiers=tier_answers(column),
+        tiers=show_tiers(column),
         **structs.asdict(document),
         segments=segments if len(segments) > 1 else UNSET,
     )

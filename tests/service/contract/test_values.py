@@ -32,7 +32,6 @@ from service.contract.strict_json import decode_strictly
 from service.contract.values import (
     INT64_MAX,
     INT64_MIN,
-    format_decimal,
     format_us,
     parse_board_id,
     parse_column,
@@ -44,6 +43,7 @@ from service.contract.values import (
     to_wire_number,
 )
 from service.views.keys import KeyName
+from storage.records import format_decimal
 from tests.service.toy import toy_settings
 
 

@@ -3,13 +3,14 @@
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from storage.boards.family_reset import reset_period
 from storage.errors import BeforeResetError
 from storage.leaves.totals import ALL_ENTRIES
 from storage.periods import PeriodKind
 from storage.posting.known_facts import KnownFacts
-from storage.records import Family, Leaf, Post, PostStatus
+from storage.records import Family, Leaf, PostStatus
 from tests.storage.boards.test_families import make_family_post
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
 
@@ -85,7 +86,7 @@ async def test_a_reset_of_the_week_empties_its_boards_alone(deployment: Deployme
     assert [await deployment.value(board, "ada") for board in boards] == [5, None, None, 5]
     for board in boards[1:3]:
         assert ALL_ENTRIES not in await deployment.totals(board)
-    late = replace_time(make_family_post(deployment, family, "ada", 7, *boards[:2], post_id="q"), NOW_US)
+    late = replace(make_family_post(deployment, family, "ada", 7, *boards[:2], post_id="q"), at_us=NOW_US)
     [[on_all, on_week]] = await deployment.apply(late)
     assert (on_all.status, on_all.stats) == (PostStatus.APPLIED, [12])
     assert isinstance(on_week.error, BeforeResetError), "only the week refuses the post"
@@ -98,7 +99,7 @@ async def test_a_board_that_is_created_after_the_reset_refuses_earlier_posts_too
     deployment.clock.now_us += 100
     await reset_week(deployment)
     [board, other] = await deployment.make_boards("2023-W46:org=9", "2023-W45:org=9")
-    late = replace_time(make_family_post(deployment, family, "ada", 7, board, other), NOW_US)
+    late = replace(make_family_post(deployment, family, "ada", 7, board, other), at_us=NOW_US)
     [[refused, taken]] = await deployment.apply(late)
     assert isinstance(refused.error, BeforeResetError)
     assert taken.status is PostStatus.APPLIED
@@ -113,8 +114,3 @@ async def test_a_voided_post_and_a_reset_of_the_week_do_not_bring_back_the_week(
     assert (on_all.stats, on_all.error) == (None, None)
     assert on_week.error is not None
     assert [await deployment.value(board, "ada") for board in boards] == [None, None]
-
-
-def replace_time(post: Post, at_us: int) -> Post:
-    post.at_us = at_us
-    return post

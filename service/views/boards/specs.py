@@ -1,0 +1,199 @@
+"""Translates the specifications of leaderboards: checks those that arrive, and shows those that are stored."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from service.context import Context
+from service.contract.problems import ProblemError
+from service.contract.requests import TIE_COLUMNS_MAX, BoardBody, ColumnBody, PutBoard, TiesSent
+from service.contract.responses.boards import ColumnAnswer, TierAnswer, TiesShown
+from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
+from storage.errors import SpecInvalidError
+from storage.records import (
+    INT64_MAX,
+    Best,
+    BoardSpec,
+    ColumnKind,
+    ColumnSpec,
+    Merge,
+    PredictorSpec,
+    RefreshMethod,
+    Season,
+    TierSpec,
+    Ties,
+)
+
+# By default, a column takes values from minus this number to this number. If the column's scale is too great for these
+# numbers to fit into 64 bits, the default range is the widest one that fits.
+DEFAULT_LIMIT_UNITS = 10**15
+
+
+def make_season(body: PutBoard) -> Season | None:
+    """Return the season of a board, which says when it opens and closes. Return None if the body has neither time.
+
+    Raises:
+        SpecInvalidError: the times contradict each other.
+    """
+    opens_us = None if body.opens_at is None else to_micros(body.opens_at)
+    ends_us = None if body.closes_at is None else to_micros(body.closes_at)
+    if opens_us is None and ends_us is None:
+        if body.keep_seconds is not None:
+            raise SpecInvalidError(
+                "keep_seconds needs closes_at: a leaderboard that never closes keeps its rows", pointer="/keep_seconds"
+            )
+        return None
+    if opens_us is not None and ends_us is not None and not opens_us < ends_us:
+        raise SpecInvalidError("opens_at must be before closes_at", pointer="/closes_at")
+    return Season(opens_us, ends_us, body.grace_seconds, body.keep_seconds)
+
+
+def make_spec(body: BoardBody, context: Context) -> BoardSpec:
+    """Return the specification of a board or a family, with every default filled in.
+
+    Raises:
+        SpecInvalidError: parts of the specification contradict each other.
+        ProblemError: a `min` or `max` is not a number, or the column can't store it.
+    """
+    names = [column.name for column in body.columns]
+    for index, name in enumerate(names):
+        if name in names[:index]:
+            raise SpecInvalidError(f"column {name!r} is given twice", pointer=f"/columns/{index}/name")
+    columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
+    for index, column in enumerate(columns):
+        _check_followed(column, columns, f"/columns/{index}/of")
+    ties, tie_columns = _ties(body.ties, columns)
+    settings = context.settings
+    refresh_seconds = int(settings.default_refresh_seconds)
+    defaults = PredictorSpec(settings.default_samples, settings.default_exact_top, refresh_seconds, RefreshMethod.AUTO)
+    chosen = {name: value for name, value in msgspec.structs.asdict(body.predictor).items() if value is not UNSET}
+    return BoardSpec(
+        columns=columns,
+        ties=ties,
+        tie_columns=tie_columns,
+        predictor=replace(defaults, **chosen),
+        table=body.table,
+        segments=body.segments,
+    )
+
+
+def _column(body: ColumnBody, index: int) -> ColumnSpec:
+    at = f"/columns/{index}"
+    of = None if body.of is UNSET else body.of
+    if body.tiers and not body.sorted:
+        raise SpecInvalidError("only a ranked column has tiers", pointer=f"{at}/tiers")
+    best = (Best.LOW if body.merge is Merge.MIN else Best.HIGH) if body.best is UNSET else body.best
+    if body.type is ColumnKind.TEXT:
+        if body.sorted or body.merge not in (Merge.LAST, Merge.WITH):
+            raise SpecInvalidError("a text column can't be sorted and merges by last or with", pointer=at)
+        if body.scale or body.min is not UNSET or body.max is not UNSET:
+            raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
+        return ColumnSpec(body.name, False, body.merge, best, body.type, 0, 0, 0, of)
+    limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
+    least = -limit if body.min is UNSET else parse_decimal(body.min, body.scale, pointer=f"{at}/min")
+    most = limit if body.max is UNSET else parse_decimal(body.max, body.scale, pointer=f"{at}/max")
+    if not least < most:  # both fit into 64 bits: `parse_decimal` has checked that
+        raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
+    tiers = _tiers(body, least, most, at=f"{at}/tiers")
+    return ColumnSpec(body.name, body.sorted, body.merge, best, body.type, body.scale, least, most, of, tiers)
+
+
+def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpec, ...]:
+    """Return the tiers of a column. `least` and `most` are the column's smallest and largest value."""
+    names = [tier.name for tier in body.tiers]
+    found = []
+    for number, tier in enumerate(body.tiers):
+        if tier.name in names[:number]:
+            raise SpecInvalidError(f"tier {tier.name!r} is given twice", pointer=f"{at}/{number}/name")
+        to_rank = None if tier.to_rank is UNSET else tier.to_rank
+        to_percent = None if tier.to_percent is UNSET else tier.to_percent
+        value = None
+        if tier.value is not UNSET:
+            value = parse_decimal(tier.value, body.scale, pointer=f"{at}/{number}/value")
+            if not least <= value <= most:
+                detail = f"the tier's value is outside the range of {body.name!r}"
+                raise ProblemError("value_out_of_range", detail, pointer=f"{at}/{number}/value")
+        limits = [each for each in (to_rank, to_percent, value) if each is not None]
+        if len(limits) != 1:
+            detail = f"a tier has one of to_rank, to_percent and value, not {len(limits) or 'none'} of them"
+            raise SpecInvalidError(detail, pointer=f"{at}/{number}")
+        found.append(TierSpec(tier.name, to_rank, to_percent, value))
+    return tuple(found)
+
+
+def _check_followed(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) -> None:
+    """Raise SpecInvalidError unless the column follows no other one, or a column that can be followed."""
+    if (column.merge is Merge.WITH) != (column.of is not None):
+        raise SpecInvalidError("a column has `of` if and only if it merges by with", pointer=at)
+    if column.of is None:
+        return
+    followed = next((each for each in columns if each.name == column.of), None)
+    if followed is None or followed.kind is ColumnKind.TEXT or followed.merge is Merge.WITH:
+        raise SpecInvalidError(f"{column.of!r} is not a column of numbers that can be followed", pointer=at)
+    if column.sorted:
+        raise SpecInvalidError("a column that follows another one can't be sorted", pointer=at)
+
+
+def _ties(ties: TiesSent, columns: Sequence[ColumnSpec]) -> tuple[Ties, tuple[str, ...]]:
+    """Return whether time breaks ties, and the columns that break ties before it."""
+    if isinstance(ties, Ties):
+        return ties, ()
+    timed = ties[-1] == Ties.EARLIEST
+    names = tuple(ties[:-1] if timed else ties)
+    numeric = {column.name for column in columns if column.kind is ColumnKind.NUMBER}
+    for index, name in enumerate(names):
+        if name not in numeric or name in names[:index] or index >= TIE_COLUMNS_MAX:
+            detail = f"{name!r}: ties lists up to {TIE_COLUMNS_MAX} different columns of numbers, then perhaps earliest"
+            raise SpecInvalidError(detail, pointer=f"/ties/{index}")
+    return Ties.EARLIEST if timed else Ties.SHARED, names
+
+
+def show_column(column: ColumnSpec) -> ColumnAnswer:
+    text = column.kind is ColumnKind.TEXT
+    return ColumnAnswer(
+        name=column.name,
+        sorted=column.sorted,
+        merge=column.merge,
+        best=column.best,
+        scale=column.scale,
+        min=None if text else to_wire_number(column.min_scaled, column.scale),
+        max=None if text else to_wire_number(column.max_scaled, column.scale),
+        type=column.kind,
+        of=column.of or UNSET,
+        tiers=show_tiers(column),
+    )
+
+
+def show_tiers(column: ColumnSpec) -> list[TierAnswer] | UnsetType:
+    """Return the tiers of a column, or UNSET if it has none."""
+    return [
+        TierAnswer(
+            name=tier.name,
+            to_rank=UNSET if tier.to_rank is None else tier.to_rank,
+            to_percent=UNSET if tier.to_percent is None else tier.to_percent,
+            value=UNSET if tier.value_scaled is None else to_wire_number(tier.value_scaled, column.scale),
+        )
+        for tier in column.tiers
+    ] or UNSET
+
+
+def show_ties(spec: BoardSpec) -> TiesShown:
+    """Return the rules for equal values as the API shows them."""
+    if not spec.tie_columns:
+        return spec.ties
+    return [*spec.tie_columns, *([spec.ties] if spec.ties is Ties.EARLIEST else [])]
+
+
+def show_season(season: Season | None) -> dict[str, Any]:
+    """Return the members of an answer that say when a board opens and closes. A board without a season has none."""
+    if season is None:
+        return {}
+    return {
+        "opens_at": None if season.opens_us is None else format_us(season.opens_us),
+        "closes_at": None if season.ends_us is None else format_us(season.ends_us),
+        "grace_seconds": season.grace_seconds,
+        "keep_seconds": season.keep_seconds,
+    }
