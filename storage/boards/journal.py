@@ -15,7 +15,7 @@ from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, ChangeRecord, RecordFields, record_of_deletion, record_of_event
 from storage.log.partition_journal import BundleSizes, JournalRow, changes_of, last_number_before
 from storage.records import INT64_MAX, SEGMENT_SIGN, Leaf, by_partition
-from storage.schema.creation import in_each_partition
+from storage.schema.creation import count_partitions, in_each_partition
 from storage.store import Program, Row, in_partition
 
 _LEAVES_A_STATEMENT = 1_000  # one statement logs events of at most this many leaves; a deletion's row holds a spec
@@ -91,8 +91,8 @@ def read_posts_of_owner(
     `blocks_max` blocks (groups of log rows). If this limit ends the search of one partition, its other changes come on
     later pages, even if they are newer than the changes of other partitions on this page.
     """
-    width = 1 + max(partitions, default=0)
-    numbers = (INT64_MAX,) * width if before is None else padded(before, width)
+    places = yield from count_partitions()  # more than `partitions`, so that the next page finds the others, too
+    numbers = (INT64_MAX,) * places if before is None else padded(before, places)
     found: list[list[JournalRow]] = []
     following = [*numbers]
     for partition, number in enumerate(numbers):

@@ -49,7 +49,7 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
             held.append(leaf)
         elif check_all:
             others.append(leaf)
-    gates = yield from read_gates_of(held, held=True)
+    gates = (yield from read_gates_of(held, held=True)) if held else {}
     for partition, theirs in by_partition(families):
         keys = sorted({leaf.family_key for leaf in theirs if leaf.family_key is not None})
         shut_us = {
@@ -59,7 +59,7 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
         for leaf in theirs:
             if leaf.gate.ends_us is not None and leaf.gate.ends_us <= shut_us.get(leaf.family_key, 0):
                 found[leaf.key] = replace(leaf, gate=leaf.gate._replace(closed_us=now_us))
-    gates |= yield from read_gates_of(others)
+    gates |= (yield from read_gates_of(others)) if others else {}
     held_keys = {leaf.key for leaf in held}
     for leaf in (*held, *others):
         place, gate = gates.get(leaf.key, (None, leaf.gate))

@@ -193,6 +193,30 @@ async def test_the_posts_of_an_owner_in_all_partitions_are_read_newest_first(
         assert seen == every
 
 
+@pytest.mark.parametrize("away", PLACES)
+async def test_the_posts_of_an_owner_where_a_partition_was_away_come_on_the_next_page(
+    deployment: Deployment, away: int
+) -> None:
+    boards = await deployment.create_everywhere(XP)
+    for board in [*boards, *boards]:
+        deployment.clock.now_us += 10
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    found: list[int] = []
+    before: Numbers | None = None
+    for partitions in ([each for each in PLACES if each != away], PLACES):
+        rows, before = await deployment.store.read(
+            lambda: journal.read_posts_of_owner(
+                "ada",
+                before=before,  # noqa: B023 - runs at once
+                limit=PARTITIONS,
+                blocks_max=1_000,
+                partitions=partitions,  # noqa: B023 - runs at once
+            )
+        )
+        found += [partition for partition, _ in rows]
+    assert found.count(away) == 2
+
+
 async def test_boards_of_changes_are_found_after_they_were_deleted(deployment: Deployment) -> None:
     boards = await deployment.create_everywhere(XP)
     await post_randomly(deployment, boards, 12)
