@@ -116,12 +116,12 @@ class CloseJob:
         if not await store.read(writer.is_begun):
             if not await self._store.write(lambda: check_archive_time(board, now_us=now_us)):
                 return
-            await self._fit_columns(board)  # fits new final curves if an owner was erased since the board was frozen
+            await self._fit_columns(board)  # fits new final curves if the board has changed since it was frozen
         step = await store.read(writer.read_step, heavy=True)
         blocks = await asyncio.to_thread(writer.encode_blocks, step.drafts)
         stored = await store.write(lambda: held.renew_and(writer.store_step(step, blocks, now_us=now_us)))
         if stored is None:
-            return  # an owner was erased meanwhile, so the next step begins the archive anew
+            return  # the board has changed meanwhile, so the next step begins the archive anew
         self._meter.add("rankcurve_archive_owners", sum(block.entries for block in blocks if block.section == OWNERS))
         if stored.gate.archived_us is not None:
             self._catalog.keep_board(stored)

@@ -157,8 +157,10 @@ class _Topic:
         self._column = MoveReader(board, index, high=ranking.padding.high)
         self.state: Any = None  # the state after the last poll that succeeded; None: not read yet
         self.clients: set[Subscriber] = set()
-        # Whether a new or removed entry can change tiers that clients see, although it changes no rank that they see.
-        self._depends_on_total = tiers is not None and tiers.depend_on_total
+
+    def _may_change_tiers(self, moves: Moves) -> bool:
+        """Return whether moves can change tiers that clients see, even if they change no rank that clients see."""
+        return self._tiers is not None and self._tiers.depend_on_total and moves.change_total
 
 
 class TopTopic(_Topic):
@@ -187,7 +189,7 @@ class TopTopic(_Topic):
         return now.last._replace(numbers=until) if self._touched(now, self._column.read_moves(rows)) else None
 
     def _touched(self, state: _Top, moves: Moves) -> bool:
-        if self._depends_on_total and moves.change_total:
+        if self._may_change_tiers(moves):
             return True
         worst, owners, better = state.worst, state.owners, self._column.is_better
         for move in moves.all:
@@ -243,7 +245,7 @@ class OwnerTopic(_Topic):
     def apply_new_rows(self, before: _Standing, snapshot: FeedSnapshot) -> Program[_Standing]:
         """Return the state after the new rows about the board. The state has a new last event if the rows cause one."""
         moves = snapshot.read_moves(self.board, self.index, self._column)
-        changes_tiers = self._depends_on_total and moves.change_total
+        changes_tiers = self._may_change_tiers(moves)
         if not changes_tiers and not moves.concern_owner(self.owner, before.cell):
             return before
         counted = before.counted
@@ -269,7 +271,7 @@ class OwnerTopic(_Topic):
         moves = self._column.read_moves(rows)
         own = next((move for move in moves.all if move.row.owner == self.owner), None)
         overtakers, moved, more = self._passed(moves.all, now.cell if own is None else own.before)
-        if not (moved or more or overtakers or (self._depends_on_total and moves.change_total)):
+        if not (moved or more or overtakers or self._may_change_tiers(moves)):
             return None
         before = None if moved or now.rank is None else now.rank - more
         return self._told(now, until, before, overtakers).last

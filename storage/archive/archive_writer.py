@@ -8,9 +8,10 @@ owners. Any process can do the next step, because the stored blocks show how muc
 
 The rows of all segments are merged into one archive, which is stored in the partition of the board.
 
-An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased. So a
-step is stored only if the board has not changed since the step was read. The archive's first block, its head, holds
-the board's count of changes. If the board now has another count, the next step begins the archive anew.
+An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased, and a
+post taken back. So a step is stored only if the board has not changed since the step was read. The archive's first
+block, its head, holds the board's count of changes. If the board now has another count, the next step begins the
+archive anew.
 """
 
 from collections.abc import Callable, Sequence

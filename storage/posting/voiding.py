@@ -108,9 +108,11 @@ class Voiding:
         if parts:
             yield from store_voided(post, epochs, self.now_us)
             yield from log_ranking_changes(changes, now_us=self.now_us)
-        errors = {leaf_key: error for leaf_key, error in errors.items() if leaf_key in applied}
-        known_parts = [(leaves[part.board_key or 0], part) for part in post.parts if part.board_key in leaves]
-        return [VoidedPart(leaf, part.stats, errors.get(leaf.key)) for leaf, part in known_parts]
+        return [
+            VoidedPart(leaves[leaf_key], part.stats, None if part.status is PostStatus.VOIDED else errors.get(leaf_key))
+            for part in post.parts
+            if (leaf_key := part.board_key or 0) in leaves
+        ]
 
     def _find_post(self, key: int, epochs: Mapping[int, int]) -> Program[tuple[RememberedPost, Mapping[int, int]]]:
         """Return the stored post, and the current epochs of its boards."""

@@ -25,7 +25,7 @@ function findTier(curve: Curve, value: Value, rank: number): string | null {
   return null;
 }
 
-/** Return that many percent of a total, rounded up. The service takes no percentage that has an exponent here. */
+/** Return that many percent of a total, rounded up. The service takes no percentage whose text has an exponent. */
 function shareOf(total: number, percent: number): bigint {
   const [whole, part = ""] = String(percent).split(".");
   const unit = 100n * 10n ** BigInt(part.length);

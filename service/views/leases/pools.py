@@ -137,11 +137,12 @@ async def _answer(context: Context, pool: Pool) -> PoolAnswer:
         counts = yield from lease_resources.count_running([pool.key], before_us=before_us, limit=limit)
         loads = yield from lease_counts.read_loads([pool.key])
         regions: dict[str, RegionAnswer] = {}
-        for region, (total, leased, _, _) in counts.items():
+        for (_, region), (total, leased, _, _) in counts.items():
             available, left = total - leased, None
-            if region in loads and (load := decode_load(loads[region])).has_averages:
+            stored = loads.get((pool.key, region))
+            if stored is not None and (load := decode_load(stored)).has_averages:
                 left = forecast_headroom(load, available, settings.balance_horizon_s)
-            regions[region[1]] = RegionAnswer(total=total, leased=leased, available=available, headroom=left)
+            regions[region] = RegionAnswer(total=total, leased=leased, available=available, headroom=left)
         return regions
 
     answer = _pool_answer(pool, await context.store.read(program))

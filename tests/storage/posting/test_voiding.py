@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from storage.archive.board_closing import shut_boards
 from storage.errors import (
     ArchivedError,
     JournalIncompleteError,
@@ -16,10 +17,10 @@ from storage.leaves.totals import ALL_ENTRIES
 from storage.log.change_log import NewChange, change_log
 from storage.log.log_record import ChangeKind, record_of_rejection
 from storage.periods import PeriodKind
-from storage.records import Board, Family, Post, PostStatus
+from storage.records import Board, Family, Post, PostStatus, Season
 from storage.store import Program, in_partition
 from tests.storage.boards.test_families import make_family_post
-from tests.storage.deployment import Deployment, counter, label, part, ranked
+from tests.storage.deployment import NOW_US, Deployment, counter, label, part, ranked
 from tests.storage.posting.test_rebuild import read_everything
 
 COLUMNS = (ranked("xp"), counter("shots"), label("clan"))
@@ -176,9 +177,14 @@ async def test_a_board_of_a_family_that_lacks_posts_in_the_journal_refuses_alone
 
 
 async def test_a_closed_board_is_recomputed_as_long_as_it_has_rows(deployment: Deployment) -> None:
-    board = await deployment.create("b", *COLUMNS)
+    board = await deployment.create("b", *COLUMNS, season=Season(None, NOW_US + 100, 0, None))
     await post_three(deployment, board)
-    leaves = tuple(replace(leaf, gate=leaf.gate._replace(closed_us=1, archived_us=1)) for leaf in board.leaves)
+    deployment.clock.now_us += 100
+    [board] = await deployment.write(shut_boards, [board], now_us=deployment.clock())
+    [voided] = await deployment.void(board, "ada", "p2")
+    assert voided.stats == [4, None, None]
+    assert await deployment.value(board, "ada") == 4
+    leaves = tuple(replace(leaf, gate=leaf.gate._replace(archived_us=1)) for leaf in board.leaves)
     with pytest.raises(ArchivedError):
         await deployment.void(replace(board, leaves=leaves), "ada", "p1")
 
