@@ -19,6 +19,7 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
 import time
 from collections import Counter
@@ -50,6 +51,7 @@ _USER = "postgres" if os.getuid() == 0 else None  # PostgreSQL refuses to run as
 # Every table of the store, with the number of its rows and a sum over them.
 _TABLES = "SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname LIKE 'rankcurve\\_%'"
 _ROWS = "SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)::numeric), 0)::text FROM {} AS t"
+_NODES = "SELECT nodeid, nodename, nodeport FROM pg_dist_node"
 _PLACES = """SELECT d.schemaid::regnamespace::text, count(DISTINCT p.logicalrelid), count(DISTINCT l.groupid)
 FROM pg_dist_schema AS d JOIN pg_dist_partition AS p USING (colocationid) JOIN pg_dist_shard AS s USING (logicalrelid)
 JOIN pg_dist_placement AS l USING (shardid) WHERE l.shardstate = 1 GROUP BY 1 ORDER BY 1"""
@@ -219,9 +221,6 @@ class _Logs:
         return restored
 
 
-_NODES = "SELECT nodeid, nodename, nodeport FROM pg_dist_node"
-
-
 def _replace_worker(cluster: Cluster, folder: Path, stack: ExitStack) -> Iterator[report.Bar]:
     """Let a worker die beside a service, and its standby take its place at another address."""
     data, port = folder / "standby", free_port()
@@ -243,7 +242,7 @@ def _replace_worker(cluster: Cluster, folder: Path, stack: ExitStack) -> Iterato
         while run_sql(cluster.url(1), lagging) == [(0,)]:
             time.sleep(0.1)
         died = int((folder / "data1" / "postmaster.pid").read_text().split()[0])
-        os.kill(died, 3)
+        os.kill(died, signal.SIGQUIT)
         begun = time.monotonic()
         subprocess.run(["pg_ctl", "promote", "-D", str(data)], user=_USER, check=True, stdout=subprocess.DEVNULL)
         [(number,)] = run_sql(cluster.url(0), f"SELECT nodeid FROM pg_dist_node WHERE nodeport = {cluster.nodes[1][1]}")
@@ -274,7 +273,7 @@ def _start(data: Path, port: int) -> subprocess.Popen[bytes]:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(2)
+    process.send_signal(signal.SIGINT)
     try:
         process.wait(timeout=20)
     except subprocess.TimeoutExpired:

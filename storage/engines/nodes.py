@@ -158,7 +158,8 @@ class Nodes:
             self._reading = None
 
     async def _read_map(self) -> None:
-        living = [node for node in self._by_address.values() if not node.breaker.is_open]
+        # A node that has left the map may no longer belong to the cluster, and then knows only an old map.
+        living = [node for node in self.list_used() if not node.breaker.is_open]
         for node in [*living, self.entry]:
             try:
                 found = await node.light.run(read_node_map)
@@ -186,7 +187,7 @@ class Nodes:
 
         A node without partitions that answers stays: transactions that run again may still begin there.
         """
-        used = {*self._of_schema.values(), self.coordinator}
+        used = self.list_used()
         for address, node in list(self._by_address.items()):
             if node not in used and node.breaker.is_open:
                 del self._by_address[address]
@@ -212,8 +213,9 @@ class Nodes:
                 other.breaker.leave(reach)
 
     def list_used(self) -> set[Node]:
-        """Return the nodes that have a partition."""
-        return {*self._of_schema.values()}
+        """Return the nodes of the map: those that have a partition, and the coordinator."""
+        coordinators = () if self.coordinator is None else (self.coordinator,)
+        return {*self._of_schema.values(), *coordinators}
 
     def list_nodes(self) -> list[Node]:
         return [self.entry, *self._by_address.values()]

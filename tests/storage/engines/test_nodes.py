@@ -215,3 +215,21 @@ async def test_a_partition_that_was_moved_is_found_at_its_new_node(
     assert nodes._reading is not None
     await nodes._reading
     assert cluster.node_of(FROZEN) is cluster.node_of(LIVING)
+
+
+async def test_a_node_that_has_left_the_map_is_not_asked_for_it(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nodes, asked = cluster.store._nodes, []
+
+    async def read_node_map(connection: PostgresConnection) -> NodeMap:
+        asked.append(connection._addr)
+        return cluster.place(dict.fromkeys((CONTROL, *range(4)), cluster.frozen.address))
+
+    monkeypatch.setattr(nodes_module, "read_node_map", read_node_map)
+    for _ in range(2):
+        asked.clear()
+        nodes.renew()
+        assert nodes._reading is not None
+        await nodes._reading
+    assert asked == [cluster.frozen.address]
