@@ -93,7 +93,7 @@ async def test_readers_of_the_journal_let_other_requests_run_between_their_piece
 
     def reads(program: Any, **lane: bool) -> Any:
         # Count only reads of the journal, not those of background tasks.
-        if program.__qualname__.startswith("_read_living."):
+        if program.__qualname__.startswith("Context.read_living."):
             heavy.append(lane.get("heavy", False))
         return read(program, **lane)
 
