@@ -48,6 +48,7 @@ from .replay import Replay
 
 # Computes a post's fingerprint from its owner, its board's spec, its changes and its time. See `Post.fingerprint`.
 FingerprintOf = Callable[[str, BoardSpec, Sequence[ColumnChange], int | None], str]
+Rows = dict[int, dict[str, Entry]]  # by leaf key and owner; each leaf of the board has a key
 
 PAGE_ROWS = 5_000  # how many changes one step reads from the journal, and how many rows one step stores
 CLOCK_SKEW_US_MAX = 600_000_000  # the clocks of two processes differ by less than this
@@ -99,7 +100,8 @@ def rebuild_board(
             yield from store_columns(key, rebuilt_at=rebuilt_us)
     yield from store_states(board.leaves)
     replay = Replay(board.id, board.spec, specs, own_keys)
-    rebuild = _Rebuild(board, replay, post_ids, fingerprint_of, done, is_whole=since is None)
+    nothing: Rows = {leaf.key: {} for leaf in board.leaves}
+    rebuild = _Rebuild(board, replay, post_ids, fingerprint_of, done, nothing, is_whole=since is None)
     yield from rebuild.merge_journal(since or ())
     if since is None and not rebuild.was_emptied:
         yield from _check_start(board)
@@ -146,37 +148,31 @@ def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf
     return found
 
 
+@dataclass(slots=True)
 class _Rebuild:
     """Merges posts of the journal in memory. `rows` has the entries that `rebuild_board` then stores."""
 
-    def __init__(
-        self,
-        board: Board,
-        replay: Replay,
-        post_ids: PostIds,
-        fingerprint_of: FingerprintOf,
-        done: RebuildCounts,
-        *,
-        is_whole: bool,
-    ) -> None:
-        """Prepare a rebuild. `is_whole`: True if all posts since the board was created or last emptied are merged."""
-        self._board, self._is_whole, self._replay = board, is_whole, replay
-        self._post_ids, self._fingerprint_of, self._done = post_ids, fingerprint_of, done
-        self.rows: dict[int, dict[str, Entry]] = {leaf.key: {} for leaf in board.leaves}  # by leaf key and owner
-        self.was_emptied = False
+    board: Board
+    replay: Replay
+    post_ids: PostIds
+    fingerprint_of: FingerprintOf
+    done: RebuildCounts
+    rows: Rows
+    is_whole: bool  # whether all posts since the board was created or last emptied are merged
+    was_emptied: bool = False
 
     def merge_journal(self, since: Numbers) -> Program[None]:
         """Merge the logged posts of all leaves that `replay` knows, page by page, in the order of the journal."""
-        keys = [*self._replay.specs]
+        keys = [*self.replay.specs]
         after, ended = tuple(max(0, number - 1) for number in since), False
         partitions = range(len((yield from journal.find_begins())))
         for partition, number in enumerate(padded(after, len(partitions))):
             voidings = partition_journal.find_voidings(keys, after=number)
-            self._replay.note_voided((yield from in_partition(partition, voidings)))
+            self.replay.note_voided((yield from in_partition(partition, voidings)))
         while not ended:
             page = yield from journal.read_page(after, limit=PAGE_ROWS, partitions=partitions, boards=keys)
             changes = list(page.list_changes())
-            self._done.rows += len(changes)
+            self.done.rows += len(changes)
             yield from self._merge_page([row for _, row in changes])
             ended = len(changes) < PAGE_ROWS
             after = after if ended else changes[-1][0]
@@ -184,16 +180,16 @@ class _Rebuild:
     def _merge_page(self, rows: Sequence[JournalRow]) -> Program[None]:
         by_leaf: dict[int, list[JournalRow]] = {}
         for row in rows:
-            if self._is_whole and row.kind is ChangeKind.RESET:
-                self.was_emptied, self._done.replayed = True, 0
+            if self.is_whole and row.kind is ChangeKind.RESET:
+                self.was_emptied, self.done.replayed = True, 0
                 self.rows = {key: {} for key in self.rows}
                 for left_out in (each for leaf_rows in by_leaf.values() for each in leaf_rows):
                     if left_out.kind is ChangeKind.VOIDED:
-                        self._replay.pass_voiding({}, left_out)
+                        self.replay.pass_voiding({}, left_out)
                 by_leaf.clear()
             elif row.owner is not None:
-                by_leaf.setdefault(self._board.leaf_of(row.owner).key, []).append(row)
-        for leaf in self._board.leaves:
+                by_leaf.setdefault(self.board.leaf_of(row.owner).key, []).append(row)
+        for leaf in self.board.leaves:
             if leaf.key in by_leaf:
                 yield from in_partition(leaf.partition, self._merge_rows(leaf, by_leaf[leaf.key]))
 
@@ -212,37 +208,37 @@ class _Rebuild:
             if row.record.kind is ChangeKind.ERASED:
                 self.rows[leaf.key].pop(row.owner, None)
             if row.kind is ChangeKind.VOIDED:
-                self._replay.pass_voiding(self.rows[leaf.key], row)
+                self.replay.pass_voiding(self.rows[leaf.key], row)
             if row.record.kind not in POSTS:
                 continue
             post_hash = self._hash_of(row)
             if post_hash in known:
-                self._done.duplicates += 1
+                self.done.duplicates += 1
                 continue
-            changes = self._replay.read_changes(row, row.record)
+            changes = self.replay.read_changes(row, row.record)
             try:
-                if self._replay.is_voided(row):
-                    self._done.voided += 1
+                if self.replay.is_voided(row):
+                    self.done.voided += 1
                     outcome = PartOutcome(PostStatus.VOIDED)
                 else:
-                    outcome = self._replay.merge_post(self.rows[leaf.key], row, row.owner, row.record, changes)
-                    self._done.replayed += 1
+                    outcome = self.replay.merge_post(self.rows[leaf.key], row, row.owner, row.record, changes)
+                    self.done.replayed += 1
             except ValueOutOfRangeError:
-                self._done.rejected += 1
+                self.done.rejected += 1
                 continue
             if post_hash is not None:
                 known.add(post_hash)
                 outcome.board_key = leaf.key
-                fingerprint = self._fingerprint_of(row.owner, self._board.spec, changes, row.record.at_us)
+                fingerprint = self.fingerprint_of(row.owner, self.board.spec, changes, row.record.at_us)
                 fresh.append(RememberedPost(leaf.key, post_hash, fingerprint, [outcome]))
                 times_us.append(row.logged_us)
         if fresh:
             yield from remember_posts(fresh, {leaf.key: leaf.epoch}, times_us)
 
     def _hash_of(self, row: JournalRow) -> str | None:
-        if self._is_whole or row.record is None or row.record.post_id is None or row.owner is None:
+        if self.is_whole or row.record is None or row.record.post_id is None or row.owner is None:
             return None
-        return self._post_ids.hash_post_id(row.record.post_id, row.owner)
+        return self.post_ids.hash_post_id(row.record.post_id, row.owner)
 
 
 def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:

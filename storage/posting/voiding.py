@@ -54,8 +54,7 @@ class VoidedPart(NamedTuple):
     error: StorageError | None = None  # why this board keeps its part of the post
 
 
-@dataclass(frozen=True, slots=True)
-class _HeldEntry:
+class _HeldEntry(NamedTuple):
     """An entry as it is before the voiding. Its row is locked."""
 
     entries: Entries
