@@ -14,6 +14,7 @@ from storage.errors import PeriodClosedError
 from storage.leaves.catalog_rows import PENDING, store_columns
 from storage.leaves.row_tables import ROWS_KEY, layout_of
 from storage.leaves.totals import hold_epoch, store_states
+from storage.log.log_record import ChangeKind
 from storage.records import Board, Leaf, Place
 from storage.schema.sequences import count_fact, take_keys
 from storage.schema.tables import (
@@ -30,6 +31,7 @@ from storage.schema.tables import (
 from storage.store import Program, in_partition
 
 from .boards import REFRESH_WORK, find_other_segments, lock_standalone_board, refresh_resource
+from .journal import log_event
 from .shared_tables import POST_IDS_KEY, note_dropped_rows
 
 _OF_ROWS = (TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES)  # the tables that an emptied board has nothing in
@@ -97,9 +99,10 @@ def delete_refresh_leases(leaves: Iterable[Leaf]) -> Program[None]:
 
 
 def reset_board(*, board_id: str, now_us: int) -> Program[Board]:
-    """Empty a board and keep its spec. Earlier post ids and curves that are being fitted now are no longer valid.
+    """Empty a board, keep its spec, and log the reset in the journal.
 
-    From now on, the board refuses posts whose own time is before `now_us`.
+    Earlier post ids and curves that are being fitted now are no longer valid. From now on, the board refuses posts
+    whose own time is before `now_us`.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
@@ -110,6 +113,7 @@ def reset_board(*, board_id: str, now_us: int) -> Program[Board]:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     board = yield from begin_epoch((yield from remove_rows(board)), reset_us=now_us)
     yield from store_states(board.leaves)
+    yield from log_event(board.leaves, ChangeKind.RESET, now_us)
     yield from count_epochs(board)
     return board
 

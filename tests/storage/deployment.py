@@ -228,16 +228,6 @@ class Deployment:
     async def reset(self, board_id: str = "b") -> Board:
         return await self.write(reset_board, board_id=board_id, now_us=self.clock())
 
-    async def log_reset(self, board_id: str = "b") -> Board:
-        """Empty a board, and log it in the journal."""
-
-        def program() -> Program[Board]:
-            emptied = yield from reset_board(board_id=board_id, now_us=self.clock())
-            yield from journal.log_event(emptied.leaves, ChangeKind.RESET, self.clock())
-            return emptied
-
-        return await self.store.write(program)
-
     async def delete(self, board_id: str = "b") -> Board:
         return await self.write(delete_board, board_id=board_id)
 

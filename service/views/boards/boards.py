@@ -19,7 +19,6 @@ from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
 from storage.boards.boards import BoardState, find_last_changes, list_boards, read_states
 from storage.errors import FamilyBoardError, UnknownBoardError
-from storage.log.log_record import ChangeKind
 from storage.records import INT64_MAX, Board
 from storage.store import Program
 
@@ -129,13 +128,7 @@ async def _change_alone(context: Context, board_id: str, program: Callable[[], P
 async def empty_board(context: Context, call: Call) -> BoardAnswer:
     board_id = call.path["board"]
 
-    def program() -> Program[Board]:
-        now_us = context.now_us()
-        emptied = yield from reset_board(board_id=board_id, now_us=now_us)
-        yield from journal.log_event(emptied.leaves, ChangeKind.RESET, now_us)
-        return emptied
-
-    board = await _change_alone(context, board_id, program)
+    board = await _change_alone(context, board_id, lambda: reset_board(board_id=board_id, now_us=context.now_us()))
     context.catalog.keep_board(board)
     return await _answer(context, board)
 

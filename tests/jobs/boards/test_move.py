@@ -399,7 +399,7 @@ async def show_some(deployment: Deployment, board_id: str) -> None:
 
 
 async def reset(deployment: Deployment, board_id: str) -> None:
-    await deployment.log_reset(board_id)
+    await deployment.reset(board_id)
     await post_some(deployment, board_id)
 
 

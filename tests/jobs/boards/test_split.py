@@ -87,7 +87,7 @@ async def test_posts_from_before_a_split_are_voided_and_a_reset_still_refuses_ol
     await deployment.create("b", counter("shots"), ranked("xp"))
     late_us = deployment.clock()
     deployment.clock.now_us += 100
-    board = await deployment.log_reset()
+    board = await deployment.reset()
     for number, owner in enumerate(OWNERS):
         await post(deployment, board, owner, number, f"first-{owner}")
         await post(deployment, board, owner, 100, f"second-{owner}")

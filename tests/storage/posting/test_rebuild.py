@@ -122,7 +122,7 @@ async def test_a_rebuilt_board_is_equal_row_for_row(
 async def test_a_rebuild_leaves_out_what_was_posted_before_the_board_was_emptied(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("gone", part(board, {"xp": 5})))
-    board = await deployment.log_reset()
+    board = await deployment.reset()
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     before = await read_everything(deployment, board)
     await deployment.rebuild(board.id)

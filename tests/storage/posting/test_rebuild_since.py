@@ -97,7 +97,7 @@ async def test_a_replay_starts_at_the_given_number(deployment: Deployment) -> No
 async def test_a_replay_from_before_a_reset_counts_the_posts_before_it(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     await deployment.apply(deployment.post("ada", part(board, {"wins": 7})))
-    board = await deployment.log_reset()
+    board = await deployment.reset()
     with pytest.raises(NothingReplayedError):
         await deployment.rebuild()
     await replay(deployment, "b", 1)

@@ -38,7 +38,7 @@ async def test_a_post_from_before_the_reset_is_refused_by_every_process(
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5}), at_us=before_us))
     other = KnownFacts()
     deployment.clock.now_us += 100
-    emptied = await deployment.log_reset()
+    emptied = await deployment.reset()
     await deployment.apply(deployment.post("ada", part(emptied, {"xp": 1})))  # ada has a row again
     if not remembers:
         deployment.known_facts = other
@@ -54,7 +54,7 @@ async def test_a_post_from_before_the_reset_is_refused_by_every_process(
 async def test_a_post_without_a_time_is_never_late_even_if_clocks_differ(deployment: Deployment) -> None:
     board = await deployment.create("b", *COLUMNS)
     deployment.clock.now_us += 100
-    board = await deployment.log_reset()
+    board = await deployment.reset()
     deployment.clock.now_us -= 50
     outcome = await deployment.apply_one(deployment.post("ada", part(board, {"xp": 5})))
     assert outcome.status is PostStatus.APPLIED

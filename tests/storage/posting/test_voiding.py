@@ -79,7 +79,7 @@ async def test_a_post_to_an_entry_that_was_removed_since_cannot_be_voided(deploy
     await deployment.apply(deployment.post("ada", part(board, {"xp": 7}), post_id="p7"))
     with pytest.raises(UnknownPostError):
         await deployment.void(board, "ada", "p2")
-    board = await deployment.log_reset()
+    board = await deployment.reset()
     with pytest.raises(UnknownPostError):
         await deployment.void(board, "ada", "p7")
 
@@ -134,7 +134,7 @@ async def test_an_id_that_was_used_again_after_a_reset_is_not_voided_in_a_rebuil
     board = await deployment.create("b", *COLUMNS)
     await post_three(deployment, board)
     await deployment.void(board, "ada", "p2")
-    board = await deployment.log_reset()
+    board = await deployment.reset()
     await post_three(deployment, board)
     before = await read_everything(deployment, board)
     await deployment.rebuild()
