@@ -176,7 +176,7 @@ async def _probe(ports: list[int], partition: int, ledger: Ledger, probed: _Post
 
 
 class _Run(NamedTuple):
-    """When the command began and ended, on the monotonic clock."""
+    """A run of the command: its begin and its end on the monotonic clock, in seconds."""
 
     begun_s: float
     ended_s: float

@@ -110,6 +110,7 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
     "Readiness": {"status": "ok"},
     "RefreshAnswer": {"certificate": 0.004, "seconds": 0.04, "method": "skip"},
     "ShardAnswer": {"shard": 0, "posts": 120, "age_seconds": 0.2, "applied": 9000, "worker": "node-1"},
+    "VoidedBoard": {"board": "game", "status": "recomputed", "stats": {"xp": 575}},
     "StreamEvent": {"id": "4711", "data": '{"rank": 12345, "low": 12301, "high": 12390, "exact": false}'},
 }  # fmt: skip
 # Optional parameters that the example request of an operation has, by its id.
