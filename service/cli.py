@@ -8,11 +8,13 @@ from typing import Annotated
 
 import typer
 
+from service.commands.boards.applying import apply
 from service.commands.boards.boards import board_app
 from service.commands.boards.families import family_app
 from service.commands.boards.owners import owner_app
 from service.commands.boards.posts import post_app
 from service.commands.imports.importing import import_posts
+from service.commands.language_models import serve_tools
 from service.commands.leases import lease_app, pool_app
 from service.commands.operating.keys import keys_app
 from service.commands.operating.partitions import partition_app, store_app
@@ -54,6 +56,7 @@ app.command("config", rich_help_panel=RUN)(show_config)
 app.add_typer(store_app, name="store", rich_help_panel=RUN)
 app.add_typer(partition_app, name="partition", rich_help_panel=RUN)
 app.add_typer(keys_app, name="keys", rich_help_panel=RUN)
+app.command("apply", rich_help_panel=DATA)(apply)
 app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.add_typer(family_app, name="family", rich_help_panel=DATA)
 app.command("backup", rich_help_panel=RUN)(backup)
@@ -71,6 +74,7 @@ app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
 app.command("rank", cls=NumbersAreArguments, rich_help_panel=READ)(rank)
 app.command("curve", rich_help_panel=READ)(curve)
+app.command("mcp", rich_help_panel=READ)(serve_tools)
 app.add_typer(pool_app, name="pool", rich_help_panel=LEASES)
 app.add_typer(lease_app, name="lease", rich_help_panel=LEASES)
 

@@ -1,7 +1,8 @@
 """The commands of `rankcurve`, one group of commands in each file. `service.cli` assembles them.
 
-    boards     board, family, owner     reading  top, rank, curve, refresh, audit, journal, stream, export
-    imports    import                   leases   pool, lease (one file)
+    boards     board, family, owner, apply     reading  top, rank, curve, refresh, audit, journal, stream, export
+    imports    import                          leases   pool, lease (one file)
+    language_models  mcp (one file)
     operating  serve, jobs, config, store, partition, keys, queue, backup, restore, rebuild
 
 The groups share these modules: `target` calls the service and reports failures, `requests` declares commands that only

@@ -22,7 +22,7 @@ COLUMN_WORDS = "NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 BOARD_PATH = "/v1/leaderboards/{board}"
 BOARD = argument("board", "BOARD", "Id of the leaderboard.")
-READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived")
+READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived", "boards")
 
 COLUMNS = option(
     "column", list[str], "A column like xp:sum:high, as described above; repeatable.", "--column", "-c", metavar="SPEC"

@@ -41,9 +41,7 @@ def make_family_spec(given: dict[str, Any]) -> Record:
     if "keep" in given:
         pairs = parse_pairs(given["keep"], "like day=30")
         given["keep"] = {name: parse_number(name, count) for name, count in pairs.items()}
-    spec = make_spec(given)
-    spec.pop("boards", None)  # only the service sets this field
-    return spec
+    return make_spec(given)
 
 
 def with_facets(given: dict[str, Any]) -> Record:

@@ -1,0 +1,218 @@
+"""`rankcurve apply`: makes the boards and families of a service as a file describes them.
+
+The file is TOML with the tables `boards` and `families`. Each has specifications by id, as the API takes them, and a
+column may be a text such as `lap:min:low:scale=3`. The command compares the file with the service, prints a plan, and
+sends the plan's requests. A member that the file does not name keeps its value.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+import typer
+from rankcurve import AsyncClient
+from rankcurve.answers import ENCODER, Record, decode
+from rankcurve.client import PAGE_ENTRIES
+from rankcurve.paths import path_of
+
+from service.commands.boards.boards import parse_column, writable_members
+from service.commands.tables import show_json
+from service.commands.target import fail, service_command
+
+# By table of the file, the part of the path in the API, which is also the name of its list. Families are made first.
+TABLES = {"families": "families", "boards": "leaderboards"}
+ONE_OF = {"families": "family", "boards": "board"}
+# What may differ from what the service has. Another difference would give stored values a new meaning.
+CHANGEABLE = ("opens_at", "closes_at", "grace_seconds", "keep_seconds", "keep", "predictor")
+CHOSEN_ONCE = ("partition", "segments")  # read when a board is made; `partition move` and `board split` change them
+Specs = dict[str, dict[str, Record]]  # by table and id
+
+
+class Step(NamedTuple):
+    """A request of the plan. Without a body it deletes. A refused step is never sent."""
+
+    table: str
+    id: str
+    about: str
+    body: Record | None = None
+    refused: bool = False
+
+    def __str__(self) -> str:
+        return f"{ONE_OF[self.table]} {self.id}: {self.about}"
+
+
+@service_command()
+async def apply(
+    client: AsyncClient,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A TOML file, as described above.")] = Path(
+        "boards.toml"
+    ),
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Delete boards and families that the file lacks.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the file's JSON schema, for editors.")] = False,
+) -> None:
+    """Create and change boards and families as a file says. Running it again is harmless.
+
+    The command prints its plan first. It changes nothing if any difference would reinterpret stored values, and exits
+    with 1. Tiers, settings of curves, times and new columns can change. A file looks like this:
+
+        #:schema ./boards.schema.json
+
+        [boards.laps]
+        columns = ["lap:min:low:scale=3"]
+        ties = "earliest"
+
+        [families.arena]
+        columns = ["xp:sum"]
+        periods = ["all", "week"]
+
+    `rankcurve apply --schema > boards.schema.json` writes the schema that editors read.
+    """
+    if schema:
+        show_json(make_schema())
+        return
+    plan = list(make_plan(read_specs(file), await _list_specs(client), prune=prune))
+    for step in plan:
+        typer.echo(f"{'refused: ' if step.refused else ''}{step}")
+    if any(step.refused for step in plan):
+        fail("nothing was changed: what is refused would give stored values another meaning")
+    if not plan:
+        typer.echo("nothing to do: everything is as the file says")
+    deleted = [step for step in plan if step.body is None]
+    if dry_run or (deleted and not yes and not typer.confirm(f"Delete {len(deleted)} with all their entries?")):
+        raise typer.Exit(0 if dry_run else 1)
+    for step in plan:
+        path = path_of("v1", TABLES[step.table], step.id)
+        await client.request("DELETE" if step.body is None else "PUT", path, bytes, body=step.body)
+        typer.echo(f"done: {step}")
+
+
+def read_specs(file: Path) -> Specs:
+    """Return the specifications in the file as JSON objects. Exits with 2 if the file is not valid."""
+    from service.contract.requests import PutBoard, PutFamily
+
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"), parse_float=Decimal)
+        if unknown := document.keys() - TABLES.keys():
+            raise ValueError(f"{min(unknown)!r} is neither boards nor families")
+    except (OSError, ValueError) as cause:
+        fail(f"{file}: {cause}", code=2)
+    found: Specs = {}
+    for table, body in (("families", PutFamily), ("boards", PutBoard)):
+        found[table] = {}
+        for name, spec in document.get(table, {}).items():
+            try:
+                found[table][name] = _expanded(spec)
+                msgspec.json.decode(ENCODER.encode(found[table][name]), type=body)
+            except (typer.BadParameter, msgspec.MsgspecError, AttributeError, TypeError) as cause:
+                fail(f"{file}: {ONE_OF[table]} {name}: {cause}", code=2)
+    return found
+
+
+def make_plan(wanted: Specs, held: Specs, *, prune: bool) -> Iterator[Step]:
+    """Yield the steps that make what the service has equal to what the file wants."""
+    for table, specs in wanted.items():
+        for name, spec in specs.items():
+            if name not in held[table]:
+                yield Step(table, name, "create", spec)
+                continue
+            differences = list(compare(spec, held[table][name]))
+            refused = [about for about, is_refused in differences if is_refused]
+            about = ", ".join(refused or [about for about, _ in differences])
+            if refused:
+                yield Step(table, name, about, refused=True)
+            elif differences:
+                yield Step(table, name, about, merge_spec(spec, held[table][name]))
+    for table in TABLES if prune else ():
+        for name in sorted(held[table].keys() - wanted[table].keys()):
+            yield Step(table, name, "delete")
+
+
+def compare(wanted: Record, held: Record) -> Iterator[tuple[str, bool]]:
+    """Yield each difference as a text, and whether it is refused because stored values would mean something else."""
+    columns, named = _by_name(held), _by_name(wanted)
+    for name in columns.keys() - named.keys():
+        yield f"column {name} can't be removed", True
+    for name, column in named.items():
+        if name not in columns:
+            yield f"add column {name}", False
+            continue
+        for member, value in column.items():
+            if not is_same(value, before := columns[name].get(member)):
+                yield f"{member} of column {name} from {before} to {value}", member != "tiers"
+    for member, value in wanted.items():
+        if member not in ("columns", *CHOSEN_ONCE) and not is_same(value, before := held.get(member)):
+            yield f"{member} from {before} to {value}", member not in CHANGEABLE
+
+
+def merge_spec(wanted: Record, held: Record) -> Record:
+    """Return the specification to send: what the service has, with the members that the file names."""
+    columns = {name: {**_by_name(held).get(name, {}), **column} for name, column in _by_name(wanted).items()}
+    ordered = [columns.pop(name) for name in _by_name(held)] + list(columns.values())
+    chosen = {member: held[member] for member in CHOSEN_ONCE if member in held}
+    predictor = {**held["predictor"], **wanted.get("predictor", {})}
+    return {**held, **wanted, **chosen, "columns": ordered, "predictor": predictor}
+
+
+def is_same(wanted: object, held: object) -> bool:
+    """Return whether two JSON values say the same. Of an object, only the members that `wanted` has are compared."""
+    if isinstance(wanted, Mapping) and isinstance(held, Mapping):
+        return all(is_same(value, held.get(name)) for name, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(held, list):
+        return len(wanted) == len(held) and all(map(is_same, wanted, held))
+    return wanted == held or _meaning(wanted) == _meaning(held)
+
+
+def make_schema() -> Record:
+    """Return the JSON schema of the file."""
+    from service.contract.requests import PutBoard, PutFamily
+
+    types, named = msgspec.json.schema_components((PutFamily, PutBoard), ref_template="#/$defs/{name}")
+    for body in ("PutFamily", "PutBoard"):
+        columns = named[body]["properties"]["columns"]
+        columns["items"] = {"anyOf": [{"type": "string", "description": "As in `board create -c`."}, columns["items"]]}
+    properties = {
+        table: {"type": "object", "additionalProperties": kind} for table, kind in zip(TABLES, types, strict=True)
+    }
+    schema = {"type": "object", "properties": properties, "additionalProperties": False, "$defs": named}
+    return decode(ENCODER.encode(schema).replace(rb"\\Z", b"$"), Record)  # JSON schemas have expressions of ECMAScript
+
+
+async def _list_specs(client: AsyncClient) -> Specs:
+    """Return the specifications that the service has. Boards of families are left out."""
+    found: Specs = {}
+    for table, part in TABLES.items():
+        query = {"families": False if table == "boards" else None, "limit": PAGE_ENTRIES}
+        records = client.list_records(path_of("v1", part), part, Record, query)
+        found[table] = {record["id"]: writable_members(record) async for record in records}
+    return found
+
+
+def _expanded(spec: Record) -> Record:
+    """Return a specification from the file as the API takes it, with columns as objects and times as texts."""
+    columns = [parse_column(each) if isinstance(each, str) else each for each in spec.get("columns", [])]
+    texts = {name: value.isoformat() for name, value in spec.items() if isinstance(value, date)}
+    return {**spec, **texts, "columns": columns}
+
+
+def _by_name(spec: Record) -> dict[str, Record]:
+    return {column["name"]: column for column in spec["columns"]}
+
+
+def _meaning(value: object) -> object:
+    """Return the time or the number that a JSON value stands for, otherwise the value itself. `[]` is like None."""
+    if value == []:
+        return None
+    try:
+        return datetime.fromisoformat(str(value)).astimezone(UTC)
+    except ValueError:
+        pass
+    try:
+        return Decimal(str(value))
+    except InvalidOperation:
+        return value
