@@ -34,7 +34,7 @@ from service.contract.values import (
     ALIASES_DESCRIPTION,
     ANY_BOARD_PATTERN,
     BOARD_PATTERN,
-    COLUMN_PATTERN,
+    PATH_COLUMN_PATTERN,
     PYTHON_END,
     REF_TEMPLATE,
     UNION_MEMBERS,
@@ -51,7 +51,11 @@ _PATH_SCHEMAS: dict[str, Schema] = {
         "description": f"`{BOARD_PATTERN}`; the id of a family's board is longer by its facet values."
         f" {ALIASES_DESCRIPTION}",
     },
-    "column": {"type": "string", "pattern": COLUMN_PATTERN},
+    "column": {
+        "type": "string",
+        "pattern": PATH_COLUMN_PATTERN,
+        "description": "A ranked column, or `-` if the leaderboard has only one.",
+    },
     "family": {"type": "string", "pattern": FAMILY_PATTERN},
     "operation": {
         "type": "string",
@@ -212,12 +216,11 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
     words = ROUTE_WORDS[route.view]
     role = "anyone" if route.role is None else route.role.name.lower()
     operation: Schema = {
-        "operationId": words.operation,
+        "operationId": route.view,
         "summary": words.summary,
         "description": f"{words.description}\n\nRole: {role}.".strip(),
         "security": [] if route.role is None else [{"bearer": []}, {"basic": []}],
         "x-role": role,
-        "x-view": route.view,
         "responses": _responses(route, refs),
     }
     parameters = [
@@ -308,6 +311,7 @@ def list_codes(route: Route) -> list[str]:
     parameters = _PARAMETER.findall(route.path)
     codes = [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
     codes += ROUTE_WORDS[route.view].problems
+    codes += ["column_needed"] if "column" in parameters else []
     if route.query is not None:
         names = [field.encode_name for field in msgspec.structs.fields(route.query)]
         codes += ["bad_cursor"] if "cursor" in names else []

@@ -115,11 +115,12 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
 }  # fmt: skip
 # Optional parameters that the example request of an operation has, by its id.
 SHOWN_PARAMETERS: Mapping[str, tuple[str, ...]] = {
-    "getOwnerHistory": ("facets",),
-    "getFamilyBoard": ("facets",),
-    "getRankingPage": ("limit",),
-    "getValues": ("ranks",),
-    "getPostState": ("owner",),
+    "history": ("facets",),
+    "family_board": ("facets",),
+    "page": ("limit",),
+    "top": ("limit",),
+    "values": ("ranks",),
+    "post_state": ("owner",),
 }
 FOREIGN_REQUEST = {"type": "version"}  # the example of a body whose form another protocol (Jolokia's) defines
 _KINDS: Mapping[str, type | tuple[type, ...]] = {

@@ -20,6 +20,7 @@ from service.contract.values import (
     DECIMAL_PATTERN,
     INT64_MAX,
     NO_CONTROL_PATTERN,
+    PATH_COLUMN_PATTERN,
     SEARCH_PATTERN,
     TIER_PATTERN,
 )
@@ -28,7 +29,8 @@ OPEN = "open"  # the role of requests that anyone may send
 SSE_TYPE = "text/event-stream"
 _CODE = re.compile(r"^\* `(\w+)`", re.MULTILINE)
 _PATTERN_NAMES = {
-    ANY_BOARD_PATTERN: "id of a leaderboard", COLUMN_PATTERN: "name of a column", DECIMAL_PATTERN: "decimal number",
+    ANY_BOARD_PATTERN: "id of a leaderboard", COLUMN_PATTERN: "name of a column",
+    PATH_COLUMN_PATTERN: "name of a column", DECIMAL_PATTERN: "decimal number",
     TIER_PATTERN: "name of a tier",
     NO_CONTROL_PATTERN: "text",  # the descriptions of owners and keys of leases say more
 }  # fmt: skip

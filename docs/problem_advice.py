@@ -5,6 +5,7 @@ ADVICE = {
     "bad_request": "Correct the request. `detail` and `errors` say what is wrong and where.",
     "unknown_field": "Remove the field, or correct its name. `errors` names it.",
     "duplicate_field": "Send the field once. A list is one parameter with commas between its members.",
+    "column_needed": "Name a column. `detail` lists those that are ranked.",
     "bad_cursor": "Begin with the first page again. A cursor fits only the list that gave it.",
     "too_many_posts": "Send the posts in several requests. `detail` has the bound.",
     "too_many_boards": "Name fewer leaderboards, and send several requests.",

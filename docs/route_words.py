@@ -25,7 +25,6 @@ from storage.queue.outcomes import POSTS_LISTED_MAX
 class Words(NamedTuple):
     """The words about one route."""
 
-    operation: str  # the operationId, after which generated clients name the function
     summary: str
     description: str = ""
     problems: tuple[str, ...] = ()  # codes that `list_codes` of `docs/openapi_document.py` can't infer
@@ -86,7 +85,7 @@ _JOLOKIA = (
 )
 
 ROUTE_WORDS: dict[str, Words] = {
-    "positions": Words("getOwnerPositions", "An owner's positions",
+    "positions": Words("An owner's positions",
         problems=("unknown_column", "unknown_owner", "not_ranked"),
         description="Without `columns`, the answer has every ranked column. `rank=auto` counts near the top and where"
         " there is no curve. `next=true` adds to each position the next better place and the points that are missing"
@@ -94,136 +93,139 @@ ROUTE_WORDS: dict[str, Words] = {
         " position that the current value would have there (as a new arrival). It is null for all time. An owner who"
         " had an entry then and has none yet has null for the current position and value. A leaderboard that belongs to"
         " no family has no period before: 400."),
-    "around": Words("getRowsAroundOwner", "The rows around an owner",
-        problems=("unknown_column", "unknown_owner", "not_ranked", "archived"),
+    "around": Words("The rows around an owner",
+        problems=("unknown_column", "column_needed", "unknown_owner", "not_ranked", "archived"),
         description="The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
         " archived leaderboard has the rows of its archive; a `next` past them is answered with 410."),
-    "entry": Words("getEntry", "An owner's entry", problems=("unknown_owner",),
+    "entry": Words("An owner's entry", problems=("unknown_owner",),
         description="The entry of a hidden owner says that it is hidden."
         " It has no `ETag`, because it changes without the leaderboard."),
-    "page": Words("getRankingPage", "A page of a ranking", problems=("bad_rank", "archived"),
+    "page": Words("A page of a ranking", problems=("bad_rank", "archived"),
         description="An archived leaderboard has the top that its archive holds; what follows is answered with 410."
         " `order=owner` lists all of its owners, in the order of their names, with the ranks of the record."
         " A page without profiles has an `ETag`, and `If-None-Match` is answered without reading rows."),
-    "value_positions": Words("getValuePositions", "Positions of values", problems=("bad_value", "value_out_of_range"),
+    "top": Words("The top of a leaderboard", problems=("bad_rank", "archived", "unknown_column", "column_needed"),
+        description="A page of the ranking, with the parameters and the answer of that request. `column` may be left"
+        " out if the leaderboard has one ranked column."),
+    "value_positions": Words("Positions of values", problems=("bad_value", "value_out_of_range"),
         description="A value that nobody has gets the rank of a new arrival with it. `with` names more leaderboards"
         " whose entries are counted too, such as the shards of one game. The bracket allows for posts meanwhile. To"
         " name leaderboards whose ids have commas, repeat the parameter with one leaderboard each time."),
-    "value_around": Words("getRowsAroundValue", "The rows around a value",
+    "value_around": Words("The rows around a value",
         problems=("bad_value", "value_out_of_range", "archived"),
         description="An archived leaderboard has the rows of its archive, as around an owner."),
-    "values": Words("getValues", "Values for ranks and percentiles", problems=("bad_rank",),
+    "values": Words("Values for ranks and percentiles", problems=("bad_rank",),
         description="Each value is the worst that still has the rank or a better one. Past the last rank it is the"
         " worst value of all."),
-    "curve": Words("getCurve", "The curve that ranks are read off", problems=("no_curve",), statuses=(200, 304),
+    "curve": Words("The curve that ranks are read off", problems=("no_curve",), statuses=(200, 304),
         response=CurveAnswer,
         description="The answer is enough to rank offline with the same results as the service. docs/curve.md"
         " is an example."),
-    "buckets": Words("getBuckets", "The distribution of values", response=Buckets,
+    "buckets": Words("The distribution of values", response=Buckets,
         description="The buckets are of equal width. Each includes its `from` and not its `to`; the last includes"
         " both. With `rank=estimate` they are read off the curve, if there is one, and nothing is counted."),
-    "lookup": Words("lookUpEntries", "Entries of many owners", problems=("unknown_column", "too_many_owners"),
+    "lookup": Words("Entries of many owners", problems=("unknown_column", "too_many_owners"),
         description="With a column, each entry has its position on the leaderboard and its place among the owners"
         " asked for."),
-    "many_boards": Words("getOwnerPositionsOnBoards", "One owner on many leaderboards",
-        problems=("unknown_board", "unknown_column", "too_many_boards")),
-    "post": Words("postStats", "Post stats to a leaderboard", problems=_POST_CODES, statuses=(200, 202),
+    "positions_on_boards": Words("One owner on many leaderboards",
+        problems=("unknown_board", "unknown_column", "column_needed", "too_many_boards")),
+    "post": Words("Post stats to a leaderboard", problems=_POST_CODES, statuses=(200, 202),
         response=(PostResults, Accepted),
         description=_FORMS + " The answer comes once everything in it is durable. `set` needs the role ops." + _QUEUED),
-    "post_many": Words("postStatsToBoards", "Post stats to several leaderboards at once", problems=_POST_CODES,
+    "post_to_boards": Words("Post stats to several leaderboards at once", problems=_POST_CODES,
         statuses=(200, 202), response=(PostResults, Accepted),
         description=_FORMS + " Each post names its leaderboards and is applied to all of them or to none." + _QUEUED),
-    "post_family": Words("postStatsToFamily", "Post stats to a family",
+    "post_to_family": Words("Post stats to a family",
         problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full", "own_tables_full"),
         statuses=(200, 202), response=(PostResults, Accepted),
         description=_FORMS + " A post reaches the leaderboards of its time (`at`) in every period, for every list of"
         " facets that it has values for. It is applied to all of them or to none;"
         " those whose period is closed are left out. Its id is remembered once for all of them: sent again, the post"
         " is a duplicate, even after the end of a period." + _QUEUED),
-    "reset_family": Words("resetFamily", "Empty the current leaderboards of a kind of period",
+    "reset_family": Words("Empty the current leaderboards of a kind of period",
         problems=("unknown_board",),
         description="With `week`, this empties the leaderboards of this week, for everybody and for every facet value."
         " Later posts whose `at` is before this moment are rejected there, `before_reset`; other periods take them. The"
         " remembered post ids stay."),
-    "void_family_post": Words("voidFamilyPost", "Take back a post to a family",
+    "void_family_post": Words("Take back a post to a family",
         problems=("unknown_post", "unknown_owner", "journal_pruned", "archived"),
         description="The owner's entry on every leaderboard that the post reached is computed again from the journal"
         " without this post. Closed leaderboards are included as long as they have their rows. A leaderboard that"
         " cannot be computed again has an `error`, and keeps the post; if that holds for all of them, the request is"
         " refused. The id stays taken: the same post again is rejected, `post_voided`."),
-    "family_boards": Words("getFamilyBoard", "The leaderboard of a time and of facet values",
+    "family_board": Words("The leaderboard of a time and of facet values",
         problems=("unknown_board",),
         description="Without `at`, it is the leaderboard of the current time. A leaderboard that nothing was posted"
         " to is empty."),
-    "family_facets": Words("listFamilyFacets", "The values of a facet", problems=("unknown_board",),
+    "facet_values": Words("The values of a facet", problems=("unknown_board",),
         description="Further parameters that are facets limit the answer to values within them."),
-    "family_history": Words("getOwnerHistory", "An owner's final positions by period",
-        problems=("unknown_board", "unknown_column"),
+    "history": Words("An owner's final positions by period",
+        problems=("unknown_board", "unknown_column", "column_needed"),
         description="The closed periods of one kind, newest first. Further parameters are facet values. Every period"
         " since the family was made is listed; `position` is null where the owner had no value in the column."),
-    "put_family": Words("putFamily", "Create, confirm or change a family",
+    "create_family": Words("Create, confirm or change a family",
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full"),
         statuses=(200, 201), response=FamilyAnswer,
         description="Columns can be added, tiers, `predictor` and `keep` can be changed, and `grace_seconds` can be"
         " shortened. Any other change is a conflict. New tiers hold for all leaderboards of the family, closed ones"
         " too."),
-    "family": Words("getFamily", "A family's specification"),
-    "families": Words("listFamilies", "Families by id"),
-    "delete_family": Words("deleteFamily", "Delete a family with all its leaderboards"),
-    "post_state": Words("getPostState", "What became of a post", problems=("unknown_post",),
+    "family": Words("A family's specification"),
+    "families": Words("Families by id"),
+    "delete_family": Words("Delete a family with all its leaderboards"),
+    "post_state": Words("What became of a post", problems=("unknown_post",),
         description="Only a post with an id can be looked up, as long as the id is remembered. An id belongs to an"
         " owner: with `owner`, the answer is about that owner's post. Without it, the answer lists the posts of all"
         f" owners with the id, at most {POSTS_LISTED_MAX}. `pending` means that a post waits in the queue."),
-    "void_post": Words("voidPost", "Take back a post",
+    "void_post": Words("Take back a post",
         problems=("unknown_post", "unknown_owner", "family_board", "journal_pruned", "archived"),
         description="The owner's entry is computed again from the journal without this post, even if the leaderboard"
         " is closed. The id stays taken: the same post again is rejected, `post_voided`. It is refused if the journal"
         " no longer has the post that made the entry. A post to several leaderboards has its id on each of them, and"
         " is taken back on each by a request of its own."),
-    "queue": Words("getQueue", "The posts that wait in the ingest queue, and its workers"),
-    "boards": Words("listBoards", "Leaderboards by id, or by activity", problems=("too_many_boards",),
+    "queue": Words("The posts that wait in the ingest queue, and its workers"),
+    "boards": Words("Leaderboards by id, or by activity", problems=("too_many_boards",),
         description="With `order=activity`, those that were changed last come first. Archived ones are left out. This"
         " order takes at most 5,000 leaderboards; `families=false` leaves out those of families."),
-    "put_board": Words("putBoard", "Create or confirm a leaderboard",
+    "create_board": Words("Create or confirm a leaderboard",
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full",
         "own_tables_full", "family_board"), statuses=(200, 201), response=BoardAnswer,
         description="New columns, other tiers and another predictor are accepted, and times under which every earlier"
         " post would have been taken or refused as it was. Any other change is answered with 409. A SQLite store"
         " holds at most `own_tables_max` leaderboards with tables of their own; more leaderboards may share tables"
         ' (`"table": "shared"`).'),
-    "board": Words("getBoard", "A leaderboard's specification and the state of its curves"),
-    "delete_board": Words("deleteBoard", "Delete a leaderboard", problems=("family_board",)),
-    "reset": Words("resetBoard", "Empty a leaderboard and keep its specification",
+    "board": Words("A leaderboard's specification and the state of its curves"),
+    "delete_board": Words("Delete a leaderboard", problems=("family_board",)),
+    "reset_board": Words("Empty a leaderboard and keep its specification",
         problems=("family_board", "period_closed"),
         description="The remembered post ids are forgotten too. Later posts whose `at` is before this moment are"
         " rejected, `before_reset`; posts without `at` are never late. A closed leaderboard can't be emptied: its rows"
         " are final."),
-    "erase_entry": Words("eraseEntry", "Erase an owner's entry", problems=("unknown_owner",)),
-    "erase_owner": Words("eraseOwner", "Erase an owner on every leaderboard",
+    "erase_entry": Words("Erase an owner's entry", problems=("unknown_owner",)),
+    "erase_owner": Words("Erase an owner on every leaderboard",
         description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"
         " erased post stays a duplicate."),
-    "hide_owner": Words("hideOwner", "Hide an owner on every leaderboard",
+    "hide_owner": Words("Hide an owner on every leaderboard",
         description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner."),
-    "show_owner": Words("showOwner", "Show a hidden owner again"),
-    "put_profile": Words("putProfile", "Store an owner's profile",
+    "show_owner": Words("Show a hidden owner again"),
+    "put_profile": Words("Store an owner's profile",
         description="This replaces an earlier profile. `profiles=true` adds profiles to the rows of a read."),
-    "profile": Words("getProfile", "An owner's profile", problems=("no_profile",)),
-    "remove_profile": Words("removeProfile", "Remove an owner's profile", problems=("no_profile",)),
-    "owner_boards": Words("listOwnerBoards", "The leaderboards on which an owner has an entry",
+    "profile": Words("An owner's profile", problems=("no_profile",)),
+    "remove_profile": Words("Remove an owner's profile", problems=("no_profile",)),
+    "owner_boards": Words("The leaderboards on which an owner has an entry",
         description="Archived leaderboards and hidden entries are left out. A request looks at 100 leaderboards, so a"
         " page may have few or none of the owner's and still a `next`."),
-    "owner_posts": Words("listOwnerPosts", "An owner's posts, the newest first", problems=("bad_cursor",),
+    "owner_posts": Words("An owner's posts, the newest first", problems=("bad_cursor",),
         description="The list reaches as far back as the journal is kept."),
-    "stream": Words("followRanking", "The top of a ranking, or an owner's position, as it changes",
-        problems=("unknown_column", "unknown_owner", "not_ranked"), response=StreamEvent, media_type=stream.SSE_TYPE,
-        request_headers=(stream.LAST_EVENT_ID,),
+    "stream": Words("The top of a ranking, or an owner's position, as it changes",
+        problems=("unknown_column", "column_needed", "unknown_owner", "not_ranked"), response=StreamEvent,
+        media_type=stream.SSE_TYPE, request_headers=(stream.LAST_EVENT_ID,),
         description="The answer is server-sent events. `top` (without `owner`) and `position` each hold the whole"
         " state, so events in between may be left out. `id` is a place in the journal. With"
         " `Last-Event-ID`, the stream sends at once what the client has missed, and nothing that it has seen. If that"
         " id is too old to tell, `reset` comes first. The stream of an owner without a position begins with the first"
         " one; that of a hidden owner is refused, and so is that of a missing owner of an archive. A stream ends when"
         " its leaderboard is deleted or emptied, and when the first post reaches a leaderboard of a family."),
-    "journal": Words("readJournal", "The durable log of accepted posts", problems=("bad_cursor", "journal_pruned"),
+    "journal": Words("The durable log of accepted posts", problems=("bad_cursor", "journal_pruned"),
         response=JournalLine, media_type=NDJSON_TYPE,
         description="Lines come by sequence number. Numbers grow and may have gaps. Once a number was shown, no"
         " smaller one appears later. `after` is the last `seq` seen. An answer without a line means that nothing"
@@ -231,66 +233,65 @@ ROUTE_WORDS: dict[str, Words] = {
         " The lines of a leaderboard come in their order; those of several leaderboards by the time of logging. If some"
         " partitions do not answer, the lines of the others come, and the header `Partitions-Away` has their numbers."
         " Their lines come later, because the cursor keeps its place in them."),
-    "refresh": Words("refreshCurve", "Refresh a curve now", problems=("no_job_process", "timeout", "archived"),
+    "refresh_curve": Words("Refresh a curve now", problems=("no_job_process", "timeout", "archived"),
         description="A job process does the work. The answer comes when the new curve is in use."),
-    "audit": Words("auditCurve", "Count random owners and compare the counts with the curve",
+    "audit_curve": Words("Count random owners and compare the counts with the curve",
         problems=("no_curve", "archived"),
         description="Ranks are compared as of the curve's time: later posts are subtracted from the counts."),
-    "post_key": Words("createKey", "Create an API key", problems=("catalog_full", "ops_key_needed"), statuses=(201,),
+    "create_key": Words("Create an API key", problems=("catalog_full", "ops_key_needed"), statuses=(201,),
         response=CreatedKey,
         description="Its text is in this answer only. Every process knows it within 5 s, this one at once. The first"
         " key needs the role ops, and from then on every caller needs a key."),
-    "keys": Words("listKeys", "API keys by time of creation, revoked ones included"),
-    "revoke_key": Words("revokeKey", "Revoke an API key", problems=("unknown_key", "ops_key_needed"),
+    "keys": Words("API keys by time of creation, revoked ones included"),
+    "revoke_key": Words("Revoke an API key", problems=("unknown_key", "ops_key_needed"),
         description="Every process refuses it within 5 s, this one at once, and ends its streams. A revoked key stays"
         " listed. The last one with the role ops is revoked on the store only: `rankcurve keys revoke` with"
         " `--store`."),
-    "ask_lease": Words("requestLease", "Get the resource of a key, or a new one",
+    "ask_lease": Words("Get the resource of a key, or a new one",
         problems=("unknown_pool", "unknown_region", "no_resource_available", "bad_value", "queue_full", "timeout"),
         description="A key that already has a resource keeps it, whatever its region, until the later of both times."
         " Otherwise it gets the resource of the region that has been free for longest. A key gets a lease that is over"
         " back, unless the resource was given to another key. The request is safe to repeat: the key has the same"
         " resource."),
-    "lease": Words("getLease", "The lease of a key", problems=("unknown_pool", "unknown_lease"),
+    "lease": Words("The lease of a key", problems=("unknown_pool", "unknown_lease"),
         description="This only reads: nothing is extended."),
-    "give_back_lease": Words("giveBackLease", "Give a lease back early",
+    "give_back_lease": Words("Give a lease back early",
         problems=("unknown_pool", "unknown_lease", "queue_full", "timeout")),
-    "lease_journal": Words("readLeaseJournal", "The journal of leases: what happened to resources",
+    "lease_journal": Words("The journal of leases: what happened to resources",
         response=LeaseEventLine, media_type=NDJSON_TYPE,
         description="The answer is NDJSON in the order of `seq`. Numbers grow and may have gaps; once a number was"
         " shown, no smaller one appears later. `kind` is added, removed, acquired, extended, released, liberated or"
         " moved. Where keys lease in several stores, it is also duplicate, or, for a lease in another store, wanted"
         " or returned; that store reads these lines."),
-    "pools": Words("listPools", "Pools by client and id"),
-    "put_pool": Words("putPool", "Create or confirm a pool", problems=("catalog_full",), statuses=(200, 201),
+    "pools": Words("Pools by client and id"),
+    "put_pool": Words("Create or confirm a pool", problems=("catalog_full",), statuses=(200, 201),
         response=PoolAnswer),
-    "pool": Words("getPool", "A pool and its regions", problems=("unknown_pool",)),
-    "delete_pool": Words("deletePool", "Delete a pool with every lease in it", problems=("unknown_pool",)),
-    "add_resources": Words("addResources", "Put resources into a region",
+    "pool": Words("A pool and its regions", problems=("unknown_pool",)),
+    "delete_pool": Words("Delete a pool with every lease in it", problems=("unknown_pool",)),
+    "add_resources": Words("Put resources into a region",
         problems=("unknown_pool", "too_many_resources")),
-    "resources": Words("listResources", "The resources of a pool", problems=("unknown_pool",)),
-    "remove_resources": Words("removeResources", "Take resources out of a pool",
+    "resources": Words("The resources of a pool", problems=("unknown_pool",)),
+    "remove_resources": Words("Take resources out of a pool",
         problems=("unknown_pool", "too_many_resources")),
-    "healthz": Words("checkHealth", "Check that the process is up"),
-    "readyz": Words("checkReadiness", "Check that the store is reachable", problems=("store_busy", "store_damaged")),
-    "metrics": Words("getMetrics", "Metrics in the text format of Prometheus", media_type=METRICS_TYPE),
-    "openapi": Words("getOpenApiDocument", "The OpenAPI 3.1 document"),
-    "dashboard": Words("getDashboard", "The dashboard, a page for people", statuses=(200, 304), media_type="text/html",
+    "healthz": Words("Check that the process is up"),
+    "readyz": Words("Check that the store is reachable", problems=("store_busy", "store_damaged")),
+    "metrics": Words("Metrics in the text format of Prometheus", media_type=METRICS_TYPE),
+    "openapi": Words("The OpenAPI 3.1 document"),
+    "dashboard": Words("The dashboard, a page for people", statuses=(200, 304), media_type="text/html",
         description="The page shows boards, ranks, curves and the health of the node, by the requests of this"
         " document. It asks for a key if one is needed. The setting `dashboard` turns it off."),
-    "dashboard_file": Words("getDashboardFile", "A file of the dashboard or of the API page", problems=("not_found",),
+    "dashboard_file": Words("A file of the dashboard or of the API page", problems=("not_found",),
         statuses=(200, 304), media_type="text/javascript"),
-    "api_page": Words("getApiPage", "The API, a page for people", statuses=(200, 304), media_type="text/html",
+    "api_page": Words("The API, a page for people", statuses=(200, 304), media_type="text/html",
         description="The page shows the OpenAPI document and no data, so it needs no key. The setting `dashboard`"
         " turns it off."),
     **{
-        view: Words(operation, summary, _JOLOKIA, response=JolokiaAnswer)
-        for view, operation, summary in (
-            ("jolokia", "getJolokiaVersion", "Show the version of the Jolokia agent, or answer `p`"),
-            ("jolokia_post", "postToJolokia", "Read and operate managed objects, one request or a list"),
-            ("jolokia_get", "getFromJolokia", "Read and operate managed objects"),
-            ("jolokia_post_to", "postToJolokiaPath",
-             "Read and operate managed objects, as without an operation in the path"),
+        view: Words(summary, _JOLOKIA, response=JolokiaAnswer)
+        for view, summary in (
+            ("jolokia", "Show the version of the Jolokia agent, or answer `p`"),
+            ("jolokia_post", "Read and operate managed objects, one request or a list"),
+            ("jolokia_get", "Read and operate managed objects"),
+            ("jolokia_post_to", "Read and operate managed objects, as without an operation in the path"),
         )
     },
 }  # fmt: skip

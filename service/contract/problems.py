@@ -37,6 +37,7 @@ CODES: dict[str, ProblemCode] = {
     "bad_request": ProblemCode(400, "The request does not have the form that the contract demands"),
     "unknown_field": ProblemCode(400, "The contract has no such field"),
     "duplicate_field": ProblemCode(400, "The same field is given twice"),
+    "column_needed": ProblemCode(400, "The leaderboard has several ranked columns, of which one has to be named"),
     "bad_cursor": ProblemCode(400, "The cursor does not belong to this ranking or list"),
     "too_many_posts": ProblemCode(400, "More posts than one request may carry"),
     "too_many_boards": ProblemCode(400, "More leaderboards than one request may name"),

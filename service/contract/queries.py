@@ -128,7 +128,8 @@ class OwnerPostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class StreamQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Asks for a stream about the ranking of a column: either its top rows, or one owner's position."""
 
-    column: ColumnName
+    column: ColumnName | None = None
+    """Default: the only ranked column."""
     top: _Limit | None = None
     owner: OwnerName | None = None
 
@@ -147,7 +148,8 @@ class PositionsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    column: ColumnName
+    column: ColumnName | None = None
+    """Default: the only ranked column."""
     better: _Count = 5
     worse: _Count = 5
     profiles: bool = False
@@ -168,6 +170,12 @@ class PageQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
             if self.cursor is not None:
                 detail = "a page starts at a cursor or at a rank, not at both"
                 raise ProblemError("bad_request", detail, pointer="from_rank")
+
+
+class TopQuery(PageQuery, frozen=True, forbid_unknown_fields=True):
+    """Asks for a page of the ranking of `column`, as a request for a page does. Default: the only ranked column."""
+
+    column: ColumnName | None = None
 
 
 class ValuePositionsQuery(
@@ -241,7 +249,8 @@ class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Asks for an owner's final positions in the newest closed periods of one length, such as days."""
 
     period: PeriodKind
-    column: ColumnName
+    column: ColumnName | None = None
+    """Default: the only ranked column."""
     limit: _Limit = 30
     cursor: _Cursor | None = None
     rank: RankMode = "exact"

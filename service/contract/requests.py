@@ -125,7 +125,8 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """
 
     name: ColumnName
-    sorted: bool
+    sorted: bool | UnsetType = UNSET
+    """Whether entries are ranked by it. Default: true for numbers, unless `merge` is `with`; false for text."""
     merge: Merge
     best: Best | UnsetType = UNSET
     """The values that rank first. Default: `low` if `merge` is `min`, otherwise `high`."""
@@ -273,10 +274,10 @@ class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The leaderboards on which you want the owner's position in `column`."""
+    """The leaderboards on which you want the owner's position in `column`, or in the only ranked column of each."""
 
     boards: Annotated[list[BoardId], Meta(min_length=1, description=ALIASES_DESCRIPTION), at_most("query_values_max")]
-    column: ColumnName
+    column: ColumnName | None = None
 
 
 class ProfileBody(msgspec.Struct, frozen=True):

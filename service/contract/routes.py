@@ -79,6 +79,7 @@ class Route:
     ndjson: bool = False  # the route accepts a body in NDJSON, too
     needs_key: bool = False  # refuse callers without an API key, even if the setting `anonymous_role` lets them read
     has_own_metrics: bool = False  # the route has a name of its own in the metrics, because it is requested very often
+    counted_as: str = ""  # the name in the metrics of another route, whose requests are nearly the same
     # True: the route serves another protocol, so its handler parses the end of the path, the query, and any body.
     foreign_protocol: bool = False
     # True: a front process of a SQLite store handles the request, although it writes. See `http.relay`.
@@ -87,7 +88,7 @@ class Route:
     @property
     def metrics_name(self) -> str:
         """Return the route's name in metrics. Most routes share a name, because each name adds many time series."""
-        return self.view if self.has_own_metrics else self.shared_metrics_name
+        return self.counted_as or (self.view if self.has_own_metrics else self.shared_metrics_name)
 
     @property
     def shared_metrics_name(self) -> str:

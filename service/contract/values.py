@@ -37,6 +37,8 @@ ALIASES_DESCRIPTION = (
     " Answers name the real board."
 )
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
+ONLY_COLUMN = "-"  # in a path, it stands for the ranked column of a board that has only one
+PATH_COLUMN_PATTERN = "^(-|[a-z][a-z0-9_]{0,47})$"
 TIER_PATTERN = "^[a-z][a-z0-9_]{0,31}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
@@ -50,6 +52,7 @@ PATTERN_WORDS = {  # pattern -> a description of the texts that match it, for me
     BOARD_PATTERN: _ID_WORDS,
     ANY_BOARD_PATTERN: _ID_WORDS,
     COLUMN_PATTERN: "1 to 48 lower-case letters, digits and _, a letter first",
+    PATH_COLUMN_PATTERN: "1 to 48 lower-case letters, digits and _, a letter first; or -, the only ranked column",
     TIER_PATTERN: "1 to 32 lower-case letters, digits and _, a letter first",
     FAMILY_PATTERN: "1 to 32 letters, digits, _ and - of ASCII, a letter or digit first",
     FACET_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
@@ -238,7 +241,8 @@ def parse_family_id(text: str) -> str:
 
 
 def parse_column(text: str, *, pointer: str = "column") -> str:
-    return parse_matching(text, COLUMN_PATTERN, "a column name", pointer)
+    """Return the column in a path if it is a name or `ONLY_COLUMN`. Raise ProblemError `bad_request` otherwise."""
+    return parse_matching(text, PATH_COLUMN_PATTERN, "a column name", pointer)
 
 
 def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:

@@ -84,7 +84,7 @@ async def _apply(context: Context) -> None:
 
 
 KEYS = [
-    Route("POST", "/v1/keys", post_key, Role.OPS, "post_key", _TAG, body=PostKey),
+    Route("POST", "/v1/keys", post_key, Role.OPS, "create_key", _TAG, body=PostKey),
     Route("GET", "/v1/keys", get_keys, Role.OPS, "keys", _TAG, query=ListQuery),
     Route("DELETE", "/v1/keys/{id}", remove_key, Role.OPS, "revoke_key", _TAG),
 ]  # fmt: skip

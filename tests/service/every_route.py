@@ -10,23 +10,23 @@ KEY = {"name": "operator", "role": "ops"}
 POST = {"owner": "ada", "stats": {"xp": 3}}
 BODIES: dict[str, Any] = {
     "post": {**POST, "post_id": "once"},
-    "post_many": {**POST, "boards": ["b"]},
-    "post_family": {**POST, "post_id": "once", "facets": {"team": "red"}},
-    "put_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
+    "post_to_boards": {**POST, "boards": ["b"]},
+    "post_to_family": {**POST, "post_id": "once", "facets": {"team": "red"}},
+    "create_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
                    "facets": [[], ["team"]]},
     "put_pool": {}, "reset_family": {"period": "day"},
     "add_resources": {"region": "eu", "resources": ["one", "two"]},
     "remove_resources": {"resources": ["two"]},
     "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
     "lookup": {"owners": ["ada"], "column": "xp"},
-    "many_boards": {"boards": ["b"], "column": "xp"},
-    "put_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
-    "put_profile": {"name": "Ada"}, "post_key": KEY,
+    "positions_on_boards": {"boards": ["b"], "column": "xp"},
+    "create_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
+    "put_profile": {"name": "Ada"}, "create_key": KEY,
     "jolokia_post": {"type": "version"}, "jolokia_post_to": {"type": "version"},
 }  # fmt: skip
 QUERIES = {
     "void_post": "?owner=ada", "void_family_post": "?owner=ada",
-    "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1", "stream": "?column=xp",
-    "around": "?column=xp", "family_boards": "?period=all", "family_facets": "?period=all&facet=team",
-    "family_history": "?period=day&column=xp",
+    "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1",
+    "family_board": "?period=all", "facet_values": "?period=all&facet=team",
+    "history": "?period=day",
 }  # fmt: skip

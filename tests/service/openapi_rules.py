@@ -31,9 +31,9 @@ class Rule(NamedTuple):
     reason: str
 
 
-_POSTING = "post|post_many|post_family"
-_SPECS = "put_board|put_family"
-_FACETED = "family_boards|family_facets|family_history"
+_POSTING = "post|post_to_boards|post_to_family"
+_SPECS = "create_board|create_family"
+_FACETED = "family_board|facet_values|history"
 RULES = (
     Rule(".*", "bad_cursor", "", "a cursor is signed: none can be made up"),
     Rule(".*", "bad_request", ".*: Expected `int.*`, got `float`", "to JSON Schema 2.0 is an integer; here it is `2`"),
@@ -48,14 +48,15 @@ RULES = (
         _FACETED, "bad_request", ".* cannot be the value of a facet", "schemathesis makes up parameters beside a schema"
     ),
     Rule(
-        "family_facets", "bad_request", ".*: the facet to list cannot have a value", "a facet is listed or has a value"
+        "facet_values", "bad_request", ".*: the facet to list cannot have a value", "a facet is listed or has a value"
     ),
-    Rule("family_history", "bad_request", "period:", "the period all never closes"),
+    Rule("history", "bad_request", "period:", "the period all never closes"),
     Rule("value_positions|value_around", "bad_value|value_out_of_range", "", "scale and range are the column's"),
     Rule("value_positions", "bad_request", "with/", "no leaderboard is counted twice"),
     Rule("value_positions", "too_many_values", "values:", "values times leaderboards are bounded"),
-    Rule("page", "bad_request", "from_rank:", "a page starts at a cursor or at a rank"),
-    Rule("page", "bad_request", "order:", "a page in the order of owners starts at a cursor, not at a rank"),
+    Rule("page|top", "bad_request", "from_rank:", "a page starts at a cursor or at a rank"),
+    Rule("page|top", "bad_request", "order:", "a page in the order of owners starts at a cursor, not at a rank"),
+    Rule(".*", "column_needed", "column:", "a leaderboard with several ranked columns has to be told which"),
     Rule("values", "bad_request|too_many_values", "ranks:", "ranks or percentiles are needed, and bounded together"),
     Rule("stream", "bad_request", "owner:", "a stream has the top or an owner"),
     Rule("positions", "bad_request", "compare:", "only a family's leaderboard has a period before"),
@@ -68,7 +69,7 @@ RULES = (
 def positive_data_acceptance(ctx: Any, response: Any, case: Any) -> bool | None:
     """Fail if the service refuses a valid request, unless a rule of `RULES` permits the refusal."""
     problem = _json_of(response) if response.status_code in (400, 422) else None
-    name = case.operation.definition.raw.get("x-view")
+    name = case.operation.definition.raw.get("operationId")
     if problem and any(_is_by(rule, name, problem) for rule in RULES):
         return None
     outcome: bool | None = _accepts_valid(ctx, response, case)
@@ -106,7 +107,7 @@ def one_line(ctx: Any, value: Any) -> bytes:
 
 
 # These operations would change the existing things that `NAMED` lists.
-_KEPT = ("put_board", "put_family", "put_pool", "reset", "hide_owner")
+_KEPT = ("create_board", "create_family", "put_pool", "reset_board", "hide_owner")
 
 
 @schemathesis.hook
@@ -116,8 +117,8 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     Requests that would delete or change the things in `NAMED` get other names. No request creates an API key for an
     operator: after that, a service that started without keys would require a key from every caller.
     """
-    meta, name = case.meta, case.operation.definition.raw["x-view"]
-    if name == "post_key" and isinstance(case.body, dict) and case.body.get("role") == "ops":
+    meta, name = case.meta, case.operation.definition.raw["operationId"]
+    if name == "create_key" and isinstance(case.body, dict) and case.body.get("role") == "ops":
         case.body["role"] = "writer"
     if meta is None or meta.phase.name.value == "stateful":
         return  # Schemathesis itself inserts the names of things that earlier requests made

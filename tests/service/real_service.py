@@ -140,7 +140,7 @@ class Caller:
     async def board(self, board: str, *columns: dict[str, Any], **spec: Any) -> Any:
         """Create a leaderboard whose curves are refreshed only on request."""
         predictor = {**RARELY, **spec.pop("predictor", {})}
-        body = {"columns": [{"sorted": True, "merge": "last", **column} for column in columns], **spec}
+        body = {"columns": [{"merge": "last", **column} for column in columns], **spec}
         return await self.must("PUT", f"/v1/leaderboards/{board}", {**body, "predictor": predictor})
 
     async def create_first_key(self) -> str:

@@ -171,6 +171,10 @@ class DuplicateFieldError(BadRequestError, code="duplicate_field"):
     """The same field is given twice."""
 
 
+class ColumnNeededError(BadRequestError, code="column_needed"):
+    """The leaderboard has several ranked columns, of which one has to be named."""
+
+
 class BadCursorError(BadRequestError, code="bad_cursor"):
     """The cursor does not belong to this ranking or list."""
 

@@ -17,27 +17,27 @@ export class Client {
   }
 
   /** Return an owner's positions, by default in every ranked column. */
-  positions(board: string, owner: string, query: Query<"getOwnerPositions"> = {}): Promise<Answer<"getOwnerPositions">> {
+  positions(board: string, owner: string, query: Query<"positions"> = {}): Promise<Answer<"positions">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/entries/${owner}/positions`, query);
   }
 
   /** Return the rows around an owner, best to worst, with the owner's own. */
-  around(board: string, owner: string, query: Query<"getRowsAroundOwner">): Promise<Answer<"getRowsAroundOwner">> {
+  around(board: string, owner: string, query: Query<"around">): Promise<Answer<"around">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/entries/${owner}/around`, query);
   }
 
-  entry(board: string, owner: string, query: Query<"getEntry"> = {}): Promise<Answer<"getEntry">> {
+  entry(board: string, owner: string, query: Query<"entry"> = {}): Promise<Answer<"entry">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/entries/${owner}`, query);
   }
 
   /** Return one page of a ranking. `next` and `prev` of the answer are cursors of other pages. */
-  page(board: string, column: string, query: Query<"getRankingPage"> = {}): Promise<Page> {
+  page(board: string, column: string, query: Query<"page"> = {}): Promise<Page> {
     return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}`, query);
   }
 
   /** Yield the pages of a ranking from the best row to the worst. */
   async *pages(board: string, column: string, limit?: number): AsyncGenerator<Page> {
-    let query: Query<"getRankingPage"> = limit === undefined ? {} : { limit };
+    let query: Query<"page"> = limit === undefined ? {} : { limit };
     for (;;) {
       const page = await this.page(board, column, query);
       yield page;
@@ -50,36 +50,36 @@ export class Client {
   valuePositions(
     board: string,
     column: string,
-    query: Query<"getValuePositions">,
-  ): Promise<Answer<"getValuePositions">> {
+    query: Query<"value_positions">,
+  ): Promise<Answer<"value_positions">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}/positions`, query);
   }
 
   valueAround(
     board: string,
     column: string,
-    query: Query<"getRowsAroundValue">,
-  ): Promise<Answer<"getRowsAroundValue">> {
+    query: Query<"value_around">,
+  ): Promise<Answer<"value_around">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}/around`, query);
   }
 
   /** Return the values at ranks or percentiles. */
-  values(board: string, column: string, query: Query<"getValues">): Promise<Answer<"getValues">> {
+  values(board: string, column: string, query: Query<"values">): Promise<Answer<"values">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}/values`, query);
   }
 
-  buckets(board: string, column: string, query: Query<"getBuckets"> = {}): Promise<Answer<"getBuckets">> {
+  buckets(board: string, column: string, query: Query<"buckets"> = {}): Promise<Answer<"buckets">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}/buckets`, query);
   }
 
   /** Return the entries of many owners, such as friends. With a column, each has its position. */
-  lookup(board: string, owners: string[], column?: string): Promise<Answer<"lookUpEntries">> {
+  lookup(board: string, owners: string[], column?: string): Promise<Answer<"lookup">> {
     const body = column === undefined ? { owners } : { owners, column };
     return this.#ask(pathOf`/v1/leaderboards/${board}/entries/lookup`, body);
   }
 
   /** Return one owner's positions on many boards. */
-  positionsOnBoards(owner: string, boards: string[], column: string): Promise<Answer<"getOwnerPositionsOnBoards">> {
+  positionsOnBoards(owner: string, boards: string[], column: string): Promise<Answer<"positions_on_boards">> {
     return this.#ask(pathOf`/v1/owners/${owner}/positions`, { boards, column });
   }
 
@@ -101,17 +101,17 @@ export class Client {
   }
 
   /** Take back an owner's post (role `ops`): the entry becomes what it would be without the post. */
-  voidPost(board: string, postId: string, owner: string): Promise<Answer<"voidPost">> {
+  voidPost(board: string, postId: string, owner: string): Promise<Answer<"void_post">> {
     return this.#void(pathOf`/v1/leaderboards/${board}/posts/${postId}`, owner);
   }
 
   /** Take back an owner's post on every board of a family that it reached (role `ops`). */
-  voidFamilyPost(family: string, postId: string, owner: string): Promise<Answer<"voidFamilyPost">> {
+  voidFamilyPost(family: string, postId: string, owner: string): Promise<Answer<"void_family_post">> {
     return this.#void(pathOf`/v1/families/${family}/posts/${postId}`, owner);
   }
 
   /** Yield what changes at the top of a ranking, or an owner's position, until the signal is aborted. */
-  stream(board: string, query: Query<"followRanking">, signal?: AbortSignal): AsyncGenerator<StreamEvent> {
+  stream(board: string, query: Query<"stream">, signal?: AbortSignal): AsyncGenerator<StreamEvent> {
     return followStream(this.#transport, pathOf`/v1/leaderboards/${board}/stream`, query, signal);
   }
 

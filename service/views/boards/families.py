@@ -272,4 +272,4 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
         PastPosition(board, make_period_answer(context, family, period), position)
         for board, period, position in zip(boards, periods, found, strict=True)
     ]
-    return HistoryAnswer(call.path["owner"], query.column, answers, following)
+    return HistoryAnswer(call.path["owner"], family.spec.board.columns[index].name, answers, following)

@@ -83,11 +83,12 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
 def _column(body: ColumnBody, index: int) -> ColumnSpec:
     at = f"/columns/{index}"
     of = None if body.of is UNSET else body.of
-    if body.tiers and not body.sorted:
+    ranked = body.type is ColumnKind.NUMBER and body.merge is not Merge.WITH if body.sorted is UNSET else body.sorted
+    if body.tiers and not ranked:
         raise SpecInvalidError("only a ranked column has tiers", pointer=f"{at}/tiers")
     best = (Best.LOW if body.merge is Merge.MIN else Best.HIGH) if body.best is UNSET else body.best
     if body.type is ColumnKind.TEXT:
-        if body.sorted or body.merge not in (Merge.LAST, Merge.WITH):
+        if ranked or body.merge not in (Merge.LAST, Merge.WITH):
             raise SpecInvalidError("a text column can't be sorted and merges by last or with", pointer=at)
         if body.scale or body.min is not UNSET or body.max is not UNSET:
             raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
@@ -98,7 +99,7 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
     if not least < most:  # both fit into 64 bits: `parse_decimal` has checked that
         raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
     tiers = _tiers(body, least, most, at=f"{at}/tiers")
-    return ColumnSpec(body.name, body.sorted, body.merge, best, body.type, body.scale, least, most, of, tiers)
+    return ColumnSpec(body.name, ranked, body.merge, best, body.type, body.scale, least, most, of, tiers)
 
 
 def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpec, ...]:

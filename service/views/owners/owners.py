@@ -20,7 +20,7 @@ from service.contract.responses.boards import (
 )
 from service.contract.responses.positions import Position
 from service.contract.routes import Call, Tagged
-from service.contract.values import format_us, parse_owner
+from service.contract.values import ONLY_COLUMN, format_us, parse_owner
 from service.ranks.locator import Locator, WantedRank
 from service.ranks.rank_context import AskedRank
 from service.views.unchanged import find_unchanged, tag_answer
@@ -39,20 +39,31 @@ TOKEN_BYTES = 8  # length of the random token that replaces the name of an erase
 LISTINGS_MAX = 3  # how often a request lists boards at most, if a listed board is deleted before it is read
 
 
-async def find_column(context: Context, board_id: str, name: str) -> tuple[Board, int]:
+async def find_column(context: Context, board_id: str, name: str | None) -> tuple[Board, int]:
     """Return a board and the 0-based index of its ranked column `name`. Ask the store before raising an error.
+
+    Without a name, or with `ONLY_COLUMN`, return the only ranked column.
 
     Raises:
         UnknownBoardError: there is no such board.
         UnknownColumnError: the board has no such column, or the column is not ranked.
+        ProblemError: there is no name, and the board has several ranked columns.
     """
     board = await context.catalog.find_board(board_id)
-    if name not in board.column_index:
+    if name not in board.column_index and (name not in (None, ONLY_COLUMN) or len(board.sorted_indexes) != 1):
         board = await context.catalog.reread_board(board_id)
     return board, find_ranked_column(board, name)
 
 
-def find_ranked_column(board: Board, name: str) -> int:
+def find_ranked_column(board: Board, name: str | None) -> int:
+    if name in (None, ONLY_COLUMN):
+        if len(board.sorted_indexes) == 1:
+            return board.sorted_indexes[0]
+        ranked = ", ".join(board.spec.columns[index].name for index in board.sorted_indexes)
+        if not ranked:
+            raise UnknownColumnError(f"{board.id!r} has no ranked column", pointer="column")
+        detail = f"{board.id!r} has several ranked columns: name one of {ranked}"
+        raise ProblemError("column_needed", detail, pointer="column")
     index = board.column_index.get(name)
     if index is None:
         raise UnknownColumnError(f"no column {name!r} in {board.id!r}", pointer="column")

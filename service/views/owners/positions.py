@@ -134,12 +134,13 @@ async def get_positions_on_boards(context: Context, call: Call) -> BoardPosition
     check_count(len(body.boards), context.settings.query_values_max, "too_many_boards", "/boards")
     owner = call.path["owner"]
     await context.catalog.find_stored_boards(body.boards)
-    asked = [BoardColumn(*(await find_column(context, each, body.column))) for each in body.boards]
+    found = [await find_column(context, each, body.column) for each in body.boards]
+    positions = await find_positions(context, [BoardColumn(*each) for each in found], owner)
     answers: list[BoardPosition | NoBoardPosition] = []
-    for each, position in zip(body.boards, await find_positions(context, asked, owner), strict=True):
+    for each, (board, index), position in zip(body.boards, found, positions, strict=True):
         if position is None:
             context.metrics.meter.add("rankcurve_reads", 1, "owners", "row")
-            answers.append(NoBoardPosition(board=each, column=body.column))
+            answers.append(NoBoardPosition(board=each, column=board.spec.columns[index].name))
             continue
         context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
         answers.append(BoardPosition(board=each, **msgspec.structs.asdict(position)))

@@ -65,7 +65,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
             raise UnknownOwnerError(f"{owner!r} has no entry in this leaderboard")
         cell = entries[owner].cells[index]
         if not isinstance(cell, str):
-            raise NotRankedError(f"{owner!r} has no value in {query.column!r}")
+            raise NotRankedError(f"{owner!r} has no value in {board.spec.columns[index].name!r}")
         return (yield from around.read(WantedRank(index, cell, owner), begin))
 
     located = await context.store.at(board.partition).read(program, heavy=locator.find_curve(index) is None)

@@ -48,7 +48,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
     await context.store.at(board.partition).read(lambda: read_board_totals(board))
     curves = await _find_curves(context, board, index)
     if not curves:
-        raise NoCurveError(f"{call.path['column']!r} of {board.id!r} has no curve yet")
+        raise NoCurveError(f"{board.spec.columns[index].name!r} of {board.id!r} has no curve yet")
     etag = curve_etag(board, index, curves[0] if len(curves) == 1 else SummedCurve(curves))
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if match_entity_tag(call.request.headers.get("If-None-Match", ""), etag):

@@ -39,8 +39,16 @@ _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
 async def get_page(context: Context, call: Call) -> Page | Tagged:
+    return await _read_page(context, call, call.path["column"])
+
+
+async def get_top(context: Context, call: Call) -> Page | Tagged:
+    return await _read_page(context, call, call.query.column)
+
+
+async def _read_page(context: Context, call: Call, column: str | None) -> Page | Tagged:
     query: PageQuery = call.query
-    board, index = await find_column(context, call.path["board"], call.path["column"])
+    board, index = await find_column(context, call.path["board"], column)
     limit = query.limit or context.settings.page_entries_default
     if query.order == "owner":
         return await _list_by_owner(context, board, index, query.cursor, limit)

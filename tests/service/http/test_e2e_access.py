@@ -67,7 +67,7 @@ async def test_every_route_but_health_is_401_without_a_known_key(closed: Service
 
 async def test_setting_a_value_needs_the_role_ops(closed: Service, keys: tuple[Path, dict[str, str]]) -> None:
     ops, writer = (bearer(keys[1][role]) for role in ("ops", "writer"))
-    await closed.call("PUT", "/v1/leaderboards/s", BODIES["put_board"], ops)
+    await closed.call("PUT", "/v1/leaderboards/s", BODIES["create_board"], ops)
     path, body = "/v1/leaderboards/s/posts", {"owner": "a", "set": {"xp": 5}}
     assert await closed.refused("POST", path, body, **writer) == (403, "forbidden")
     several = {"posts": [{"owner": "a", "stats": {"xp": 1}}, body]}

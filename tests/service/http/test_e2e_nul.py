@@ -19,7 +19,7 @@ REFUSED = (400, 404)
 @pytest.fixture
 async def service(store_url: str, tmp_path: Path) -> AsyncIterator[Service]:
     async with Service(tmp_path, store=store_url).running() as made:
-        for view in ("put_board", "put_family", "put_pool", "add_resources", "post", "post_family"):
+        for view in ("create_board", "create_family", "put_pool", "add_resources", "post", "post_to_family"):
             [route] = [route for route in ROUTE_TABLE if route.view == view]
             await made.must(route.method, route.path.format(**NAMES), BODIES[view])
         yield made
@@ -66,7 +66,7 @@ async def test_no_text_in_a_body_makes_the_store_fail(service: Service) -> None:
     board = {"columns": [{"name": "clan", "sorted": False, "merge": "last", "type": "text"}], "opens_at": "2030-01-01"}
     more: dict[str, list[Any]] = {
         "post": [set_post, {"posts": [set_post]}],
-        "put_board": [board],
+        "create_board": [board],
         "put_profile": [{"a": ["x", {"b": "c"}]}],
     }
     for route in ROUTE_TABLE:

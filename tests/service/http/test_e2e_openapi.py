@@ -61,6 +61,6 @@ def test_the_document_describes_the_refusal_of_every_rule() -> None:
     operations = [operation for methods in DOCUMENT["paths"].values() for operation in methods.values()]
     for rule in RULES:
         for code in rule.code.split("|"):
-            concerned = [each for each in operations if re.fullmatch(rule.operations, each["x-view"])]
+            concerned = [each for each in operations if re.fullmatch(rule.operations, each["operationId"])]
             described = [f"`{code}`" in str(each["responses"]) for each in concerned]
             assert any(described), rule

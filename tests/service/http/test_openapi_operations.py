@@ -16,16 +16,16 @@ OPERATIONS = list_operations(DOCUMENT)
 BY_ID = {each.id: each for each in OPERATIONS}
 # The example requests in an order in which each finds what it names. Those in neither list come between the two.
 FIRST = (
-    "createKey", "putBoard", "putFamily", "putPool", "addResources", "postStats", "postStatsToBoards",
-    "postStatsToFamily", "putProfile", "refreshCurve", "requestLease", "hideOwner", "showOwner",
+    "create_key", "create_board", "create_family", "put_pool", "add_resources", "post", "post_to_boards",
+    "post_to_family", "put_profile", "refresh_curve", "ask_lease", "hide_owner", "show_owner",
 )  # fmt: skip
 LAST = (
-    "giveBackLease", "removeResources", "deletePool", "removeProfile", "eraseEntry", "eraseOwner",
-    "resetBoard", "deleteBoard", "deleteFamily",
+    "give_back_lease", "remove_resources", "delete_pool", "remove_profile", "erase_entry", "erase_owner",
+    "reset_board", "delete_board", "delete_family",
 )  # fmt: skip
 ABSENT = {
-    "eraseEntry": (404, "unknown_owner"),  # `voidPost` has taken back the only post of the entry
-    "revokeKey": (404, "unknown_key"),  # its example can't know the id of a real key
+    "erase_entry": (404, "unknown_owner"),  # `void_post` has taken back the only post of the entry
+    "revoke_key": (404, "unknown_key"),  # its example can't know the id of a real key
 }
 
 
@@ -40,9 +40,7 @@ def test_the_list_has_every_route_with_its_role_and_its_codes() -> None:
     }
     assert {route.view for route in ROUTE_TABLE} == ROUTE_WORDS.keys()
     for route in ROUTE_TABLE:
-        assert sorted(code for _, code in BY_ID[ROUTE_WORDS[route.view].operation].codes) == sorted(
-            set(list_codes(route))
-        )
+        assert sorted(code for _, code in BY_ID[route.view].codes) == sorted(set(list_codes(route)))
 
 
 def test_common_codes_are_those_that_every_request_with_a_role_may_get() -> None:
@@ -52,38 +50,38 @@ def test_common_codes_are_those_that_every_request_with_a_role_may_get() -> None
 
 
 def test_fields_say_in_words_what_they_take() -> None:
-    assert field("getRankingPage", "limit") == ("query", False, "whole number from 1 to 1,000", "")
-    assert field("getOwnerPositions", "rank")[2] == "`auto`, `estimate` or `exact`; default `auto`"
-    assert field("getOwnerPositions", "next")[2] == "`true` or `false`; default `false`"
-    assert field("getOwnerPositions", "columns")[2] == "list of 1 to 1,000, each: name of a column"
-    assert field("getValues", "percentiles")[2] == "list of 1 to 1,000, each: number from 0 to 100"
-    assert field("followRanking", "Last-Event-ID")[:3] == ("header", False, "text")
-    assert field("getBoard", "board")[:3] == ("path", True, "id of a leaderboard")
-    assert field("requestLease", "lease_seconds")[2].startswith("number above 0, at most ")
-    assert field("readJournal", "after")[2] == "whole number from 0 or text of 0 to 2,048 characters; default `0`"
+    assert field("page", "limit") == ("query", False, "whole number from 1 to 1,000", "")
+    assert field("positions", "rank")[2] == "`auto`, `estimate` or `exact`; default `auto`"
+    assert field("positions", "next")[2] == "`true` or `false`; default `false`"
+    assert field("positions", "columns")[2] == "list of 1 to 1,000, each: name of a column"
+    assert field("values", "percentiles")[2] == "list of 1 to 1,000, each: number from 0 to 100"
+    assert field("stream", "Last-Event-ID")[:3] == ("header", False, "text")
+    assert field("board", "board")[:3] == ("path", True, "id of a leaderboard")
+    assert field("ask_lease", "lease_seconds")[2].startswith("number above 0, at most ")
+    assert field("journal", "after")[2] == "whole number from 0 or text of 0 to 2,048 characters; default `0`"
 
 
 def test_members_of_members_have_names_with_points() -> None:
-    assert field("putBoard", "columns[].merge") == ("body", True, "`last`, `max`, `min`, `sum` or `with`", "")
-    assert field("putBoard", "predictor.samples")[:3] == ("body", False, "whole number from 2 to 100,000")
-    assert field("putBoard", "closes_at")[2] == "time"
-    assert field("postStats", "posts")[1:3] == (False, "list of 1 to 10,000, each: object")
-    assert field("postStats", "stats")[2] == "object with values by name, each: decimal number"
+    assert field("create_board", "columns[].merge") == ("body", True, "`last`, `max`, `min`, `sum` or `with`", "")
+    assert field("create_board", "predictor.samples")[:3] == ("body", False, "whole number from 2 to 100,000")
+    assert field("create_board", "closes_at")[2] == "time"
+    assert field("post", "posts")[1:3] == (False, "list of 1 to 10,000, each: object")
+    assert field("post", "stats")[2] == "object with values by name, each: decimal number"
 
 
 def test_statuses_whose_answers_look_the_same_share_an_example() -> None:
-    assert [each.statuses for each in BY_ID["putBoard"].answers] == [("200", "201")]
-    assert [(each.statuses, "accepted" in each.text) for each in BY_ID["postStats"].answers] == [
+    assert [each.statuses for each in BY_ID["create_board"].answers] == [("200", "201")]
+    assert [(each.statuses, "accepted" in each.text) for each in BY_ID["post"].answers] == [
         (("200",), False),
         (("202",), True),
     ]
-    assert [(each.statuses, each.media_type) for each in BY_ID["deleteBoard"].answers] == [(("204",), "")]
+    assert [(each.statuses, each.media_type) for each in BY_ID["delete_board"].answers] == [(("204",), "")]
 
 
 def test_the_event_of_a_stream_is_shown_as_it_is_sent() -> None:
-    [answer] = BY_ID["followRanking"].answers
+    [answer] = BY_ID["stream"].answers
     assert answer.text.startswith("event: position\nid: 4711\ndata: {")
-    assert BY_ID["followRanking"].curl("http://x").startswith('curl -N "http://x/v1/')
+    assert BY_ID["stream"].curl("http://x").startswith('curl -N "http://x/v1/')
 
 
 @pytest.mark.parametrize("value", [[], {}, {"a": [1, "é", None]}, {"a": ["x" * 60] * 5, "b": {"c": ["y" * 150]}}])
@@ -105,7 +103,7 @@ async def test_the_service_accepts_every_example_request(service: Service) -> No
             continue
         body = json.loads(each.example_body) if each.example_body else None
         answer = await service.call(each.method, each.example_path, body)
-        if each.id == "createKey":
+        if each.id == "create_key":
             service.headers["Authorization"] = f"Bearer {answer.body['key']}"
         if answer.status >= 400:
             refused[each.id] = answer.status, answer.body["code"]

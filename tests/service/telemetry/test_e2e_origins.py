@@ -17,7 +17,7 @@ async def test_the_job_process_logs_a_refresh_with_the_id_of_its_request(store_u
         await caller.post_xp("b", ada=1)
         answer = await caller.call("POST", "/v1/leaderboards/b/rankings/xp/refresh", headers=SENT)
     assert (answer.status, answer.headers["X-Request-Id"]) == (200, "operator-1")
-    assert front_end.await_line("request", view="refresh", **KNOWN)["status"] == 200
+    assert front_end.await_line("request", view="refresh_curve", **KNOWN)["status"] == 200
     assert jobs.await_line("refreshed_on_demand", **KNOWN)["board"] == "b"
 
 

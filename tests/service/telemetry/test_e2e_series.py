@@ -43,8 +43,8 @@ JOBS = (
 XP = {"name": "xp", "merge": "sum"}
 METHODS = ("PUT", "POST", "GET", "DELETE")
 FIRST = (
-    "reset", "reset_family", "add_resources", "post", "refresh", "void_post", "void_family_post", "erase_entry",
-    "remove_profile", "give_back_lease", "remove_resources", "delete_pool",
+    "reset_board", "reset_family", "add_resources", "post", "refresh_curve", "void_post", "void_family_post",
+    "erase_entry", "remove_profile", "give_back_lease", "remove_resources", "delete_pool",
 )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ async def test_the_page_shows_the_numbers_of_the_metrics(page: Page, node: Proce
         if all(shown == requests for _, shown, _, requests in others):
             break
     assert [row for row in others if row[1] != row[3] or row[2] != "0"] == []
-    assert COUNTED_AS["put_board"] in routes
+    assert COUNTED_AS["create_board"] in routes
     facts = await page.text("#node-store .facts")
     applied = counted["rankcurve_posts_total", "applied"]
     assert applied > OWNERS

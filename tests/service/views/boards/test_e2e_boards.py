@@ -65,6 +65,31 @@ async def test_the_least_value_of_a_min_column_ranks_first_unless_the_spec_says_
     assert [each["owner"] for each in page["entries"]] == ["fast", "slow"]
 
 
+async def test_numbers_are_ranked_and_texts_are_not_unless_the_spec_says_otherwise(service: Service) -> None:
+    xp, tag = {"name": "xp", "merge": "sum"}, {"name": "tag", "merge": "last", "type": "text"}
+    clip = {"name": "clip", "merge": "with", "of": "xp", "scale": 1}
+    words = [xp, {**xp, "name": "shots", "sorted": False}, tag, clip]
+    for path, more in ((B, {}), ("/v1/families/f", {"periods": ["all"]})):
+        made = await service.must("PUT", path, {"columns": words, **more})
+        assert {each["name"]: each["sorted"] for each in made["columns"]} == {
+            "xp": True, "shots": False, "tag": False, "clip": False
+        }  # fmt: skip
+        for same in (words, [{**xp, "sorted": True}, words[1], {**tag, "sorted": False}, {**clip, "sorted": False}]):
+            again = await service.call("PUT", path, {"columns": same, **more})
+            assert (again.status, again.body) == (200, made)
+        # A default never reinterprets a stored column: `shots` is not ranked, whatever a later PUT leaves out.
+        left_out = [xp, {**xp, "name": "shots"}, tag, clip]
+        assert await service.refused("PUT", path, {"columns": left_out, **more}) == (409, "spec_conflict")
+        assert await service.refused("PUT", path, {"columns": [{**xp, "sorted": False}, *words[1:]], **more}) == (
+            409, "spec_conflict"
+        )  # fmt: skip
+        assert without(await service.get(path), "curves") == without(made, "curves")
+    ranked_text = {"columns": [xp, {**tag, "sorted": True}]}
+    assert await service.refused("PUT", "/v1/leaderboards/c", ranked_text) == (422, "bad_spec")
+    tiers = [{"name": "gold", "to_rank": 1}]
+    assert (await put(service, {**xp, "tiers": tiers}, *words[1:]))[0] == 200, "a column that is ranked by default"
+
+
 async def test_boards_past_the_limit_of_own_tables_must_share_a_table(service: Service) -> None:
     await service.restart(own_tables_max=1)
     assert (await put(service, XP))[0] == 201

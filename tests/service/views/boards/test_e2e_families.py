@@ -244,7 +244,7 @@ async def test_a_family_can_be_confirmed_and_widened_and_not_changed_otherwise(s
         refused = await service.call("PUT", F, wider | {name: value})
         assert (refused.status, refused.body["errors"][0]["pointer"]) == (409, f"/{name}")
     accepted = {"predictor": {"refresh_seconds": 60}, "keep": {"day": 4}, "grace_seconds": 3_599}
-    assert set(re.findall(r"`(\w+)`", ROUTE_WORDS["put_family"].description)) == accepted.keys()
+    assert set(re.findall(r"`(\w+)`", ROUTE_WORDS["create_family"].description)) == accepted.keys()
     for name, value in accepted.items():
         assert (await service.call("PUT", F, wider | {name: value})).status == 200
 
