@@ -271,7 +271,6 @@ REFUSED: dict[Refused, list[str]] = {
     (StreamQuery, "too_many_entries", "top"): ["column=xp&top=101"],
     (HistoryQuery, "too_many_entries", "limit"): ["period=day&column=xp&limit=101"],
     (FamilyBoardsQuery, "bad_request", "at"): ["period=day&at=null", "period=day&at=1700000000"],
-    (AroundOwnerQuery, "bad_request", ""): [""],
     (AroundOwnerQuery, "bad_request", "better"): ["column=xp&better=-1"],
     (AroundOwnerQuery, "bad_request", "worse"): ["column=xp&worse=-1"],
     (AroundOwnerQuery, "too_many_entries", "better"): ["column=xp&better=501"],

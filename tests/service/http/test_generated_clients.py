@@ -57,5 +57,5 @@ def test_a_python_client_is_generated_without_a_warning_and_compiles(document: P
     for path in sources:
         compile(path.read_text(encoding="utf-8"), path, "exec")
     generated = {path.stem.replace("_", "") for path in sources}
-    assert [each for each in OPERATIONS if each.lower() not in generated] == []
+    assert [each for each in OPERATIONS if each.replace("_", "") not in generated] == []
     run(sys.executable, "-c", "import client", cwd=tmp_path, PYTHONPATH=f"{tmp_path}:{modules}")

@@ -74,23 +74,23 @@ async def test_the_page_is_accessible_on_every_screen(page: Page, node: Process)
 
 
 async def test_an_address_opens_its_request_and_a_search_hides_the_others(page: Page, node: Process) -> None:
-    await page.goto(f"{node.url}/docs#putBoard")
-    await page.wait_for(f"{DRAWN} && document.getElementById('putBoard').open")
+    await page.goto(f"{node.url}/docs#create_board")
+    await page.wait_for(f"{DRAWN} && document.getElementById('create_board').open")
     opened = "[...document.querySelectorAll('.operation[open]')].map((each) => each.id)"
-    assert await page.evaluate(opened) == ["putBoard"]
-    await page.evaluate("location.hash = '#getBoard'")
-    await page.wait_for("document.getElementById('getBoard').open")
+    assert await page.evaluate(opened) == ["create_board"]
+    await page.evaluate("location.hash = '#board'")
+    await page.wait_for("document.getElementById('board').open")
     await page.click("#find")
     await page.type("lease journal")
     await page.wait_for_text(f"1 of {len(OPERATIONS)} requests", within="#found")
     seen = (
         "[...document.querySelectorAll('.operation')].filter((each) => each.checkVisibility()).map((each) => each.id)"
     )
-    assert await page.evaluate(seen) == ["readLeaseJournal"]
+    assert await page.evaluate(seen) == ["lease_journal"]
     await page.click("#open-all")
-    assert set(await page.evaluate(opened)) == {"putBoard", "getBoard", "readLeaseJournal"}
+    assert set(await page.evaluate(opened)) == {"create_board", "board", "lease_journal"}
     await page.click("#close-all")
-    assert set(await page.evaluate(opened)) == {"putBoard", "getBoard"}, "hidden requests stay as they are"
+    assert set(await page.evaluate(opened)) == {"create_board", "board"}, "hidden requests stay as they are"
     await page.evaluate("document.getElementById('find').value = ''")
     await page.evaluate("document.getElementById('find').dispatchEvent(new Event('input'))")
     assert len(await page.evaluate(seen)) == len(OPERATIONS)
@@ -105,9 +105,9 @@ async def test_tab_reaches_every_request_in_order_and_enter_opens_it(page: Page,
         await page.press("Tab")
         found = await page.evaluate(FOCUSED)
         assert (found["index"], found["outlined"], found["inside"]) == (index, True, True), found
-    await page.evaluate("document.querySelector('#checkHealth').querySelector('summary').focus()")
+    await page.evaluate("document.querySelector('#healthz').querySelector('summary').focus()")
     await page.press("Enter")
-    await page.wait_for("document.getElementById('checkHealth').open")
+    await page.wait_for("document.getElementById('healthz').open")
 
 
 async def test_the_dashboard_links_to_the_page(page: Page, node: Process) -> None:

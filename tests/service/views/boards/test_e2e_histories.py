@@ -204,7 +204,7 @@ async def test_a_caller_reads_a_history_page_by_page(service: Played) -> None:
         (f"period=week&column=xp&cursor={pages[0]['next']}", (400, "bad_cursor")),
         (f"period=day&column=xp&org=1&cursor={pages[0]['next']}", (400, "bad_cursor")),
         ("period=day&column=no", (404, "unknown_column")),
-        ("period=day", (400, "bad_request")),
+        ("period=day", (400, "column_needed")),
         ("period=month&column=xp", (404, "unknown_board")),
         ("period=all&column=xp", (400, "bad_request")),
         ("period=day&column=xp&league=1", (404, "unknown_board")),
