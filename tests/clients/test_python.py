@@ -5,6 +5,7 @@ import inspect
 import json
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -14,7 +15,16 @@ import rankcurve
 from rankcurve import AsyncClient, Client, OfflineCurve
 from rankcurve.answers import Curve, OwnerEvent, TopEvent, decode
 from rankcurve.client import Operations
-from rankcurve.errors import BadRequestError, NotRankedError, PostsRejectedError, UnknownBoardError, UnknownOwnerError
+from rankcurve.errors import (
+    BadRequestError,
+    ColumnNeededError,
+    NotFoundError,
+    NotRankedError,
+    PostsRejectedError,
+    RankcurveError,
+    UnknownBoardError,
+    UnknownOwnerError,
+)
 from rankcurve.programs import operation, walk
 
 from tests.service.real_service import Service
@@ -71,6 +81,7 @@ async def test_every_operation_works_with_the_real_service(client: Recorded) -> 
     await read_ranks(client)
     await rank_offline(client)
     await use_a_family(client)
+    await say_it_shorter(client)
     await use_owners(client)
     await request_anything(client)
     assert client.called == OPERATIONS - {"stream"}
@@ -144,6 +155,48 @@ async def use_a_family(client: Recorded) -> None:
     assert "arena:all" in [board.id for board in await client.boards("arena")]
     assert [board.id for board in await client.boards(contains="B", families=False, order="activity")] == ["b"]
     assert [family["id"] for family in await client.families()] == ["arena"]
+
+
+async def say_it_shorter(client: Recorded) -> None:
+    made = await client.create_board("laps", "lap:min:low.3", "car:with=lap:text", ties="earliest", segments=2)
+    [lap, car] = made.columns
+    assert (lap.ranked, lap.best, lap.scale, car.ranked, car.of) == (True, "low", 3, False, "lap")
+    assert await client.create_board("laps", {"columns": [{"name": "lap", "merge": "min", "scale": 3}, {
+        "name": "car", "merge": "with", "of": "lap", "type": "text"}]}, ties="earliest", segments=2) == made  # fmt: skip
+    at = datetime.now(UTC) - timedelta(seconds=2)
+    first = await client.post_one("laps", "bob", post_id="one", at=at, lap=58.25, car="red")
+    assert (first.status, first.stats) == ("applied", {"lap": Decimal("58.250"), "car": "red"})
+    assert (await client.post_one("laps", "bob", post_id="one", at=at, lap=58.25, car="red")).status == "duplicate"
+    await client.post_one("laps", "ada", lap="58.25")
+    await client.post_one("laps", "cy", lap=60)
+    assert [(row.rank, row.owner) for row in await client.top("laps")] == [(1, "bob"), (2, "ada"), (3, "cy")]
+    assert [row.owner for row in await client.top("laps", 1, "lap")] == ["bob"]
+    assert await client.rank("laps", "ada") == await client.rank("laps", "ada", "lap") == 2
+    assert [row.owner for row in (await client.around("laps", "ada", better=0)).entries] == ["ada", "cy"]
+    assert (await client.page("laps", limit=1)).column == "lap"
+    assert [each.rank for each in await client.value_positions("laps", None, ["59"])] == [3]
+    assert [each.value for each in await client.values("laps", ranks=[3])] == [60]
+    assert (await client.positions_on_boards("cy", ["laps"]))[0].rank == 3
+    with pytest.raises(PostsRejectedError, match="bad_value"):
+        await client.post_one("laps", "ada", lap=1.23456)
+    named = partial(client.values, ranks=[1]), partial(client.value_positions, column=None, values=[1])
+    for ambiguous in (client.top, client.page, client.pages, client.curve, *named):
+        with pytest.raises(ColumnNeededError, match="'b' has several ranked columns: name one of xp, lap"):
+            await ambiguous("b")
+    with pytest.raises(RankcurveError, match="'b' has several ranked columns: name one of xp, lap"):
+        await client.rank("b", "p1")
+    with pytest.raises(NotFoundError):
+        await client.rank("laps", "nobody")
+    await client.create_family("weeks", "lap:min.3", periods=["week"], facets=[[], ["country"]])
+    result = await client.post_one_to_family("weeks", "ada", facets={"country": "se"}, lap=58)
+    assert len(result.boards) == 2
+    assert await client.rank("weeks:this-week:country=se", "ada") == 1
+
+
+def test_a_column_may_have_the_name_of_any_argument() -> None:
+    names = ["self", "board", "owner", "path", "stats"]
+    bound = inspect.signature(Client.post_one).bind(None, "b", "ada", **dict.fromkeys(names, 1))
+    assert bound.arguments["stats"] == dict.fromkeys(names, 1)
 
 
 async def use_owners(client: Recorded) -> None:

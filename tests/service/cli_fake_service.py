@@ -107,6 +107,13 @@ class FakeService:
         if request.method == "DELETE":
             del self.boards[board]
             return web.Response(status=204)
+        if rest[:2] == ["rankings", "-"]:
+            ranked = [column["name"] for column in held.spec["columns"] if column["sorted"]]
+            if not ranked:
+                return problem(404, "unknown_column", f"{board} has no ranked column")
+            if len(ranked) > 1:
+                return problem(400, "column_needed", f"{board} has several ranked columns: name one of {ranked}")
+            rest[1:2] = ranked
         match rest:
             case []:
                 return answer({"id": board, "entries": len(held.stats)} | held.spec)

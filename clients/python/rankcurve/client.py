@@ -4,7 +4,8 @@ Both are HTTP clients with the methods of `Operations`: `Client` as plain method
 Methods that walk return an iterator, or an async iterator. Every method may raise `ApiError` (the service refuses),
 `UnreachableError` (no answer came) and `UnexpectedAnswerError`.
 
-A board is named by its id. On a board of a family, the period may be an alias: `arena:this-week:clan=fox`.
+A board is named by its id. On a board of a family, the period may be an alias: `arena:this-week:clan=fox`. A column may
+be left out, or None, if the board has one ranked column; otherwise `ColumnNeededError` names those that it has.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from .answers import (
     check_name,
     decode,
 )
+from .column_words import make_spec
 from .errors import RankcurveError, UnexpectedAnswerError
 from .event_stream import follow
 from .leases import AsyncLeases, Leases
@@ -57,6 +59,7 @@ from .post_buffer import (
     AsyncPostBuffer,
     PostBuffer,
     Receipt,
+    Stat,
 )
 from .posting import Post, post_all
 from .programs import Items, Program, Reply, Send, Walk, operation, walk
@@ -126,8 +129,16 @@ def owner_path(owner: str, *rest: str) -> str:
     return path_of("v1", "owners", owner, *rest)
 
 
-def ranking_path(board: str, column: str, *rest: str) -> str:
-    return board_path(board, "rankings", column, *rest)
+def ranking_path(board: str, column: str | None, *rest: str) -> str:
+    """Return a path of a ranking. Without a column, it is the ranking of a board's only ranked column."""
+    return board_path(board, "rankings", column or "-", *rest)
+
+
+def whole_spec(spec: Mapping[str, Any] | str, columns: Sequence[str], ties: Any, members: dict[str, Any]) -> Record:
+    """Return a specification as JSON. `spec` is all of it, or the first column in words."""
+    if isinstance(spec, str):
+        return make_spec([spec, *columns], ties, members)
+    return {**spec, **make_spec(columns, ties, members)}
 
 
 def check_owner(answer: Answered, owner: str) -> Answered:
@@ -162,6 +173,29 @@ class Operations(Generic[Transport, Buffer, Holders]):
     # Reading ranks
 
     @operation
+    def top(
+        self, board: str, limit: int = 10, column: str | None = None, *, profiles: bool = False
+    ) -> Program[list[RankedEntry]]:
+        """Return the best rows of a board, best first. `page` and `entries` return more of them."""
+        query = {"limit": limit, "column": column, "profiles": profiles or None}
+        return (yield from self._get(Page, board_path(board, "rankings"), query)).entries
+
+    @operation
+    def rank(self, board: str, owner: str, column: str | None = None) -> Program[int]:
+        """Return an owner's rank; 1 is the best. `positions` also says how exact it is.
+
+        Raises:
+            NotFoundError: there is no such board, or the owner has no value there.
+            RankcurveError: no column is named, and the board has several ranked columns.
+        """
+        found = yield from self._positions(board, owner, {"columns": column})
+        rank = found[0].rank
+        if len(found) > 1 or rank is None:
+            names = ", ".join(position.column for position in found)
+            raise RankcurveError(f"{board!r} has several ranked columns: name one of {names}")
+        return rank
+
+    @operation
     def positions(
         self,
         board: str,
@@ -177,19 +211,20 @@ class Operations(Generic[Transport, Buffer, Holders]):
         With `next`, each has what is missing to the next better place. With `compare="previous"`, each has the position
         in the period before.
         """
-        path = board_path(board, "entries", owner, "positions")
         query = {"columns": columns or None, "rank": rank, "next": next or None, "compare": compare}
-        return check_owner((yield from self._get(_OwnerPositions, path, query)), owner).positions
+        return (yield from self._positions(board, owner, query))
 
     @operation
-    def positions_on_boards(self, owner: str, boards: Sequence[str], column: str) -> Program[list[OwnerPosition]]:
+    def positions_on_boards(
+        self, owner: str, boards: Sequence[str], column: str | None = None
+    ) -> Program[list[OwnerPosition]]:
         """Return one owner's positions on many boards, in their order. Each names its board."""
         path, body = owner_path(owner, "positions"), {"boards": boards, "column": column}
         return check_owner((yield from self._ask(_OwnerPositions, "POST", path, body)), owner).positions
 
     @operation
     def value_positions(
-        self, board: str, column: str, values: Sequence[Value | str], *, rank: Rank = "auto"
+        self, board: str, column: str | None, values: Sequence[Value | str], *, rank: Rank = "auto"
     ) -> Program[list[Position]]:
         """Return the positions that these values have, or would have."""
         path = ranking_path(board, column, "positions")
@@ -197,7 +232,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def around(
-        self, board: str, owner: str, column: str, *, better: int = 5, worse: int = 5, profiles: bool = False
+        self,
+        board: str,
+        owner: str,
+        column: str | None = None,
+        *,
+        better: int = 5,
+        worse: int = 5,
+        profiles: bool = False,
     ) -> Program[Page]:
         """Return the rows around an owner, best to worst, with the owner's own."""
         query = {"column": column, "better": better, "worse": worse, "profiles": profiles or None}
@@ -205,7 +247,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def value_around(
-        self, board: str, column: str, value: Value | str, *, better: int = 5, worse: int = 5, profiles: bool = False
+        self,
+        board: str,
+        column: str | None,
+        value: Value | str,
+        *,
+        better: int = 5,
+        worse: int = 5,
+        profiles: bool = False,
     ) -> Program[Page]:
         """Return the rows around a value, best to worst."""
         query = {"value": value, "better": better, "worse": worse, "profiles": profiles or None}
@@ -215,7 +264,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def page(
         self,
         board: str,
-        column: str,
+        column: str | None = None,
         *,
         limit: int | None = None,
         cursor: str | None = None,
@@ -228,13 +277,18 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @walk
     def pages(
-        self, board: str, column: str, *, limit: int = PAGE_ENTRIES, order: Literal["rank", "owner"] = "rank"
+        self,
+        board: str,
+        column: str | None = None,
+        *,
+        limit: int = PAGE_ENTRIES,
+        order: Literal["rank", "owner"] = "rank",
     ) -> Walk[Page]:
         """Yield the pages of a ranking, best to worst. In the order of the owners, an archive yields all of them."""
         yield from self._walk_pages(board, column, limit, lambda page: [page], None if order == "rank" else order)
 
     @walk
-    def entries(self, board: str, column: str, *, limit: int = PAGE_ENTRIES) -> Walk[RankedEntry]:
+    def entries(self, board: str, column: str | None = None, *, limit: int = PAGE_ENTRIES) -> Walk[RankedEntry]:
         """Yield every row of a ranking, best to worst. `limit` is how many one request asks for."""
         yield from self._walk_pages(board, column, limit, lambda page: page.entries)
 
@@ -252,7 +306,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def values(
-        self, board: str, column: str, *, ranks: Sequence[int] = (), percentiles: Sequence[float] = ()
+        self, board: str, column: str | None = None, *, ranks: Sequence[int] = (), percentiles: Sequence[float] = ()
     ) -> Program[list[ValueAt]]:
         """Return the values at these ranks, and then those at these percentiles."""
         query = {"ranks": ranks or None, "percentiles": percentiles or None}
@@ -260,14 +314,19 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def buckets(
-        self, board: str, column: str, *, buckets: int = 20, rank: Literal["exact", "estimate"] = "exact"
+        self,
+        board: str,
+        column: str | None = None,
+        *,
+        buckets: int = 20,
+        rank: Literal["exact", "estimate"] = "exact",
     ) -> Program[list[Bucket]]:
         """Return how many entries lie in each of so many parts of the values' range."""
         path = ranking_path(board, column, "buckets")
         return (yield from self._get(_Buckets, path, {"buckets": buckets, "rank": rank})).buckets
 
     @operation
-    def curve(self, board: str, column: str) -> Program[OfflineCurve]:
+    def curve(self, board: str, column: str | None = None) -> Program[OfflineCurve]:
         """Return the curve of a column, which ranks values in microseconds without further requests."""
         path = ranking_path(board, column, "curve")
         reply: Reply = yield from self._sender.send(Send("GET", path))
@@ -287,7 +346,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def stream(
         self,
         board: str,
-        column: str,
+        column: str | None = None,
         *,
         top: int | None = None,
         owner: str | None = None,
@@ -303,6 +362,32 @@ class Operations(Generic[Transport, Buffer, Holders]):
         yield from follow(path, last_event_id, self._sender.retries, attempts_max=attempts_max)
 
     # Posting
+
+    @operation
+    def post_one(
+        self, board: str, owner: str, /, *, post_id: str | None = None, at: datetime | None = None, **stats: Stat
+    ) -> Program[PostResult]:
+        """Post one owner's stats, such as `xp=25`, and return the result once they are durable.
+
+        Without `post_id` the post gets an id, so that a retry never counts twice. Raises as `post` does.
+        """
+        return (yield from self._post_one(board_path(board, "posts"), owner, post_id, at, stats=stats))
+
+    @operation
+    def post_one_to_family(
+        self,
+        family: str,
+        owner: str,
+        /,
+        *,
+        facets: Mapping[str, str] | None = None,
+        post_id: str | None = None,
+        at: datetime | None = None,
+        **stats: Stat,
+    ) -> Program[PostResult]:
+        """Post one owner's stats to the boards of a family, as `post_one` does."""
+        path = family_path(family, "posts")
+        return (yield from self._post_one(path, owner, post_id, at, stats=stats, facets=facets))
 
     @operation
     def post(
@@ -383,9 +468,22 @@ class Operations(Generic[Transport, Buffer, Holders]):
     # Boards, families and owners
 
     @operation
-    def create_board(self, board: str, spec: Mapping[str, Any]) -> Program[Board]:
-        """Create a board, or confirm that it has this specification (role `ops`)."""
-        return (yield from self._ask(Board, "PUT", board_path(board), spec))
+    def create_board(
+        self,
+        board: str,
+        /,
+        spec: Mapping[str, Any] | str,
+        *columns: str,
+        ties: str | Sequence[str] | None = None,
+        **members: Any,
+    ) -> Program[Board]:
+        """Create a board, or confirm that it has this specification (role `ops`).
+
+        `spec` is the whole specification, or the first column in words, such as `xp:sum` or `lap:min:low.3`; further
+        `columns` are in words, too (`rankcurve.column_words` says which). `ties` says how equal values are ordered, and
+        `members` are all others that the specification may have, such as `closes_at` and `segments`.
+        """
+        return (yield from self._ask(Board, "PUT", board_path(board), whole_spec(spec, columns, ties, members)))
 
     @operation
     def board(self, board: str) -> Program[Board]:
@@ -442,20 +540,31 @@ class Operations(Generic[Transport, Buffer, Holders]):
         yield from self._sender.send(Send("DELETE", board_path(board), repeatable=False))
 
     @operation
-    def refresh_curve(self, board: str, column: str) -> Program[Refreshed]:
+    def refresh_curve(self, board: str, column: str | None = None) -> Program[Refreshed]:
         """Have a new curve fitted, and wait until readers get it (role `ops`)."""
         return (yield from self._ask(Refreshed, "POST", ranking_path(board, column, "refresh")))
 
     @operation
-    def audit_curve(self, board: str, column: str, *, owners: int | None = None) -> Program[Audit]:
+    def audit_curve(self, board: str, column: str | None = None, *, owners: int | None = None) -> Program[Audit]:
         """Have random owners counted, and compare the curve with the counts (role `ops`)."""
         path = with_query(ranking_path(board, column, "audit"), {"owners": owners})
         return (yield from self._ask(Audit, "POST", path))
 
     @operation
-    def create_family(self, family: str, spec: Mapping[str, Any]) -> Program[Record]:
-        """Create a family, or confirm that it has this specification (role `ops`). Return its document."""
-        return (yield from self._ask(Record, "PUT", family_path(family), spec))
+    def create_family(
+        self,
+        family: str,
+        /,
+        spec: Mapping[str, Any] | str,
+        *columns: str,
+        ties: str | Sequence[str] | None = None,
+        **members: Any,
+    ) -> Program[Record]:
+        """Create a family, or confirm that it has this specification (role `ops`). Return its document.
+
+        The arguments are those of `create_board`. A family needs `periods`, such as `["all", "week"]`.
+        """
+        return (yield from self._ask(Record, "PUT", family_path(family), whole_spec(spec, columns, ties, members)))
 
     @operation
     def family_board(
@@ -472,7 +581,13 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @walk
     def history(
-        self, family: str, owner: str, column: str, *, period: str = "day", facets: Mapping[str, str] | None = None
+        self,
+        family: str,
+        owner: str,
+        column: str | None = None,
+        *,
+        period: str = "day",
+        facets: Mapping[str, str] | None = None,
     ) -> Walk[PastPosition]:
         """Yield an owner's final positions in the closed periods, the newest first."""
         path = family_path(family, "owners", owner, "history")
@@ -613,6 +728,19 @@ class Operations(Generic[Transport, Buffer, Holders]):
             now=now,
         )
 
+    def _positions(self, board: str, owner: str, query: Mapping[str, object]) -> Program[list[OwnerPosition]]:
+        path = board_path(board, "entries", owner, "positions")
+        return check_owner((yield from self._get(_OwnerPositions, path, query)), owner).positions
+
+    def _post_one(
+        self, path: str, owner: str, post_id: str | None, at: datetime | None, **more: object
+    ) -> Program[PostResult]:
+        given = {"owner": owner, "post_id": post_id, "at": at, **more}
+        [result] = yield from post_all(
+            self._sender, path, {name: each for name, each in given.items() if each is not None}
+        )
+        return result
+
     def _get(self, answer: type[T], path: str, query: Mapping[str, object] | None = None) -> Program[T]:
         reply: Reply = yield from self._sender.send(Send("GET", with_query(path, query or {})))
         return decode(reply.content, answer)
@@ -635,7 +763,12 @@ class Operations(Generic[Transport, Buffer, Holders]):
             cursor = following
 
     def _walk_pages(
-        self, board: str, column: str, limit: int, items_of: Callable[[Page], Sequence[T]], order: str | None = None
+        self,
+        board: str,
+        column: str | None,
+        limit: int,
+        items_of: Callable[[Page], Sequence[T]],
+        order: str | None = None,
     ) -> Walk[T]:
         cursor: str | None = None
         while True:

@@ -130,10 +130,10 @@ class _Method(Generic[P]):
     def _make(self, *, is_async: bool) -> Callable[..., Any]:
         program, runs = self._program, self.runs
 
-        def call(self: Any, *arguments: P.args, **named: P.kwargs) -> Any:
+        def call(self: Any, /, *arguments: P.args, **named: P.kwargs) -> Any:
             return getattr(self, runs)(program(self, *arguments, **named))
 
-        async def await_call(self: Any, *arguments: P.args, **named: P.kwargs) -> Any:
+        async def await_call(self: Any, /, *arguments: P.args, **named: P.kwargs) -> Any:
             return await getattr(self, runs)(program(self, *arguments, **named))
 
         method = functools.wraps(program)(await_call if is_async and runs == "run" else call)

@@ -1,12 +1,11 @@
 """`rankcurve board …`: create, list, show and delete leaderboards."""
 
-import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rankcurve import AsyncClient, UnexpectedAnswerError
+from rankcurve import AsyncClient, UnexpectedAnswerError, column_words
 from rankcurve.answers import Record, decode
 from rankcurve.client import board_path
 
@@ -15,10 +14,6 @@ from service.commands.requests import add_list, add_request, argument, option
 from service.commands.tables import show_json
 from service.commands.target import BoardArgument, service_command
 
-MERGES = ("sum", "max", "min", "last")
-# By each word that --column may have, as in `xp:sum:high`: the JSON field of the column that has the word as its value.
-MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}
-COLUMN_WORDS = "NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 BOARD_PATH = "/v1/leaderboards/{board}"
 BOARD = argument("board", "BOARD", "Id of the leaderboard.")
@@ -47,53 +42,19 @@ board_app = typer.Typer(
 )
 
 
-def parse_column(text: str) -> dict[str, object]:
-    """Parse a --column, such as `lap:min:low:scale=3`, into a JSON object for the API. Raises typer.BadParameter."""
-    name, *words = text.split(":")
-    spec: dict[str, object] = {"name": name, "sorted": True}
-    for word in words:
-        option, equals, number = word.partition("=")
-        if word in MEMBERS:
-            if MEMBERS[word] in spec:
-                raise typer.BadParameter(f"{text!r} gives {MEMBERS[word]} twice")
-            spec[MEMBERS[word]] = word
-        elif word == "unsorted":
-            spec["sorted"] = False
-        elif equals and option == "with" and "merge" not in spec:
-            spec |= {"merge": "with", "of": number, "sorted": False}
-        elif equals and option in ("scale", "min", "max"):
-            spec[option] = parse_number(option, number)
-        else:
-            raise typer.BadParameter(f"{word!r} in {text!r} is not part of {COLUMN_WORDS}")
-    if spec.get("type") == "text":
-        spec["sorted"] = False  # a text column is never ranked
-    if not name or "merge" not in spec:
-        raise typer.BadParameter(f"{text!r} needs a name and one of {', '.join(MERGES)}, with=COLUMN: {COLUMN_WORDS}")
-    return spec
-
-
-def parse_number(option: str, text: str) -> object:
-    """Return a whole number as an int, and a decimal as the text itself, so that no digit is lost."""
-    form = r"[0-9]{1,32}" if option == "scale" else r"-?[0-9]{1,31}(\.[0-9]{1,31})?"
-    if not re.fullmatch(form, text):
-        raise typer.BadParameter(f"{option}={text} is not a number that {option} accepts")
-    return text if "." in text else int(text)
-
-
 def make_spec(given: dict[str, Any]) -> Record:
     """Return a board's specification as JSON. `given` has the options of `create` that the user gave.
 
     Columns come from `column` or from the file `spec`. Raises typer.BadParameter unless exactly one is given and valid.
     """
     path, columns = given.pop("spec", None), given.pop("column", None)
-    if given.get("ties") not in (None, "shared", "earliest"):
-        given["ties"] = given["ties"].split(",")
     if (path is None) == (not columns):
         raise typer.BadParameter("give either --column (repeatable) or --spec")
-    if path is None:
-        return {"columns": list(map(parse_column, columns)), **given}
     try:
-        return {**writable_members(decode(path.read_bytes(), Record)), **given}
+        words = column_words.make_spec(columns or (), given.pop("ties", None), given)
+        return words if path is None else {**writable_members(decode(path.read_bytes(), Record)), **words}
+    except ValueError as cause:
+        raise typer.BadParameter(str(cause)) from cause
     except (OSError, UnexpectedAnswerError) as cause:
         raise typer.BadParameter(f"{path}: {cause.__cause__ or cause}") from cause
 
@@ -132,12 +93,13 @@ add_request(
 
     and is ranked unless it is `unsorted` or `text`. `sum` adds up, `max` and `min` keep the greatest or least value,
     `last` keeps the latest. `with=score` keeps the value of the post that brought the `score` (unranked). `high` or
-    `low` says which values rank first: by default `low` for `min`, otherwise `high`. `scale` is the number of decimals.
+    `low` says which values rank first: by default `low` for `min`, otherwise `high`. `scale` is the number of decimals;
+    `min.3` and `low.3` have three.
 
     For example:
 
-        rankcurve board create season -c xp:sum:high -c best_lap:min:low:scale=3
-        rankcurve board create runs -c score:max -c time:with=score:low:scale=3 --ties time,earliest
+        rankcurve board create season -c xp:sum -c best_lap:min.3
+        rankcurve board create runs -c score:max -c time:with=score:low.3 --ties time,earliest
         rankcurve board create season --spec season.json
         rankcurve board create spring -c xp:sum --closes-at 2026-05-31T22:00:00Z --keep-seconds 2592000
         rankcurve board show season > season.json

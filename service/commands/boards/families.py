@@ -5,7 +5,7 @@ from typing import Any
 import typer
 from rankcurve.answers import Record
 
-from service.commands.boards.boards import COLUMNS, PARTITION, SPEC, TIES, make_spec, parse_number
+from service.commands.boards.boards import COLUMNS, PARTITION, SPEC, TIES, make_spec
 from service.commands.requests import add_request, argument, option
 
 FAMILY_PATH = "/v1/families/{family}"
@@ -40,7 +40,9 @@ def make_family_spec(given: dict[str, Any]) -> Record:
         given["facets"] = [[], *([name for name in text.split(",") if name] for text in given["facets"])]
     if "keep" in given:
         pairs = parse_pairs(given["keep"], "like day=30")
-        given["keep"] = {name: parse_number(name, count) for name, count in pairs.items()}
+        if not all(map(str.isdecimal, pairs.values())):
+            raise typer.BadParameter(f"{given['keep']} are not like day=30")
+        given["keep"] = {name: int(count) for name, count in pairs.items()}
     return make_spec(given)
 
 

@@ -10,7 +10,7 @@ from rankcurve import AsyncClient
 from rankcurve.answers import Audit, Curve, CurveState, Record, ValueAt
 from rankcurve.client import ranking_path
 
-from service.commands.reading.ranks import ColumnOption, ColumnsOption, first_ranked, ranked_column
+from service.commands.reading.ranks import ColumnOption, ColumnsOption, only_ranked
 from service.commands.tables import show_json, show_table
 from service.commands.target import BoardArgument, JsonOption, fail, service_command
 
@@ -35,7 +35,7 @@ async def curve(
     The JSON of `--json` is enough to rank offline (docs/curve.md).
     """
     held = await client.board(board)
-    name = column or first_ranked(board, held)
+    name = column or only_ranked(board, held)
     if as_json:
         show_json(await client.request("GET", ranking_path(board, name, "curve"), Record))
         return
@@ -97,8 +97,7 @@ async def audit(
 
     The exit code is 1 if a true rank was outside its bracket, or if an error exceeded the curve's certificate (bound).
     """
-    name = await ranked_column(client, board, column)
-    done = await client.audit_curve(board, name, owners=owners)
+    done = await client.audit_curve(board, column, owners=owners)
     if as_json:
         show_json(done)
     else:

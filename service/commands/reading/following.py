@@ -13,7 +13,9 @@ from service.commands.target import BoardArgument, service_command
 
 JOURNAL_LINES_MAX = 1_000  # lines in the response to one request
 STREAM_ATTEMPTS_MAX = 3  # after this many failures in a row, the command gives up; a break counts as one
-ColumnArgument = Annotated[str, typer.Argument(metavar="COLUMN", help="Ranked column.", show_default=False)]
+ColumnArgument = Annotated[
+    str | None, typer.Argument(metavar="COLUMN", help="Ranked column. Default: the only one.", show_default=False)
+]
 
 
 @service_command()
@@ -39,7 +41,7 @@ async def journal(
 async def stream(
     client: AsyncClient,
     board: BoardArgument,
-    column: ColumnArgument,
+    column: ColumnArgument = None,
     top: Annotated[int | None, typer.Option("--top", "-n", min=1, help="Number of the best rows.")] = None,
     owner: Annotated[str | None, typer.Option("--owner", help="Show this owner's position instead.")] = None,
 ) -> None:

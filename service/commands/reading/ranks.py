@@ -12,7 +12,7 @@ from service.commands.tables import show_json, show_table
 from service.commands.target import BoardArgument, JsonOption, fail, service_command
 
 ColumnOption = Annotated[
-    str | None, typer.Option("--column", "-c", help="Ranked column. Default: the board's first.", show_default=False)
+    str | None, typer.Option("--column", "-c", help="Ranked column. Default: the only one.", show_default=False)
 ]
 OwnerArgument = Annotated[
     str | None,
@@ -30,13 +30,11 @@ ValuesOption = Annotated[
 ]
 
 
-async def ranked_column(client: AsyncClient, board: str, column: str | None) -> str:
-    """Return `column` or, if it is None, the board's first ranked column. End the command if no column is ranked."""
-    return column or first_ranked(board, await client.board(board))
-
-
-def first_ranked(name: str, board: Board) -> str:
+def only_ranked(name: str, board: Board) -> str:
+    """Return a board's only ranked column. End the command if it has none or several."""
     ranked = board.ranked_columns()
+    if len(ranked) > 1:
+        fail(f"{name} has several ranked columns: name one of {', '.join(ranked)}")
     if not ranked:
         fail(f"{name} has no ranked column")
     return ranked[0]
@@ -52,19 +50,19 @@ async def top(
     as_json: JsonOption = False,
 ) -> None:
     """Show the top of a ranking, or any other part of it. A rank like ~12345 is an estimate."""
-    name = await ranked_column(client, board, column)
-    page = await client.page(board, name, limit=limit, from_rank=from_rank if from_rank > 1 else None)
+    page = await client.page(board, column, limit=limit, from_rank=from_rank if from_rank > 1 else None)
     if as_json:
         show_json(page)
         return
     show_table(
-        ("rank", "owner", name, "updated"),
+        ("rank", "owner", page.column, "updated"),
         [(f"{'' if e.exact else '~'}{e.rank}", e.owner, e.value, e.updated_at) for e in page.entries],
-        numeric=("rank", name),
+        numeric=("rank", page.column),
     )
     if not all(entry.exact for entry in page.entries):
         typer.echo(
-            f"~ marks an estimate from the curve; rankcurve rank {board} OWNER -c {name} shows its bounds", err=True
+            f"~ marks an estimate from the curve; rankcurve rank {board} OWNER -c {page.column} shows its bounds",
+            err=True,
         )
 
 
@@ -89,8 +87,7 @@ async def rank(
     if owner is not None:
         positions = await client.positions(board, owner, column or (), rank=mode)
     else:
-        name = await ranked_column(client, board, column[0] if column else None)
-        positions = await client.value_positions(board, name, value or [], rank=mode)
+        positions = await client.value_positions(board, column[0] if column else None, value or [], rank=mode)
     (show_json if as_json else show_positions)(positions)
 
 

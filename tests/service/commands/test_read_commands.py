@@ -101,8 +101,18 @@ def test_export_reports_an_unwritable_file_in_one_line(fake: FakeService, tmp_pa
 def test_a_command_reports_a_board_without_a_ranked_column(fake: FakeService) -> None:
     fake.add_board("plain", {"name": "shots", "sorted": False})
     for command in ("top", "export", "refresh"):
-        result = run(command, "plain", fake=fake)
-        assert (result.exit_code, result.stderr) == (1, "error: plain has no ranked column\n")
+        result = run(command, "plain", fake=fake, code=1)
+        assert result.stderr.startswith("error: ")
+        assert result.stderr.endswith("plain has no ranked column\n")
+
+
+def test_a_command_names_the_ranked_columns_of_a_board_that_has_several(fake: FakeService) -> None:
+    fake.add_board("both", {"name": "xp"}, {"name": "lap"})
+    for command in (["top", "both"], ["export", "both"], ["curve", "both"], ["rank", "both", "--value", "5"]):
+        result = run(*command, fake=fake, code=1)
+        assert "both has several ranked columns: name one of" in result.stderr
+        assert "xp" in result.stderr
+        assert "lap" in result.stderr
 
 
 def test_the_printed_version_is_the_installed_one() -> None:

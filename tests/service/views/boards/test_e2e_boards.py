@@ -66,8 +66,11 @@ async def test_the_least_value_of_a_min_column_ranks_first_unless_the_spec_says_
 
 
 async def test_numbers_are_ranked_and_texts_are_not_unless_the_spec_says_otherwise(service: Service) -> None:
-    xp, tag = {"name": "xp", "merge": "sum"}, {"name": "tag", "merge": "last", "type": "text"}
-    clip = {"name": "clip", "merge": "with", "of": "xp", "scale": 1}
+    xp: dict[str, Any] = {"name": "xp", "merge": "sum"}
+    tag, clip = (
+        {"name": "tag", "merge": "last", "type": "text"},
+        {"name": "clip", "merge": "with", "of": "xp", "scale": 1},
+    )
     words = [xp, {**xp, "name": "shots", "sorted": False}, tag, clip]
     for path, more in ((B, {}), ("/v1/families/f", {"periods": ["all"]})):
         made = await service.must("PUT", path, {"columns": words, **more})

@@ -1,0 +1,73 @@
+"""Specifications of boards in words: a column is a text such as `lap:min:low.3`.
+
+    NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
+
+`sum` adds up, `max` and `min` keep the greatest or least value, and `last` keeps the latest. `with=score` keeps the
+value of the post that brought the `score`. `high` or `low` says which values rank first: by default `low` for `min`,
+otherwise `high`. Numbers are ranked unless they are `unsorted` or follow another column; texts never are. `.3` after
+a rule or after `high` or `low` is short for `scale=3`: the column has three decimals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+SYNTAX = "NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
+MERGES = ("sum", "max", "min", "last")
+# By each word that a column may have: the member of its specification that has the word as its value.
+MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}
+SHORT_SCALE = re.compile(r"(sum|max|min|last|high|low)\.([0-9])")
+
+
+def parse_column(text: str) -> dict[str, Any]:
+    """Return the specification of a column in words. Raises ValueError."""
+    name, *words = text.split(":")
+    spec: dict[str, Any] = {"name": name}
+    for word in words:
+        if short := SHORT_SCALE.fullmatch(word):
+            _add(spec, MEMBERS[short[1]], short[1], text)
+            _add(spec, "scale", int(short[2]), text)
+            continue
+        option, equals, value = word.partition("=")
+        if word in MEMBERS:
+            _add(spec, MEMBERS[word], word, text)
+        elif word == "unsorted":
+            _add(spec, "sorted", False, text)
+        elif equals and option == "with":
+            _add(spec, "merge", "with", text)
+            _add(spec, "of", value, text)
+        elif equals and option in ("scale", "min", "max"):
+            _add(spec, option, parse_number(option, value), text)
+        else:
+            raise ValueError(f"{word!r} in {text!r} is not part of {SYNTAX}")
+    if not name or "merge" not in spec:
+        raise ValueError(f"{text!r} needs a name and one of {', '.join(MERGES)}, with=COLUMN: {SYNTAX}")
+    return spec
+
+
+def parse_number(option: str, text: str) -> object:
+    """Return a whole number as an int, and a decimal as its text, so that no digit is lost. Raises ValueError."""
+    form = r"[0-9]{1,32}" if option == "scale" else r"-?[0-9]{1,31}(\.[0-9]{1,31})?"
+    if not re.fullmatch(form, text):
+        raise ValueError(f"{option}={text} is not a number that {option} accepts")
+    return text if "." in text else int(text)
+
+
+def make_spec(columns: Iterable[str], ties: str | Sequence[str] | None, members: dict[str, Any]) -> dict[str, Any]:
+    """Return a specification with these columns in words and further members.
+
+    `ties` may be `shared`, `earliest`, or the columns that order equal values and perhaps `earliest`: a list, or a text
+    such as `time,earliest`. Raises ValueError.
+    """
+    if isinstance(ties, str) and ties not in ("shared", "earliest"):
+        ties = ties.split(",")
+    listed = list(map(parse_column, columns))
+    return {**({"columns": listed} if listed else {}), **({} if ties is None else {"ties": ties}), **members}
+
+
+def _add(spec: dict[str, Any], member: str, value: object, text: str) -> None:
+    if member in spec:
+        raise ValueError(f"{text!r} gives {member} twice")
+    spec[member] = value
