@@ -1,6 +1,6 @@
-"""Write the OpenAPI document, the page at `/docs`, the lists of requests, problem codes and settings from the code.
+"""Write the OpenAPI document, the page at `/docs`, and the pages that list requests, codes, settings and methods.
 
-    .venv/bin/python docs/write_reference.py    # run this after requests, types, problem codes or settings were changed
+    .venv/bin/python docs/write_reference.py    # after requests, types, codes, settings or the Python client changed
 
 The pages come from the OpenAPI document of a service with the default settings.
 """
@@ -28,6 +28,7 @@ from docs.openapi_operations import (
     list_path_fields,
 )
 from docs.problem_advice import ADVICE
+from docs.python_reference import write_python_reference
 from service.api import ROUTES
 from service.contract.problems import CODES, JSON_TYPE
 from service.health_routes import add_health_routes
@@ -213,6 +214,7 @@ PAGES = {
     PAGE / DOCS: write_api_page,
     HERE / "endpoints.md": write_endpoints,
     HERE / "problems.md": write_problems,
+    HERE / "python_client.md": write_python_reference,
     SETTINGS: write_settings,
     HERE.parent / "config" / "default.toml": write_default_toml,
 }

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import json
+import pydoc
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from rankcurve.errors import (
     PostsRejectedError,
     RankcurveError,
     UnknownBoardError,
+    UnknownFamilyError,
     UnknownOwnerError,
 )
 from rankcurve.programs import operation, walk
@@ -155,14 +157,21 @@ async def use_a_family(client: Recorded) -> None:
     assert "arena:all" in [board.id for board in await client.boards("arena")]
     assert [board.id for board in await client.boards(contains="B", families=False, order="activity")] == ["b"]
     assert [family["id"] for family in await client.families()] == ["arena"]
+    assert (await client.family("arena"))["boards"] == 6
+    [fox] = await client.facet_values("arena", "clan", period="week")
+    assert (fox.value, fox.board, fox.entries) == ("fox", held.board, 1)
 
 
 async def say_it_shorter(client: Recorded) -> None:
     made = await client.create_board("laps", "lap:min:low.3", "car:with=lap:text", ties="earliest", segments=2)
     [lap, car] = made.columns
     assert (lap.ranked, lap.best, lap.scale, car.ranked, car.of) == (True, "low", 3, False, "lap")
-    assert await client.create_board("laps", {"columns": [{"name": "lap", "merge": "min", "scale": 3}, {
-        "name": "car", "merge": "with", "of": "lap", "type": "text"}]}, ties="earliest", segments=2) == made  # fmt: skip
+    car_spec = {"name": "car", "merge": "with", "of": "lap", "type": "text"}
+    columns = [{"name": "lap", "merge": "min", "scale": 3}, car_spec]
+        {"name": "lap", "merge": "min", "scale": 3},
+        {"name": "car", "merge": "with", "of": "lap", "type": "text"},
+    ]
+    assert await client.create_board("laps", {"columns": columns}, ties="earliest", segments=2) == made
     at = datetime.now(UTC) - timedelta(seconds=2)
     first = await client.post_one("laps", "bob", post_id="one", at=at, lap=58.25, car="red")
     assert (first.status, first.stats) == ("applied", {"lap": Decimal("58.250"), "car": "red"})
@@ -195,7 +204,7 @@ async def say_it_shorter(client: Recorded) -> None:
 
 def test_a_column_may_have_the_name_of_any_argument() -> None:
     names = ["self", "board", "owner", "path", "stats"]
-    bound = inspect.signature(Client.post_one).bind(None, "b", "ada", **dict.fromkeys(names, 1))
+    bound = inspect.signature(Client("http://none").post_one).bind("b", "ada", **dict.fromkeys(names, 1))
     assert bound.arguments["stats"] == dict.fromkeys(names, 1)
 
 
@@ -226,6 +235,9 @@ async def request_anything(client: Recorded) -> None:
     await client.post_to_family("arena", {"owner": "cheat", "stats": {"xp": 1}, "post_id": "run"})
     assert {each.stats for each in await client.void_family_post("arena", "run", owner="cheat")} == {None}
     assert (await client.reset_family("arena", "week"))["boards"] > 0
+    await client.delete_family("weeks")
+    with pytest.raises(UnknownFamilyError):
+        await client.family("weeks")
     await client.reset_board("b")
     assert (await client.board("b")).entries == 0
     await client.delete_board("b")
@@ -286,6 +298,25 @@ def test_help_shows_the_signature_and_the_docstring_of_every_method(kind: type) 
         assert not {"arguments", "named"} & shown.parameters.keys(), f"{kind.__name__}.{name}{shown}"
         assert not str(shown.return_annotation).startswith(("Program", "Walk")), f"{kind.__name__}.{name}{shown}"
     assert kind.__doc__
+
+
+def test_a_method_of_either_client_has_its_own_signature_its_docstring_and_its_kind() -> None:
+    async_client = AsyncClient("http://none")
+    for name, made in inspect.getmembers(Client("http://none"), inspect.ismethod):
+        if name.startswith("_") or name in ("run", "iterate"):
+            continue
+        twin = getattr(async_client, name)
+        assert made.__name__ == twin.__name__ == name
+        assert inspect.getdoc(made)
+        assert inspect.getdoc(made) == inspect.getdoc(twin)
+        shown, of_twin = inspect.signature(made), inspect.signature(twin)
+        assert "self" not in shown.parameters
+        assert shown.parameters == of_twin.parameters
+        assert "<" not in str(shown).replace("<function utc_now", "").replace("<built-in function monotonic>", ""), name
+        returned = of_twin.return_annotation.removeprefix("Async")
+        assert shown.return_annotation == returned
+        assert inspect.iscoroutinefunction(twin) is not (returned != of_twin.return_annotation), name
+        assert name in pydoc.plain(pydoc.render_doc(made))
 
 
 @pytest.mark.parametrize("ties", ["shared", "earliest"])

@@ -113,6 +113,14 @@ class FamilyBoard(msgspec.Struct, frozen=True, kw_only=True):
     archived: bool = False
 
 
+class FacetValue(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of a facet, its board, and how many owners have an entry there."""
+
+    value: str
+    board: str
+    entries: int = 0
+
+
 class BoardResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a post on one of its boards."""
 

@@ -26,6 +26,7 @@ from .answers import (
     Bucket,
     Curve,
     Entry,
+    FacetValue,
     FamilyBoard,
     JournalLine,
     Lookup,
@@ -62,7 +63,7 @@ from .post_buffer import (
     Stat,
 )
 from .posting import Post, post_all
-from .programs import Items, Program, Reply, Send, Walk, operation, walk
+from .programs import Items, Program, Reply, Send, Walk, making, operation, walk
 from .retries import Retries, Sender
 from .transport import AsyncRunner, AsyncTransport, SyncRunner, SyncTransport, without_password
 
@@ -567,6 +568,30 @@ class Operations(Generic[Transport, Buffer, Holders]):
         return (yield from self._ask(Record, "PUT", family_path(family), whole_spec(spec, columns, ties, members)))
 
     @operation
+    def family(self, family: str) -> Program[Record]:
+        """Return a family's specification and its number of boards."""
+        return (yield from self._get(Record, family_path(family)))
+
+    @operation
+    def delete_family(self, family: str) -> Program[None]:
+        """Delete a family with all its boards (role `ops`)."""
+        yield from self._sender.send(Send("DELETE", family_path(family), repeatable=False))
+
+    @walk
+    def facet_values(
+        self,
+        family: str,
+        facet: str,
+        *,
+        period: str = "all",
+        at: datetime | str | None = None,
+        facets: Mapping[str, str] | None = None,
+    ) -> Walk[FacetValue]:
+        """Yield the values of a facet, each with its board, in a period and perhaps within values of other facets."""
+        query = {**(facets or {}), "facet": facet, "period": period, "at": at}
+        yield from self._walk_list(family_path(family, "facets"), "values", FacetValue, query)
+
+    @operation
     def family_board(
         self,
         family: str,
@@ -664,6 +689,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     # Buffers and leases
 
+    @making("PostBuffer")
     def buffer(
         self,
         board: str | None = None,
@@ -674,7 +700,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         posts_max: int = POSTS_MAX,
         spool: str | os.PathLike[str] | None = None,
         round_floats: bool = False,
-        on_result: Callable[[Receipt], object] = ignore,
+        on_result: Callable[[Receipt], object] | None = None,
         retries: Retries = BUFFER_RETRIES,
     ) -> Buffer:
         """Return a buffer for posts to a board, to a family, or, with neither, for posts that name their boards.
@@ -698,10 +724,11 @@ class Operations(Generic[Transport, Buffer, Holders]):
             posts_max=posts_max,
             spool=spool,
             round_floats=round_floats,
-            on_result=on_result,
+            on_result=on_result or ignore,
             retries=retries,
         )
 
+    @making("Leases")
     def leases(
         self,
         region: str,
@@ -794,12 +821,12 @@ class Client(Operations[SyncTransport, PostBuffer, Leases], SyncRunner):
         *,
         timeout_s: float = TIMEOUT_S,
         retries: Retries | None = None,
-        on_unreachable: Callable[[RankcurveError], object] = ignore,
+        on_unreachable: Callable[[RankcurveError], object] | None = None,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage."""
         self.transport = SyncTransport(url, make_headers(key), timeout_s, pause)
-        self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable)
+        self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable or ignore)
 
     def close(self) -> None:
         """Close the connections."""
@@ -824,12 +851,12 @@ class AsyncClient(Operations[AsyncTransport, AsyncPostBuffer, AsyncLeases], Asyn
         *,
         timeout_s: float = TIMEOUT_S,
         retries: Retries | None = None,
-        on_unreachable: Callable[[RankcurveError], object] = ignore,
+        on_unreachable: Callable[[RankcurveError], object] | None = None,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage."""
         self.transport = AsyncTransport(url, make_headers(key), timeout_s, pause)
-        self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable)
+        self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable or ignore)
 
     async def close(self) -> None:
         """Close the connections."""

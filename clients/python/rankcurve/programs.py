@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .transport import AsyncRunner, SyncRunner
 
 T = TypeVar("T")
+Method = TypeVar("Method", bound=Callable[..., Any])
 P = ParamSpec("P")
 
 
@@ -175,3 +176,25 @@ class walk(_Method[P], Generic[P, T]):  # noqa: N801
         @overload
         def __get__(self, owner: AsyncRunner, kind: type) -> Callable[P, AsyncGenerator[T, None]]: ...
         def __get__(self, owner: Any, kind: type) -> Any: ...
+
+
+class _Making(_Method[P]):
+    """Makes a plain method of each kind of runner: what it returns has the class of that kind."""
+
+    def __init__(self, method: Callable[Concatenate[Any, P], Any], made: str) -> None:
+        super().__init__(method)
+        self.results = made, f"Async{made}"  # type: ignore[misc]
+
+    def _make(self, *, is_async: bool) -> Callable[..., Any]:
+        @functools.wraps(self._program)
+        def method(owner: Any, /, *arguments: P.args, **named: P.kwargs) -> Any:
+            return self._program(owner, *arguments, **named)
+
+        signature = inspect.signature(self._program)
+        method.__signature__ = signature.replace(return_annotation=self.results[is_async])  # type: ignore[attr-defined]
+        return method
+
+
+def making(made: str) -> Callable[[Method], Method]:
+    """Decorate a method that makes an object: a `made` for a `SyncRunner`, an `Async…` for an `AsyncRunner`."""
+    return lambda method: _Making(method, made)  # type: ignore[return-value]
