@@ -66,9 +66,9 @@ screenshots: $(STAMP) ## Take the pictures of the dashboard that the documents s
 site: $(STAMP) ## Build the documents as a site with a search, in build/site
 	$(BIN)/python docs/build_site.py
 
-typescript: $(RUNTIME) ## Build the TypeScript client in clients/typescript/dist
-	tests/install_missing.sh $(BIN)/python typescript
-	$(BIN)/python clients/typescript/build.py build/clients/npm/node_modules clients/typescript/dist
+typescript: ## Build the TypeScript client in clients/typescript/dist; needs neither Python nor .venv
+	tests/install_missing.sh "$(PYTHON)" typescript
+	node build/clients/npm/node_modules/typescript/bin/tsc --project clients/typescript
 
 # Only this target needs uv, so the lock does not have it. --universal makes one lock for every platform and Python from 3.11.
 lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the newest versions)

@@ -29,6 +29,7 @@ from docs.openapi_operations import (
 )
 from docs.problem_advice import ADVICE
 from docs.python_reference import write_python_reference
+from docs.typescript_types import write_typescript_types
 from service.api import ROUTES
 from service.contract.problems import CODES, JSON_TYPE
 from service.health_routes import add_health_routes
@@ -215,6 +216,7 @@ PAGES = {
     HERE / "endpoints.md": write_endpoints,
     HERE / "problems.md": write_problems,
     HERE / "python_client.md": write_python_reference,
+    HERE.parent / "clients/typescript/src/api.ts": lambda: write_typescript_types(_read_document()),
     SETTINGS: write_settings,
     HERE.parent / "config" / "default.toml": write_default_toml,
 }

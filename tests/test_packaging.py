@@ -271,10 +271,9 @@ def test_the_typescript_client_is_built_without_the_packages_of_the_development(
         ["make", "--dry-run", "typescript", f"VENV={tmp_path / 'venv'}"],
         cwd=ROOT, capture_output=True, check=True, text=True, timeout=WAIT_S,
     ).stdout  # fmt: skip
-    assert "--require-hashes -r deploy/requirements.lock" in shown
-    assert "--require-hashes -r requirements.lock" not in shown
+    assert "pip" not in shown
     [script] = [line.split() for line in shown.splitlines() if "install_missing.sh" in line]
-    assert script == ["tests/install_missing.sh", f"{tmp_path / 'venv'}/bin/python", "typescript"]
+    assert (script[0], script[2:]) == ("tests/install_missing.sh", ["typescript"])
 
     shutil.copytree(ROOT / "tests" / "clients", tmp_path / "tests" / "clients")
     shutil.copy(ROOT / script[0], tmp_path / "tests")

@@ -168,9 +168,6 @@ async def say_it_shorter(client: Recorded) -> None:
     assert (lap.ranked, lap.best, lap.scale, car.ranked, car.of) == (True, "low", 3, False, "lap")
     car_spec = {"name": "car", "merge": "with", "of": "lap", "type": "text"}
     columns = [{"name": "lap", "merge": "min", "scale": 3}, car_spec]
-        {"name": "lap", "merge": "min", "scale": 3},
-        {"name": "car", "merge": "with", "of": "lap", "type": "text"},
-    ]
     assert await client.create_board("laps", {"columns": columns}, ties="earliest", segments=2) == made
     at = datetime.now(UTC) - timedelta(seconds=2)
     first = await client.post_one("laps", "bob", post_id="one", at=at, lap=58.25, car="red")

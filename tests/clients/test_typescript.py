@@ -96,6 +96,35 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
     assert found["many"] == 1_500
     assert (await game.get("/v1/leaderboards/high/entries/often"))["stats"] == {"xp": 1_500}
 
+    check_what_is_short(found)
+    check_the_buffer(found)
+    assert (await game.get("/v1/leaderboards/laps"))["entries"] == 3 + 990
+
+
+def check_what_is_short(found: dict[str, Any]) -> None:
+    assert found["created"] == [[True, "low"]]
+    assert (found["lap"]["stats"], found["again"]) == ({"lap": 58.25}, "duplicate")
+    assert found["top"] == [[1, "bob", 58.25], [2, "ada", 58.25]], "the earliest of equal laps is better"
+    assert (found["rank"], found["laps"]) == ([2, 3], 3)
+    assert found["ambiguous"] == [["ApiError", 400, "column_needed"], ["RankcurveError", None, None]]
+    assert found["family"] == ["weeks", ["day", "week"], "weeks"]
+    assert found["swedes"]["board"].startswith("weeks:")
+    assert found["countries"] == [["se", 1]]
+    assert found["history"] == ["weeks:2026-11-20", "weeks:2026-11-19"]
+    history = "http://x/v1/families/weeks/owners/ada/history?period=day&country=se"
+    assert found["asked"] == [history, f"{history}&cursor=more"]
+
+
+def check_the_buffer(found: dict[str, Any]) -> None:
+    """Check that each post counts once and in order, although many answers are lost or those of a proxy."""
+    buffer = found["buffer"]
+    assert (buffer["results"], buffer["inOrder"], buffer["unsettled"]) == (1001, True, 250)
+    assert buffer["rejected"] == {"bad_value": 10, "bad_request": 1}
+    assert (buffer["last"], buffer["closed"][0], buffer["one"]) == ("bad_request", "RankcurveError", {"lap": 90})
+    assert buffer["sent"] > 20
+    assert found["refused"] == [["RankcurveError", None, None], ["ApiError", 401, "unauthorized"], 1]
+    assert found["away"] == ["RankcurveError", None, None]
+
 
 def check_streams(found: dict[str, Any]) -> None:
     """Check that a stream that breaks goes on where it stopped, and that nonsense is an error or a bounded pause."""

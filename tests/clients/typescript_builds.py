@@ -1,7 +1,6 @@
 """Build the TypeScript client, and serve pages that use it."""
 
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,14 +8,15 @@ from pathlib import Path
 from aiohttp import web
 
 from tests.clients.served import serving_app
-from tests.installed_clients import javascript_modules
+from tests.installed_clients import javascript_modules, node
 from tests.service.real_service import ROOT, WAIT_S, environment
 
 
 def build_typescript(folder: Path) -> Path:
     """Build the client as `make typescript` does. Return the folder with the JavaScript files."""
     dist = folder / "dist"
-    command = [sys.executable, str(ROOT / "clients/typescript/build.py"), str(javascript_modules()), str(dist)]
+    compiler = javascript_modules() / "typescript/bin/tsc"
+    command: list[str | Path] = [node(), compiler, "--project", ROOT / "clients/typescript", "--outDir", dist]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr + done.stdout
     return dist

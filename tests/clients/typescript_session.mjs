@@ -22,15 +22,15 @@ for (const sent of ["data: {\n\n", "id: \u00e9\ndata: {}\n\n", "x".repeat(2 ** 2
 }
 
 found.positions = await game.positions("high", "p7", { columns: ["xp"], rank: "exact" });
-found.around = await game.around("high", "p7", { column: "xp", better: 1, worse: 1 });
+found.around = await game.around("high", "p7", { better: 1, worse: 1 });
 found.entry = await game.entry("high", "p7");
 found.lookup = await game.lookup("high", ["p7", "nobody"], "xp");
-found.onBoards = await game.positionsOnBoards("p7", ["high", "low"], "xp");
-found.values = await game.values("high", "xp", { ranks: [1, 2] });
-found.valueAround = await game.valueAround("high", "xp", { value: "50", better: 1, worse: 1 });
-found.buckets = await game.buckets("high", "xp", { buckets: 3 });
+found.onBoards = await game.positionsOnBoards("p7", ["high", "low"]);
+found.values = await game.values("high", { ranks: [1, 2] });
+found.valueAround = await game.valueAround("high", { column: "xp", value: "50", better: 1, worse: 1 });
+found.buckets = await game.buckets("high", { buckets: 3 });
 found.owners = [];
-for await (const page of game.pages("high", "xp", 400)) found.owners.push(...page.entries.map((entry) => entry.owner));
+for await (const page of game.pages("high", { limit: 400 })) found.owners.push(...page.entries.map((entry) => entry.owner));
 
 found.unknown = await codeOf(game.entry("high", "nobody"));
 found.badKey = await codeOf(new Client(url, { key: "rk_0_0" }).entry("high", "p7"));
@@ -40,14 +40,14 @@ found.late = await codeOf(new Client(url, { key, retries: 0, timeoutMs: 1, fetch
 
 [found.offline, found.service, found.renewed, found.offlineTiers, found.serviceTiers] = [{}, {}, {}, {}, {}];
 for (const [board, scale] of [["high", 0], ["low", 2]]) {
-  const curve = await game.curve(board, "xp");
+  const curve = await game.curve(board);
   const values = Array.from({ length: 300 }, (_, index) => (scale ? (index * 1.25).toFixed(scale) : String(index * 19)));
   found.offline[board] = values.map((value) => curve.rank(value));
   found.offlineTiers[board] = values.map((value) => curve.tier(value));
   [found.service[board], found.serviceTiers[board]] = [[], []];
   for (let from = 0; from < values.length; from += 50) {
     const asked = { values: values.slice(from, from + 50), rank: "estimate" };
-    const { positions } = await game.valuePositions(board, "xp", asked);
+    const { positions } = await game.valuePositions(board, asked);
     found.service[board].push(...positions.map(({ rank, low, high, exact }) => ({ rank, low, high, exact })));
     found.serviceTiers[board].push(...positions.map(({ tier, tier_certain }) => ({ name: tier, certain: tier_certain !== false })));
   }
@@ -100,5 +100,69 @@ for await (const event of broken.stream("high", { column: "xp", owner: "p7" })) 
 await game.post("high", { owner: "cheat", stats: { xp: 1 }, post_id: "run" });
 found.voided = await game.voidPost("high", "run", "cheat");
 found.notVoided = await codeOf(game.voidFamilyPost("none", "run", "cheat"));
+
+// What is short, families with their history, and the buffer, whose answers are lost now and then.
+const spec = { columns: [{ name: "lap", merge: "min", scale: 3 }], ties: "earliest" };
+found.created = (await game.createBoard("laps", spec)).columns.map(({ sorted, best }) => [sorted, best]);
+found.lap = await game.postOne("laps", "bob", { lap: 58.25 }, { post_id: "one" });
+found.again = (await game.postOne("laps", "bob", { lap: 58.25 }, { post_id: "one" })).status;
+await game.post("laps", [{ owner: "ada", stats: { lap: "58.250" } }, { owner: "cy", stats: { lap: 60 } }]);
+found.top = (await game.top("laps", 2)).map(({ rank, owner, value }) => [rank, owner, value]);
+found.rank = [await game.rank("laps", "ada"), await game.rank("laps", "cy", "lap")];
+found.laps = (await game.board("laps")).entries;
+await game.createBoard("both", { columns: [...spec.columns, { name: "xp", merge: "sum" }] });
+await game.postOne("both", "ada", { lap: 1, xp: 1 });
+found.ambiguous = [await codeOf(game.page("both")), await codeOf(game.rank("both", "ada"))];
+const week = { ...spec, periods: ["day", "week"], facets: [[], ["country"]] };
+found.family = [(await game.createFamily("weeks", week)).id, (await game.family("weeks")).periods];
+for await (const { id } of game.families()) found.family.push(id);
+const yesterday = new Date(Date.now() - 86_400_000).toISOString();
+for (const at of [yesterday, new Date().toISOString()])
+  await game.postToFamily("weeks", { owner: "ada", stats: { lap: 58 }, facets: { country: "se" }, at });
+await game.postToBoards({ owner: "ada", stats: { lap: 57 }, boards: ["laps", "both"] });
+found.swedes = await game.familyBoard("weeks", { period: "week", country: "se" });
+found.countries = [];
+for await (const { value, entries } of game.facetValues("weeks", { facet: "country", period: "day" })) found.countries.push([value, entries]);
+found.history = [];
+for await (const past of game.history("weeks", "ada", { period: "day" })) found.history.push(past); // no day has closed
+const pages = [{ history: [{ board: "weeks:2026-11-20" }], next: "more" }, { history: [{ board: "weeks:2026-11-19" }], next: null }];
+const asked = [];
+const earlier = new Client("http://x", { fetch: async (address) => (asked.push(address), Response.json(pages.shift())) });
+for await (const { board } of earlier.history("weeks", "ada", { period: "day", country: "se" })) found.history.push(board);
+found.asked = asked;
+
+let sent = 0;
+const unsteady = async (...request) => {
+  sent += 1;
+  if (sent % 3 === 0) return new Response("<html>", { status: 500 });
+  const answer = await fetch(...request);
+  if (sent % 3 === 1) throw new TypeError("the answer was lost");
+  return answer;
+};
+const results = [];
+const buffer = new Client(url, { key, retries: 0, fetch: unsteady }).buffer(
+  { board: "laps" },
+  { postsPerRequest: 100, postsMax: 250, onResult: (receipt, { status }) => results.push([receipt.owner, status]) },
+);
+const receipts = [];
+let unsettled = 0;
+for (let number = 0; number < 1000; number += 1) {
+  receipts.push(await buffer.submit(`b${number}`, { lap: number % 100 === 7 ? "fast" : 90 + number }));
+  unsettled = Math.max(unsettled, buffer.unsettled);
+}
+await buffer.flush();
+const last = await buffer.submit("", { lap: 1 });
+await buffer.close();
+found.buffer = {
+  unsettled, rejected: buffer.rejected, last: (await last.result).error.code, results: results.length, sent,
+  inOrder: results.every(([owner], index) => owner === (index < 1000 ? `b${index}` : "")),
+  closed: await codeOf(buffer.submit("late", { lap: 1 })), one: (await receipts[0].result).stats,
+};
+const refused = new Client(url, { key: "rk_0_0" }).buffer({ board: "laps" });
+const never = await refused.submit("ada", { lap: 1 });
+found.refused = [await codeOf(refused.close()), await codeOf(never.result), refused.unsettled];
+const away = new Client("http://127.0.0.1:9", { retries: 0 }).buffer({}, { patienceMs: 1 });
+await away.submit("ada", { lap: 1 }, { boards: ["laps"] });
+found.away = await codeOf(away.close());
 clearInterval(awake);
 console.log(JSON.stringify(found));

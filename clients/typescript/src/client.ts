@@ -1,13 +1,31 @@
+import { RankcurveError } from "./errors.js";
 import { OfflineCurve } from "./offline_curve.js";
+import { PostBuffer } from "./post_buffer.js";
+import { sendPosts } from "./posting.js";
 import { followStream } from "./stream.js";
 import { pathOf, Transport } from "./transport.js";
-import type { Answer, Options, Page, Post, PostResult, PostResults, Query, StreamEvent } from "./types.js";
-
-const POSTS_PER_REQUEST = 1000;
+import type {
+  Answer,
+  Body,
+  BufferOptions,
+  FacetValue,
+  FamilyPost,
+  FanPost,
+  Options,
+  Page,
+  PastPosition,
+  Post,
+  PostResult,
+  Query,
+  RankedEntry,
+  Ranking,
+  Stats,
+  StreamEvent,
+} from "./types.js";
 
 /**
  * A client of one service. Every method throws ApiError if the service refuses the request, and UnreachableError if no
- * answer comes.
+ * answer comes. A column may be left out if the board has one ranked column.
  */
 export class Client {
   readonly #transport: Transport;
@@ -16,60 +34,70 @@ export class Client {
     this.#transport = new Transport(url, options);
   }
 
+  /** Return the best rows of a board, best first. */
+  async top(board: string, limit = 10, column?: string): Promise<RankedEntry[]> {
+    const query: Query<"top"> = column === undefined ? { limit } : { limit, column };
+    return (await this.#read<Page>(pathOf`/v1/leaderboards/${board}/rankings`, query)).entries;
+  }
+
+  /** Return an owner's rank; 1 is the best. `positions` also says how exact it is. */
+  async rank(board: string, owner: string, column?: string): Promise<number> {
+    const { positions } = await this.positions(board, owner, column === undefined ? {} : { columns: [column] });
+    const [position, other] = positions;
+    if (typeof position?.rank === "number" && other === undefined) return position.rank;
+    const names = positions.map((each) => each.column).join(", ");
+    throw new RankcurveError(`'${board}' has several ranked columns: name one of ${names}`);
+  }
+
   /** Return an owner's positions, by default in every ranked column. */
   positions(board: string, owner: string, query: Query<"positions"> = {}): Promise<Answer<"positions">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/entries/${owner}/positions`, query);
   }
 
   /** Return the rows around an owner, best to worst, with the owner's own. */
-  around(board: string, owner: string, query: Query<"around">): Promise<Answer<"around">> {
+  around(board: string, owner: string, query: Query<"around"> = {}): Promise<Page> {
     return this.#read(pathOf`/v1/leaderboards/${board}/entries/${owner}/around`, query);
   }
 
+  /** Return an owner's stats. */
   entry(board: string, owner: string, query: Query<"entry"> = {}): Promise<Answer<"entry">> {
     return this.#read(pathOf`/v1/leaderboards/${board}/entries/${owner}`, query);
   }
 
   /** Return one page of a ranking. `next` and `prev` of the answer are cursors of other pages. */
-  page(board: string, column: string, query: Query<"page"> = {}): Promise<Page> {
-    return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}`, query);
+  page(board: string, query: Ranking<"page"> = {}): Promise<Page> {
+    return this.#readRanking(board, "", query);
   }
 
   /** Yield the pages of a ranking from the best row to the worst. */
-  async *pages(board: string, column: string, limit?: number): AsyncGenerator<Page> {
-    let query: Query<"page"> = limit === undefined ? {} : { limit };
-    for (;;) {
-      const page = await this.page(board, column, query);
+  async *pages(board: string, query: Ranking<"page"> = {}): AsyncGenerator<Page> {
+    for (let asked = query; ; ) {
+      const page = await this.page(board, asked);
       yield page;
       if (page.next === null) return;
-      query = limit === undefined ? { cursor: page.next } : { cursor: page.next, limit };
+      const { from_rank: _, ...rest } = query;
+      asked = { ...rest, cursor: page.next };
     }
   }
 
   /** Return the positions that values have or would have. */
-  valuePositions(
-    board: string,
-    column: string,
-    query: Query<"value_positions">,
-  ): Promise<Answer<"value_positions">> {
-    return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}/positions`, query);
+  valuePositions(board: string, query: Ranking<"value_positions">): Promise<Answer<"value_positions">> {
+    return this.#readRanking(board, "/positions", query);
   }
 
-  valueAround(
-    board: string,
-    column: string,
-    query: Query<"value_around">,
-  ): Promise<Answer<"value_around">> {
-    return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}/around`, query);
+  /** Return the rows around a value, best to worst. */
+  valueAround(board: string, query: Ranking<"value_around">): Promise<Page> {
+    return this.#readRanking(board, "/around", query);
   }
 
   /** Return the values at ranks or percentiles. */
-  values(board: string, column: string, query: Query<"values">): Promise<Answer<"values">> {
-    return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}/values`, query);
+  values(board: string, query: Ranking<"values">): Promise<Answer<"values">> {
+    return this.#readRanking(board, "/values", query);
   }
 
-  buckets(board: string, column: string, query: Query<"buckets"> = {}): Promise<Answer<"buckets">> {
-    return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column}/buckets`, query);
+  /** Return how many entries lie in each of so many parts of the values' range. */
+  buckets(board: string, query: Ranking<"buckets"> = {}): Promise<Answer<"buckets">> {
+    return this.#readRanking(board, "/buckets", query);
   }
 
   /** Return the entries of many owners, such as friends. With a column, each has its position. */
@@ -79,8 +107,54 @@ export class Client {
   }
 
   /** Return one owner's positions on many boards. */
-  positionsOnBoards(owner: string, boards: string[], column: string): Promise<Answer<"positions_on_boards">> {
-    return this.#ask(pathOf`/v1/owners/${owner}/positions`, { boards, column });
+  positionsOnBoards(owner: string, boards: string[], column?: string): Promise<Answer<"positions_on_boards">> {
+    const body = column === undefined ? { boards } : { boards, column };
+    return this.#ask(pathOf`/v1/owners/${owner}/positions`, body);
+  }
+
+  /** Create a board, or confirm that it has this specification (role `ops`). */
+  createBoard(board: string, spec: Body<"create_board">): Promise<Answer<"create_board">> {
+    return this.#ask(pathOf`/v1/leaderboards/${board}`, spec, "PUT");
+  }
+
+  /** Return a board's specification, its number of entries and the state of its curves. */
+  board(board: string): Promise<Answer<"board">> {
+    return this.#read(pathOf`/v1/leaderboards/${board}`, {});
+  }
+
+  /** Create a family, or confirm that it has this specification (role `ops`). */
+  createFamily(family: string, spec: Body<"create_family">): Promise<Answer<"create_family">> {
+    return this.#ask(pathOf`/v1/families/${family}`, spec, "PUT");
+  }
+
+  /** Return a family's specification and its number of boards. */
+  family(family: string): Promise<Answer<"family">> {
+    return this.#read(pathOf`/v1/families/${family}`, {});
+  }
+
+  /** Yield the families by id. */
+  families(): AsyncGenerator<Answer<"family">> {
+    return this.#walk("/v1/families", {}, "families");
+  }
+
+  /** Return a family's board: of a kind of period, at a time in it, for values of facets such as `clan: "fox"`. */
+  familyBoard(family: string, query: Query<"family_board">): Promise<Answer<"family_board">> {
+    return this.#read(pathOf`/v1/families/${family}/boards`, query);
+  }
+
+  /** Yield the values of a facet, each with its board. */
+  facetValues(family: string, query: Query<"facet_values">): AsyncGenerator<FacetValue> {
+    return this.#walk(pathOf`/v1/families/${family}/facets`, query, "values");
+  }
+
+  /** Yield an owner's final positions in the closed periods of one kind, the newest first. */
+  history(family: string, owner: string, query: Query<"history">): AsyncGenerator<PastPosition> {
+    return this.#walk(pathOf`/v1/families/${family}/owners/${owner}/history`, query, "history");
+  }
+
+  /** Post one owner's stats, and return the result once they are durable. */
+  async postOne(board: string, owner: string, stats: Stats, more: Partial<Post> = {}): Promise<PostResult> {
+    return (await this.post(board, { ...more, owner, stats }))[0]!;
   }
 
   /**
@@ -89,15 +163,28 @@ export class Client {
    * A post without `post_id` gets one, so that a retry never counts twice. Pass posts with ids of your own if you may
    * call this again after an UnreachableError.
    */
-  async post(board: string, posts: Post | Post[]): Promise<PostResult[]> {
-    const named = [posts].flat().map((post) => ({ ...post, post_id: post.post_id ?? makePostId() }));
-    const results: PostResult[] = [];
-    for (let from = 0; from < named.length; from += POSTS_PER_REQUEST) {
-      const body = { posts: named.slice(from, from + POSTS_PER_REQUEST) };
-      const answer = await this.#ask<PostResults>(pathOf`/v1/leaderboards/${board}/posts`, body);
-      results.push(...answer.results);
-    }
-    return results;
+  post(board: string, posts: Post | Post[]): Promise<PostResult[]> {
+    return sendPosts(this.#transport, pathOf`/v1/leaderboards/${board}/posts`, posts);
+  }
+
+  /** Post to the boards of a family, as `post` does. A post may have `facets`. */
+  postToFamily(family: string, posts: FamilyPost | FamilyPost[]): Promise<PostResult[]> {
+    return sendPosts(this.#transport, pathOf`/v1/families/${family}/posts`, posts);
+  }
+
+  /** Post to several boards at once, as `post` does. Each post names its `boards`. */
+  postToBoards(posts: FanPost | FanPost[]): Promise<PostResult[]> {
+    return sendPosts(this.#transport, "/v1/posts", posts);
+  }
+
+  /** Return a buffer for posts to a board or to a family, or, with neither, for posts that name their boards. */
+  buffer(target: { board?: string; family?: string } = {}, options: BufferOptions = {}): PostBuffer {
+    const { board, family } = target;
+    if (board !== undefined && family !== undefined) throw new RankcurveError("a buffer is for a board or for a family");
+    let path = "/v1/posts";
+    if (board !== undefined) path = pathOf`/v1/leaderboards/${board}/posts`;
+    if (family !== undefined) path = pathOf`/v1/families/${family}/posts`;
+    return new PostBuffer(this.#transport, path, options);
   }
 
   /** Take back an owner's post (role `ops`): the entry becomes what it would be without the post. */
@@ -111,13 +198,27 @@ export class Client {
   }
 
   /** Yield what changes at the top of a ranking, or an owner's position, until the signal is aborted. */
-  stream(board: string, query: Query<"stream">, signal?: AbortSignal): AsyncGenerator<StreamEvent> {
+  stream(board: string, query: Query<"stream"> = {}, signal?: AbortSignal): AsyncGenerator<StreamEvent> {
     return followStream(this.#transport, pathOf`/v1/leaderboards/${board}/stream`, query, signal);
   }
 
   /** Fetch the curve of a column, which gives ranks without further requests. */
-  curve(board: string, column: string): Promise<OfflineCurve> {
+  curve(board: string, column = "-"): Promise<OfflineCurve> {
     return OfflineCurve.fetch(this.#transport, pathOf`/v1/leaderboards/${board}/rankings/${column}/curve`);
+  }
+
+  #readRanking<T>(board: string, view: string, query: Ranking<"page">): Promise<T> {
+    const { column, ...rest } = query;
+    return this.#read(pathOf`/v1/leaderboards/${board}/rankings/${column ?? "-"}` + view, rest);
+  }
+
+  async *#walk<T>(path: string, query: object, member: string): AsyncGenerator<T> {
+    for (let cursor: unknown; ; ) {
+      const page: Record<string, unknown> = await this.#read(path, { ...query, cursor });
+      yield* page[member] as T[];
+      if (page["next"] === null || page["next"] === cursor) return;
+      cursor = page["next"];
+    }
   }
 
   async #void<T>(path: string, owner: string): Promise<T> {
@@ -128,15 +229,7 @@ export class Client {
     return (await (await this.#transport.send(path, { query })).json()) as T;
   }
 
-  async #ask<T>(path: string, body: unknown): Promise<T> {
-    return (await (await this.#transport.send(path, { method: "POST", body })).json()) as T;
+  async #ask<T>(path: string, body: unknown, method: "POST" | "PUT" = "POST"): Promise<T> {
+    return (await (await this.#transport.send(path, { method, body })).json()) as T;
   }
-}
-
-/** Return 128 random bits. `crypto.randomUUID` is missing in Node 18 and on pages without TLS. */
-function makePostId(): string {
-  const numbers = new Uint32Array(4);
-  if (globalThis.crypto) globalThis.crypto.getRandomValues(numbers);
-  else numbers.forEach((_, index) => (numbers[index] = Math.random() * 2 ** 32));
-  return Array.from(numbers, (number) => number.toString(16).padStart(8, "0")).join("");
 }

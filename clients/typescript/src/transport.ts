@@ -11,7 +11,7 @@ const KEY = /^[!-~]*$/;
 const PROXY_STATUSES = [502, 504]; // a proxy got no answer of the service
 
 export interface Sent {
-  method?: "GET" | "POST" | "DELETE";
+  method?: "GET" | "POST" | "PUT" | "DELETE";
   query?: object;
   body?: unknown;
   headers?: Record<string, string>;

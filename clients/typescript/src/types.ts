@@ -1,32 +1,34 @@
-/** Names for parts of `api.ts`, which openapi-typescript makes from the service's OpenAPI document. */
+/** Names for parts of `api.ts`, which has the types of the service's OpenAPI document. */
 
-import type { components, operations } from "./api.js";
+import type { FacetedPostBody, FanPostBody, Operations, OwnerEvent, PostBody, PostResult, ResetEvent, TopEvent } from "./api.js";
 
-export type Operation = keyof operations;
+export type { CurveAnswer as Curve, CurveSegment, FacetValue, Page, PastPosition } from "./api.js";
+export type { PostResult, PostResults, ProblemDocument as Problem, RankedEntry } from "./api.js";
+
+export type Operation = keyof Operations;
 
 /** The body of a successful answer of an operation. */
-export type Answer<O extends Operation> = operations[O]["responses"] extends {
-  200: { content: { "application/json": infer T } };
-}
-  ? T
-  : never;
+export type Answer<O extends Operation> = Operations[O]["answer"];
+
+/** The body of a request of an operation. */
+export type Body<O extends Operation> = Operations[O]["body"];
 
 /** The query of an operation. */
-export type Query<O extends Operation> = NonNullable<operations[O]["parameters"]["query"]>;
+export type Query<O extends Operation> = Operations[O]["query"];
 
-export type Post = components["schemas"]["PostBody"];
-export type PostResult = components["schemas"]["PostResult"];
-export type PostResults = components["schemas"]["PostResults"];
-export type Problem = components["schemas"]["ProblemDocument"];
-export type Curve = components["schemas"]["CurveAnswer"];
-export type CurveSegment = components["schemas"]["CurveSegment"];
-export type Page = components["schemas"]["Page"];
+/** The query of an operation on a ranking. Without `column`, it is that of the board's only ranked column. */
+export type Ranking<O extends Operation> = Query<O> & { column?: string };
+
+export type Post = PostBody;
+export type FamilyPost = FacetedPostBody;
+export type FanPost = FanPostBody;
+export type Stats = NonNullable<PostBody["stats"]>;
 
 /** What a stream sends, with the type of each event. */
 export type StreamEvent =
-  | { event: "top"; id: string; data: components["schemas"]["TopEvent"] }
-  | { event: "position"; id: string; data: components["schemas"]["OwnerEvent"] }
-  | { event: "reset"; id: string; data: components["schemas"]["ResetEvent"] };
+  | { event: "top"; id: string; data: TopEvent }
+  | { event: "position"; id: string; data: OwnerEvent }
+  | { event: "reset"; id: string; data: ResetEvent };
 
 /** A rank, and the bounds between which the true rank lies. */
 export interface Bracket {
@@ -51,4 +53,24 @@ export interface Options {
   retries?: number;
   /** The function that sends requests (the global `fetch`). */
   fetch?: typeof fetch;
+}
+
+export interface BufferOptions {
+  /** The most posts in a request (1,000). */
+  postsPerRequest?: number;
+  /** How long the oldest post waits for others, in milliseconds (20). */
+  delayMs?: number;
+  /** How many posts may be unsettled (10,000). With more, `submit` waits. */
+  postsMax?: number;
+  /** For how long posts are sent again while the service is away, in milliseconds (an hour). */
+  patienceMs?: number;
+  /** Called with the receipt and the result of each settled post. */
+  onResult?: (receipt: Receipt, result: PostResult) => void;
+}
+
+/** What `submit` returns: the names of a post, and a promise of its result. */
+export interface Receipt {
+  owner: string;
+  postId: string;
+  result: Promise<PostResult>;
 }

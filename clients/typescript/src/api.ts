@@ -1,0 +1,1645 @@
+/**
+ * The types of requests and answers. `docs/write_reference.py` writes this file from the service's OpenAPI document,
+ * and a test compares the two.
+ */
+
+/**
+ * The answer to posts that were stored durably in the queue. Workers apply these posts within seconds. `accepted`
+ * is how many posts the request had. `duplicates` is how many of these posts were already applied before their
+ * leaderboards closed. Such posts are not queued again.
+ */
+export type Accepted = {
+  accepted: number;
+  duplicates?: number;
+};
+
+/** Resources to add to a region of a pool. A resource that the pool already has stays in its region. */
+export type AddResources = {
+  region: string;
+  resources: Array<string>;
+};
+
+/** The answer to adding resources: how many are new (`added`), and how many the pool already had (`known`). */
+export type AddedResources = {
+  added: number;
+  known: number;
+};
+
+/**
+ * A request to lease a resource for a key, or to extend the lease that the key already has. Send either
+ * `lease_expires`, the time when the lease ends, or `lease_seconds`, how long it lasts, but not both.
+ */
+export type AskLease = {
+  client_id: string;
+  pool_id: string;
+  /**
+   * 1 to 200 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+   * surrogates.
+   */
+  key: string;
+  region: string;
+  /** A time with a zone, kept to the microsecond, not before 1970. */
+  lease_expires?: string;
+  lease_seconds?: number;
+};
+
+/**
+ * The relative errors of the ranks that a curve gives to random owners. The service compares these ranks with the
+ * true ranks at the curve's time `as_of`. To get the true ranks, it counts the current entries and takes back the
+ * changes since `as_of`. If it does not know all of these changes, or there are too many, it compares nothing:
+ * `outcome` is `changed`. `outcome` is `empty` if the column has no entry. `broken` lists the first few values
+ * whose true rank is outside the bracket. `certificate` is the largest possible error at any rank, and `bound` is
+ * the largest possible error at ranks greater than `exact_top`. `mean_error`, `p99_error` and `worst_error` are
+ * also about ranks greater than `exact_top`.
+ */
+export type AuditAnswer = {
+  method: "scan" | "skip";
+  total: number;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  certificate: number | null;
+  column: string;
+  outcome: "changed" | "compared" | "empty";
+  bound: number;
+  owners: number;
+  mean_error: number | null;
+  p99_error: number | null;
+  worst_error: number | null;
+  brackets_broken: number;
+  certificates_broken: number;
+  broken: Array<AuditedRank>;
+  seconds: number;
+};
+
+/**
+ * A value whose true rank is outside the bracket that the curve gives, which is from `low` to `high`. The true
+ * rank and the bracket are of the same time: the curve's `as_of`.
+ */
+export type AuditedRank = {
+  /** fixed point, with the column's scale */
+  value: number;
+  true_rank: number;
+  rank: number;
+  low: number;
+  high: number;
+};
+
+/**
+ * A leaderboard with its full specification. `curves` has the state of each ranked column's curve; lists of
+ * leaderboards have no `curves`. Only lists by activity have `active_at`: the time of the last logged change, or
+ * of the creation if no change is logged. `opens_at`, `closes_at`, `grace_seconds` and `keep_seconds` are present
+ * if the leaderboard has an opening or a closing time. `partition` is present if the store has several partitions
+ * and the leaderboard has one segment. A `closed` leaderboard takes no posts. An `archived` leaderboard no longer
+ * has rows: its archive answers requests for its top, its owners, its values and its curve. Any other request is
+ * answered with 410.
+ */
+export type BoardAnswer = {
+  id: string;
+  columns: Array<ColumnAnswer>;
+  ties: "earliest" | "shared" | Array<string>;
+  table: "own" | "shared";
+  partition?: number;
+  segments?: number;
+  predictor: PredictorSpec;
+  opens_at?: string | null;
+  closes_at?: string | null;
+  grace_seconds?: number;
+  keep_seconds?: number | null;
+  closed: boolean;
+  archived: boolean;
+  entries: number;
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
+  /** ISO 8601 in UTC, with microseconds */
+  active_at?: string;
+  curves?: Record<string, CurveState | null>;
+};
+
+/**
+ * A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null.
+ * `tiers` is present if the column has tiers.
+ */
+export type ColumnAnswer = {
+  name: string;
+  sorted: boolean;
+  merge: "last" | "max" | "min" | "sum" | "with";
+  best: "high" | "low";
+  scale: number;
+  min: number | null;
+  max: number | null;
+  type: "number" | "text";
+  of?: string;
+  tiers?: Array<TierAnswer>;
+};
+
+/** A tier of a ranked column, with one of `to_rank`, `to_percent` and `value`. */
+export type TierAnswer = {
+  name: string;
+  to_rank?: number;
+  to_percent?: number;
+  /** fixed point, with the column's scale */
+  value?: number;
+};
+
+/** The settings of a board's curves and of its exact ranks, as its creator chose them. */
+export type PredictorSpec = {
+  samples: number;
+  exact_top: number;
+  refresh_seconds: number;
+  method: "auto" | "scan" | "skip";
+};
+
+/** The state of a ranked column's curve: how and when it was fitted, its knots, and the changes since the fit. */
+export type CurveState = {
+  method: "scan" | "skip";
+  total: number;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  certificate?: number | null;
+  knots: number;
+  age_seconds: number;
+  live: boolean;
+  moves: number;
+  bound: number;
+};
+
+/** A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page. */
+export type BoardList = {
+  leaderboards: Array<BoardAnswer>;
+  next: string | null;
+};
+
+/** A position on a leaderboard, with the id of the leaderboard. */
+export type BoardPosition = {
+  column: string;
+  /** fixed point, with the column's scale */
+  value: number;
+  rank: number;
+  low: number;
+  high: number;
+  exact: boolean;
+  method: "count" | "curve" | "gap" | "knot";
+  total: number;
+  percentile: number;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  tier?: string | null;
+  tier_certain?: boolean;
+  next?: NextPlace | null;
+  previous?: Previous | null;
+  board: string;
+};
+
+/**
+ * The next better entry: its rank (from `low` to `high`), its value, and the `points` that the owner lacks.
+ * `points` is the difference between the owner's value and the value of that entry. If the earlier of two equal
+ * values ranks better, an equal value is not enough, so `points` is greater by one unit of the last digit. Then
+ * `points` is null if the owner would need a value outside the column's range. The owner's own position may have
+ * another `as_of`.
+ */
+export type NextPlace = {
+  rank: number;
+  low: number;
+  high: number;
+  exact: boolean;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  /** fixed point, with the column's scale */
+  value: number;
+  points: number | null;
+};
+
+/**
+ * A comparison with the previous period. `board` is the id of the leaderboard of that period. `position` is the
+ * owner's position in that period, or null. `value_position` is the position that a new entry with the owner's
+ * current value would have in that period; null if the owner has no value now. The owner's own entry of that
+ * period is counted, too. If the earlier of two equal values ranks better, equal values precede the new entry.
+ */
+export type Previous = {
+  board: string;
+  position: Position | null;
+  value_position: Position | null;
+};
+
+/**
+ * A rank with its bracket: at the time `as_of`, the true rank is between `low` and `high`. `exact` is true if
+ * `low` and `high` are equal. `next` and `previous` are present if the request asks for them. `next` is null if
+ * nobody is better. `previous` is null if there is no previous period. `tier` is present if the column has tiers:
+ * the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from `low` to
+ * `high` have several tiers.
+ */
+export type Position = {
+  column: string;
+  /** fixed point, with the column's scale */
+  value: number;
+  rank: number;
+  low: number;
+  high: number;
+  exact: boolean;
+  method: "count" | "curve" | "gap" | "knot";
+  total: number;
+  percentile: number;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  tier?: string | null;
+  tier_certain?: boolean;
+  next?: NextPlace | null;
+  previous?: Previous | null;
+};
+
+/** One owner's positions on many leaderboards, in the order of the request. */
+export type BoardPositions = {
+  owner: string;
+  positions: Array<BoardPosition | NoBoardPosition>;
+};
+
+/** The distribution of a column's values: buckets in ascending order, which together contain all values. */
+export type Buckets = {
+  buckets: Array<Bucket>;
+};
+
+/**
+ * The number of entries with a value from `from` up to, but not including, `to`. The last bucket includes its
+ * `to`. `low`, `high` and `exact` are present if `entries` was estimated from the curve. The true number at the
+ * curve's time `as_of` was from `low` to `high`. `exact` is true if both are equal and nothing has changed since
+ * `as_of`.
+ */
+export type Bucket = {
+  /** fixed point, with the column's scale */
+  from: number;
+  /** fixed point, with the column's scale */
+  to: number;
+  entries: number;
+  low?: number;
+  high?: number;
+  exact?: boolean;
+};
+
+/** An API key that was just created. `key` is the text to send in requests, which is never shown again. */
+export type CreatedKey = {
+  id: string;
+  name: string;
+  role: "ops" | "reader" | "writer";
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
+  revoked_at: string | null;
+  key: string;
+};
+
+/**
+ * A curve with everything that a client needs to calculate ranks offline. docs/curve.md has the formula. Between
+ * two neighbouring knots, the rank follows a straight line, or a cubic Bézier curve if there are `shapes`.
+ * `shapes` has two inner control values for each pair of neighbouring knots, in units of 1/65536 of the
+ * difference between their ranks. `errors` has, for each pair, by how many ranks an estimate between the knots
+ * can be wrong; null if this was not measured. The formula turns each value into a whole number, the key of the
+ * value. Lattice points are the key of the first knot plus multiples of `step`. Each line or cubic begins at the
+ * first lattice point after a knot, and ends at the next knot. If `snaps` is true, the key of every stored value
+ * is a lattice point. Only a leaderboard with several segments has `segments`, and then `knots` is empty. To get
+ * a rank, add up the number of better entries in each segment, and add up the bounds in the same way.
+ * `certificate` is about this sum. `tiers` is present if the column has tiers.
+ */
+export type CurveAnswer = {
+  column: string;
+  best: "high" | "low";
+  scale: number;
+  ties: "earliest" | "shared" | Array<string>;
+  tie_columns?: Array<TieColumnAnswer>;
+  tiers?: Array<TierAnswer>;
+  segments?: Array<CurveSegment>;
+  method: "scan" | "skip";
+  total: number;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  certificate: number | null;
+  step: number;
+  snaps: boolean;
+  knots: Array<KnotAnswer>;
+  errors: Array<number> | null;
+  shapes: Array<Array<number>> | null;
+  outside: OutsideAnswer | null;
+};
+
+/** A column that orders entries with equal values in the curve's column. */
+export type TieColumnAnswer = {
+  column: string;
+  best: "high" | "low";
+  scale: number;
+  /** fixed point, with the column's scale */
+  min: number;
+  /** fixed point, with the column's scale */
+  max: number;
+};
+
+/** The curve of one segment, which is a part of a leaderboard, at the time `as_of`. See `CurveAnswer`. */
+export type CurveSegment = {
+  method: "scan" | "skip";
+  total: number;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  certificate: number | null;
+  step: number;
+  snaps: boolean;
+  knots: Array<KnotAnswer>;
+  errors: Array<number> | null;
+  shapes: Array<Array<number>> | null;
+  outside: OutsideAnswer | null;
+};
+
+/**
+ * A value of the column, its exact rank, and the number of entries with this value (`ties`). If the earlier of
+ * two equal values ranks better, a knot also has `reached_at`: when an owner reached the value. If other columns
+ * order equal values, it has their values: `tie_values`, in the order of the curve's `tie_columns`.
+ */
+export type KnotAnswer = {
+  /** fixed point, with the column's scale */
+  value: number;
+  rank: number;
+  ties: number;
+  /** ISO 8601 in UTC, with microseconds */
+  reached_at?: string;
+  tie_values?: Array<number | null>;
+};
+
+/**
+ * The limits of the values beyond the best and the worst knot of a curve. Entries got such values after the fit.
+ * `best` is the limit of the values that are better than the best knot: none of them is better than `best`. If
+ * there are no such values, `best` is null. In the same way, `worst` is the limit of the values worse than the
+ * worst knot. `errors` has two numbers: by how many ranks estimates can be wrong beyond these two knots; null if
+ * not measured.
+ */
+export type OutsideAnswer = {
+  best: EndAnswer | null;
+  worst: EndAnswer | null;
+  errors: Array<number> | null;
+};
+
+/** The limit of the values beyond the best or the worst knot of a curve. `OutsideAnswer` explains these limits. */
+export type EndAnswer = {
+  /** fixed point, with the column's scale */
+  value: number;
+  /** ISO 8601 in UTC, with microseconds */
+  reached_at?: string;
+  tie_values?: Array<number | null>;
+};
+
+/** One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing. */
+export type EntryAnswer = {
+  owner: string;
+  /** ISO 8601 in UTC, with microseconds */
+  updated_at: string;
+  stats: Record<string, number | string | null>;
+  hidden?: boolean;
+  profile?: Record<string, unknown> | null;
+};
+
+/** The values of a facet in the posts of one period. `next` is the next page's cursor; null on the last page. */
+export type FacetList = {
+  facet: string;
+  period: PeriodAnswer;
+  values: Array<FacetValue>;
+  next: string | null;
+};
+
+/**
+ * A period of a family, such as a day. If `closed` is true, the period takes no more posts, not even late posts.
+ * For the all-time period, `starts_at`, `ends_at` and `closed` are null.
+ */
+export type PeriodAnswer = {
+  name: string;
+  /** ISO 8601 in UTC, with microseconds */
+  starts_at: string | null;
+  /** ISO 8601 in UTC, with microseconds */
+  ends_at: string | null;
+  closed: boolean | null;
+};
+
+/** A value of a facet, the id of its leaderboard, and how many owners have an entry on this leaderboard. */
+export type FacetValue = {
+  value: string;
+  board: string;
+  entries: number;
+};
+
+/**
+ * A post to a family. The post reaches leaderboards of every period that contains the time of the post. In each
+ * of these periods, the post reaches the leaderboard for everybody, if the family has one, and the leaderboards
+ * for the facet values of the post.
+ */
+export type FacetedPostBody = {
+  /**
+   * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+   * surrogates.
+   */
+  owner: string;
+  stats?: Record<string, number | string>;
+  /** Values that overwrite instead of merging; needs the role `ops`. */
+  set?: Record<string, number | string>;
+  post_id?: string | null;
+  at?: string | null;
+  /** The value of each facet. If a facet has no value here, the boards of the lists with this facet are skipped. */
+  facets?: Record<string, string>;
+};
+
+/** Many posts to a family. The answer has their results in the same order. */
+export type FacetedPostList = {
+  posts: Array<FacetedPostBody>;
+};
+
+/**
+ * A family with its full specification. `boards` is how many of its leaderboards have received posts. `partition`
+ * is present if the store has several partitions.
+ */
+export type FamilyAnswer = {
+  id: string;
+  columns: Array<ColumnAnswer>;
+  ties: "earliest" | "shared" | Array<string>;
+  table: "own" | "shared";
+  partition?: number;
+  predictor: PredictorSpec;
+  periods: Array<string>;
+  time_zone: string;
+  facets: Array<Array<string>>;
+  grace_seconds: number;
+  keep: Record<string, number>;
+  boards: number;
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
+};
+
+/**
+ * A family's leaderboard for one period and some facet values. `previous` is the id of the leaderboard of the
+ * previous period; null for the all-time period. If `archived` is true, requests are answered from the
+ * leaderboard's archive, or with 410 if the archive does not contain the answer.
+ */
+export type FamilyBoardAnswer = {
+  board: string;
+  period: PeriodAnswer;
+  previous: string | null;
+  archived: boolean;
+};
+
+/** A page of families in the order of their ids. `next` is the cursor of the next page; null on the last page. */
+export type FamilyList = {
+  families: Array<FamilyAnswer>;
+  next: string | null;
+};
+
+/** The period whose leaderboards were emptied. `boards` is how many of these existed. */
+export type FamilyReset = {
+  family: string;
+  period: PeriodAnswer;
+  boards: number;
+};
+
+/** A post to all or none of the leaderboards that it names, apart from those that are closed or not open yet. */
+export type FanPostBody = {
+  /**
+   * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+   * surrogates.
+   */
+  owner: string;
+  stats?: Record<string, number | string>;
+  /** Values that overwrite instead of merging; needs the role `ops`. */
+  set?: Record<string, number | string>;
+  post_id?: string | null;
+  at?: string | null;
+  boards: Array<string>;
+};
+
+/** Many posts that name their leaderboards. The answer has their results in the same order. */
+export type FanPostList = {
+  posts: Array<FanPostBody>;
+};
+
+/** The answer of a healthy service: `status` is `ok`. */
+export type Health = {
+  status: string;
+};
+
+/**
+ * An owner's final positions in closed periods, the newest period first. Periods without a position are listed
+ * too. `next` is the cursor of the next page, which has older periods; null on the last page.
+ */
+export type HistoryAnswer = {
+  owner: string;
+  column: string;
+  history: Array<PastPosition>;
+  next: string | null;
+};
+
+/**
+ * A closed period, the id of its leaderboard, and the owner's final position on this leaderboard. The position is
+ * null if the owner had no value in the column.
+ */
+export type PastPosition = {
+  board: string;
+  period: PeriodAnswer;
+  position: Position | null;
+};
+
+/** The result of one Jolokia request: its value, or an error with a status code like those of HTTP. */
+export type JolokiaAnswer = {
+  status: number;
+  timestamp: number;
+  request?: unknown;
+  value?: unknown;
+  error?: string | null;
+  error_type?: string | null;
+};
+
+/**
+ * A line of the journal: a post, or a change of an owner or of a leaderboard. `stored` has the values of the
+ * owner's entry after the post was applied. A line of the kind `void` says that the post `post_id` was taken
+ * back. It has no `stored` if the owner has no entry without the post. If a queued post was rejected when a
+ * worker took it from the queue, `error` says why. If the owner was erased later, `owner` is null and the fields
+ * after `accepted_at` are missing. If the leaderboard was deleted long ago, `board` is null. `seq` is the
+ * sequence number of the line, or an opaque cursor if the store has several partitions.
+ */
+export type JournalLine = {
+  seq: number | string;
+  kind: "delete" | "erase" | "erased" | "hide" | "move" | "post" | "reset" | "show" | "void";
+  board: string | null;
+  owner: string | null;
+  /** ISO 8601 in UTC, with microseconds */
+  accepted_at: string;
+  status?: "applied" | "duplicate" | "rejected" | "unchanged";
+  stats?: Record<string, number | string | null>;
+  set?: Record<string, number | string | null>;
+  post_id?: string;
+  /** ISO 8601 in UTC, with microseconds */
+  at?: string;
+  stored?: Record<string, number | string | null>;
+  error?: ProblemDocument;
+};
+
+/** The body of every 4xx and 5xx answer, and the `error` of a rejected post (RFC 9457). */
+export type ProblemDocument = {
+  type: string;
+  title: string;
+  status: number;
+  detail: string;
+  code: string;
+  errors?: Array<FieldError>;
+};
+
+/** One fault of a request. `pointer` says where: a JSON pointer into the body, or the name of a parameter. */
+export type FieldError = {
+  pointer: string;
+  detail: string;
+};
+
+/** A page of API keys, revoked keys included, in the order of their creation. `next` is null on the last page. */
+export type KeyList = {
+  keys: Array<KeyAnswer>;
+  next: string | null;
+};
+
+/** An API key without its text. `revoked_at` is null while the key is valid. */
+export type KeyAnswer = {
+  id: string;
+  name: string;
+  role: "ops" | "reader" | "writer";
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
+  revoked_at: string | null;
+};
+
+/** A key's lease of a resource. `version` is a fencing number: later holders of the resource have greater ones. */
+export type LeaseAnswer = {
+  resource: string;
+  key: string;
+  /** ISO 8601 in UTC, with microseconds */
+  lease_expires: string;
+  /** Seconds that were left when the store read the lease. */
+  expires_in: number;
+  version: number;
+  /** True if this request took the resource; false if the key had it already. */
+  acquired: boolean;
+  region: string;
+};
+
+/** A line of the lease journal: one event of one resource, for example that a key acquired the resource. */
+export type LeaseEventLine = {
+  seq: number;
+  /** ISO 8601 in UTC, with microseconds */
+  at: string;
+  kind: string;
+  client_id: string;
+  pool_id: string;
+  resource: string;
+  key: string | null;
+  region: string;
+  version: number;
+  lease_expires: string | null;
+};
+
+/** The owners whose entries you want. If you send `column`, the answer also has their positions in this column. */
+export type Lookup = {
+  owners: Array<string>;
+  column?: string | null;
+};
+
+/** The entries of the requested owners, in the order of the request. `missing` names owners without an entry. */
+export type LookupAnswer = {
+  entries: Array<LookupEntry>;
+  missing: Array<string>;
+};
+
+/**
+ * An entry that a lookup found. If the lookup names a column, the entry also has `position` and `place`.
+ * `position` is the owner's position in that column, and `place` is the owner's rank among the requested owners.
+ * Both are null if the owner has no value in the column.
+ */
+export type LookupEntry = {
+  owner: string;
+  /** ISO 8601 in UTC, with microseconds */
+  updated_at: string;
+  stats: Record<string, number | string | null>;
+  hidden?: boolean;
+  profile?: Record<string, unknown> | null;
+  position?: Position | null;
+  place?: number | null;
+};
+
+/** The leaderboards on which you want the owner's position in `column`, or in the only ranked column of each. */
+export type ManyBoards = {
+  /**
+   * In the id of a family's board, `today`, `yesterday`, `this-week`, `last-week`, `this-month`, `last-month`,
+   * `this-year`, `last-year` may stand for the period (`arena:this-week:clan=fox`). The time of the request and the
+   * family's time zone decide which period that is. Answers name the real board.
+   */
+  boards: Array<string>;
+  column?: string | null;
+};
+
+/** The answer for a leaderboard on which the owner has no value in the column. */
+export type NoBoardPosition = {
+  column: string;
+  value?: null;
+  rank?: null;
+  previous?: Previous | null;
+  board: string;
+};
+
+/** The answer for a column in which the owner has no value: `value` and `rank` are null. */
+export type NoPosition = {
+  column: string;
+  value?: null;
+  rank?: null;
+  previous?: Previous | null;
+};
+
+/**
+ * The leaderboards on which an owner has an entry, by id. `next` is the next page's cursor; null on the last
+ * page. A request looks at a bounded number of leaderboards. So a page with a `next` may have few leaderboards or
+ * none.
+ */
+export type OwnerBoards = {
+  owner: string;
+  boards: Array<OwnerBoard>;
+  next: string | null;
+};
+
+/** A leaderboard on which an owner has an entry, and the entry. */
+export type OwnerBoard = {
+  board: string;
+  /** ISO 8601 in UTC, with microseconds */
+  updated_at: string;
+  stats: Record<string, number | string | null>;
+};
+
+/**
+ * The number of leaderboards, even archived ones, with an entry of the owner. If 0, the name may be wrong.
+ * `partitions_away` has the partitions that do not answer. The owner's entries there are changed when they are
+ * back.
+ */
+export type OwnerEntries = {
+  entries: number;
+  partitions_away?: Array<number>;
+};
+
+/**
+ * The data of an event `position` of a stream: the owner's current value and rank. `value`, `rank` and
+ * `percentile` are null if the owner is no longer ranked. `previous_rank` is the rank in the previous event.
+ * `overtaken_by` names up to ten owners who have overtaken this owner since the previous event. `tier` is present
+ * if the column has tiers: the owner's current tier, null if no tier fits.
+ */
+export type OwnerEvent = {
+  owner: string;
+  column: string;
+  value: number | null;
+  rank: number | null;
+  total: number;
+  percentile: number | null;
+  previous_rank: number | null;
+  overtaken_by: Array<string>;
+  tier?: string | null;
+};
+
+/** An owner's positions, in the order of the request. */
+export type OwnerPositions = {
+  owner: string;
+  positions: Array<Position | NoPosition>;
+};
+
+/**
+ * A page of an owner's posts, the newest first, with a line for each post that was taken back. To get the next
+ * page, send the value of `next` as the parameter `before`. `next` is null if no older posts are kept.
+ * `partitions_away` has the partitions that do not answer, whose posts are left out.
+ */
+export type OwnerPosts = {
+  owner: string;
+  posts: Array<JournalLine>;
+  next: number | string | null;
+  partitions_away?: Array<number>;
+};
+
+/**
+ * Rows of a ranking, from the best to the worst, or in the order of owners if the request asks for `order=owner`.
+ * Owners with equal ranks are ordered by the code points of their names. `next` is the cursor of the next page;
+ * null on the last page. `prev` is the cursor of the page before; null on the first page and with `order=owner`.
+ */
+export type Page = {
+  column: string;
+  total: number;
+  entries: Array<RankedEntry>;
+  next: string | null;
+  prev: string | null;
+};
+
+/**
+ * A row of a ranking: an owner's entry and its rank. `exact` is false if the rank is an estimate. `tier` is
+ * present if the column has tiers: the tier of `rank`, null if no tier fits.
+ */
+export type RankedEntry = {
+  rank: number;
+  exact: boolean;
+  owner: string;
+  /** fixed point, with the column's scale */
+  value: number;
+  /** ISO 8601 in UTC, with microseconds */
+  updated_at: string;
+  stats: Record<string, number | string | null>;
+  tier?: string | null;
+  profile?: Record<string, unknown> | null;
+};
+
+/**
+ * The worst value that still reaches this percentile. The true value lies between `low` and `high`. If the value
+ * comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the leaderboard has
+ * not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
+ */
+export type PercentileValue = {
+  percentile: number;
+  value: number | null;
+  low: number | null;
+  high: number | null;
+  exact: boolean;
+};
+
+/** A pool. Lists of pools leave out `regions` and `headroom_seconds`; the answer about a single pool has them. */
+export type PoolAnswer = {
+  client_id: string;
+  pool_id: string;
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
+  headroom_seconds?: number;
+  regions?: Record<string, RegionAnswer>;
+};
+
+/** The numbers of resources in one region of a pool: all resources, leased resources and available resources. */
+export type RegionAnswer = {
+  total: number;
+  /** Resources with a running lease. Those whose lease is over count as available. */
+  leased: number;
+  available: number;
+  headroom: number | null;
+};
+
+/** A page of pools, sorted by client id and pool id. `next` is the next page's cursor; null on the last page. */
+export type PoolList = {
+  pools: Array<PoolAnswer>;
+  next: string | null;
+};
+
+/** The positions of values, in the order of the request. */
+export type Positions = {
+  positions: Array<Position>;
+};
+
+/**
+ * A post: one contribution of stats for one owner. `stats` and `set` together name at least one column. No column
+ * may be in both.
+ */
+export type PostBody = {
+  /**
+   * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+   * surrogates.
+   */
+  owner: string;
+  stats?: Record<string, number | string>;
+  /** Values that overwrite instead of merging; needs the role `ops`. */
+  set?: Record<string, number | string>;
+  post_id?: string | null;
+  at?: string | null;
+};
+
+/** An API key to create. `name` says whom the key is for. `role` says what callers may do with the key. */
+export type PostKey = {
+  name: string;
+  role: "ops" | "reader" | "writer";
+};
+
+/** Many posts. The answer has their results in the same order. */
+export type PostList = {
+  posts: Array<PostBody>;
+};
+
+/** The results of the posts of a request, in the order of the posts. */
+export type PostResults = {
+  results: Array<PostResult>;
+};
+
+/**
+ * The result of a post. `stats` has the values of the owner's entry after the post. A post to a family, or a post
+ * that names its leaderboards, has `boards` instead: a result for each leaderboard. A rejected post was applied
+ * to no leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
+ */
+export type PostResult = {
+  owner: string;
+  status: "applied" | "duplicate" | "rejected" | "unchanged";
+  /** ISO 8601 in UTC, with microseconds */
+  updated_at?: string;
+  stats?: Record<string, number | string | null>;
+  boards?: Array<BoardResult>;
+  error?: ProblemDocument;
+};
+
+/** The result of a post on one of its leaderboards. */
+export type BoardResult = {
+  board: string;
+  status: "applied" | "duplicate" | "rejected" | "unchanged";
+  /** ISO 8601 in UTC, with microseconds */
+  updated_at?: string;
+  stats?: Record<string, number | string | null>;
+  error?: ProblemDocument;
+};
+
+/**
+ * The state of a post on a leaderboard. In a list, `owner` is null if the owner was erased, or if the journal was
+ * pruned and no longer names the owner. `status` is `pending` while the post waits in the queue, and then the
+ * same as for a post that is not queued. It is `voided` once the post was taken back. `updated_at` and `stats`
+ * describe the owner's entry after the post. `error` says why the post was rejected.
+ */
+export type PostState = {
+  post_id: string;
+  owner: string | null;
+  status: "applied" | "pending" | "rejected" | "unchanged" | "voided";
+  /** ISO 8601 in UTC, with microseconds */
+  updated_at?: string;
+  stats?: Record<string, number | string | null>;
+  error?: ProblemDocument;
+};
+
+/** A leaderboard's posts with the same post id, ordered by owner. `more` is true if some posts are left out. */
+export type PostStates = {
+  post_id: string;
+  posts: Array<PostState>;
+  more: boolean;
+};
+
+/** The profile of an owner: a JSON object, for example with a name and a picture. */
+export type ProfileAnswer = {
+  owner: string;
+  /** The profile as it was stored; null if the owner has none. */
+  profile: Record<string, unknown>;
+};
+
+/** The profile of an owner: a small JSON object with any fields, such as a name or an avatar. */
+export type ProfileBody = Record<string, unknown>;
+
+/** The specification of a leaderboard. You can add `closes_at` later. You can neither add nor remove `opens_at`. */
+export type PutBoard = {
+  columns: Array<ColumnBody>;
+  ties?: "earliest" | "shared" | Array<string>;
+  table?: "own" | "shared";
+  partition?: number | null;
+  /** The number of parts over which its owners are spread, so that it can grow past one machine. */
+  segments?: number;
+  predictor?: PredictorBody;
+  opens_at?: string | null;
+  closes_at?: string | null;
+  /** The time after `closes_at` during which earlier posts still count. */
+  grace_seconds?: number;
+  keep_seconds?: number | null;
+};
+
+/**
+ * A column of a leaderboard. `min` and `max` default to -1e15 and 1e15. If the column has too many decimal digits
+ * (`scale`) for these numbers to fit into 64 bits, the defaults are the widest range that fits.
+ */
+export type ColumnBody = {
+  name: string;
+  /** Whether entries are ranked by it. Default: true for numbers, unless `merge` is `with`; false for text. */
+  sorted?: boolean;
+  merge: "last" | "max" | "min" | "sum" | "with";
+  /** The values that rank first. Default: `low` if `merge` is `min`, otherwise `high`. */
+  best?: "high" | "low";
+  scale?: number;
+  /** A fixed-point decimal with the column's scale, as a JSON number or a string. */
+  min?: number | string;
+  /** A fixed-point decimal with the column's scale, as a JSON number or a string. */
+  max?: number | string;
+  type?: "number" | "text";
+  /**
+   * With `merge` `with`: the column that it follows. Its value comes from the post that last improved that column
+   * (if that is merged by `max` or `min`) or changed it, and is null if this post did not name it.
+   */
+  of?: string;
+  /** The tiers of a ranked column, best first: an entry has the first one that fits. They can change at any time. */
+  tiers?: Array<TierBody>;
+};
+
+/** A tier: a named band of a ranking. It has exactly one of `to_rank`, `to_percent` and `value`. */
+export type TierBody = {
+  /** No other tier of the column has the same name. */
+  name: string;
+  /** The worst rank that fits. */
+  to_rank?: number;
+  /** The worst rank that fits, in percent of all ranked entries, rounded up: 5 % of 41 entries are three. */
+  to_percent?: number;
+  /** The worst value that fits. */
+  value?: number | string;
+};
+
+/** The settings of a leaderboard's curves, and of the ranks counted by default. Every field has a default. */
+export type PredictorBody = {
+  samples?: number;
+  exact_top?: number;
+  refresh_seconds?: number;
+  method?: "auto" | "scan" | "skip";
+};
+
+/** The specification of a family: its periods and facets, and the settings that all its leaderboards share. */
+export type PutFamily = {
+  columns: Array<ColumnBody>;
+  ties?: "earliest" | "shared" | Array<string>;
+  table?: "own" | "shared";
+  partition?: number | null;
+  /** The number of parts over which its owners are spread, so that it can grow past one machine. */
+  segments?: number;
+  predictor?: PredictorBody;
+  periods: Array<"all" | "day" | "month" | "week" | "year">;
+  /** An IANA name: `Europe/Berlin`. */
+  time_zone?: string;
+  /** Lists of facets by which boards are split. The empty list makes the board for everybody. */
+  facets?: Array<Array<string>>;
+  /**
+   * The time after the end of a period during which late posts still reach it. If you shorten this time, periods
+   * close whose new end has passed.
+   */
+  grace_seconds?: number;
+  /** The number of closed periods of each kind that keep their rows. All periods of a missing kind keep their rows. */
+  keep?: Record<string, number>;
+};
+
+/**
+ * The ingest queue. `workers` is how many workers run now, and `workers_max` is how many may run. `capacity` is
+ * how many posts the store applies per second. `speed` is how many posts one worker applies per second. The
+ * service calculates `workers_max` from both. Both are null before the first calculation. `partitions_away` has
+ * the partitions that do not answer, whose posts and shards are left out.
+ */
+export type QueueAnswer = {
+  posts: number;
+  age_seconds: number;
+  workers: number;
+  workers_max: number;
+  capacity: number | null;
+  speed: number | null;
+  shards: Array<ShardAnswer>;
+  partitions_away?: Array<number>;
+};
+
+/**
+ * A shard, which is a part of the ingest queue, and the `worker` that applies its posts. `posts` is how many
+ * posts wait, `age_seconds` is the age of the oldest waiting post, and `applied` is how many posts were ever
+ * applied or rejected. Each partition has shards of its own, numbered from 0. If `partition` is null, the shard
+ * is for posts to leaderboards in several partitions.
+ */
+export type ShardAnswer = {
+  partition: number | null;
+  shard: number;
+  posts: number;
+  age_seconds: number;
+  applied: number;
+  worker: string | null;
+};
+
+/**
+ * The worst value that still reaches this rank. The true value lies between `low` and `high`. If the value comes
+ * from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the leaderboard has not
+ * changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
+ */
+export type RankValue = {
+  rank: number;
+  value: number | null;
+  low: number | null;
+  high: number | null;
+  exact: boolean;
+};
+
+/**
+ * The answer of a service that can serve requests: `status` is `ok`. `partitions_away` has the numbers of the
+ * partitions that do not answer; requests to their boards fail.
+ */
+export type Readiness = {
+  status: string;
+  partitions_away?: Array<number>;
+};
+
+/** The result of a refresh: facts about the new curve. `seconds` is how long the refresh took. */
+export type RefreshAnswer = {
+  method: "scan" | "skip";
+  total: number;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  certificate: number | null;
+  column: string;
+  seconds: number;
+};
+
+/** Resources to remove from a pool. */
+export type RemoveResources = {
+  resources: Array<string>;
+};
+
+/**
+ * The numbers of resources that were removed, that stay because they are leased, and that the pool did not have.
+ * A leased resource can be removed after its key gave it back, or after its lease ended and the service took it
+ * back.
+ */
+export type RemovedResources = {
+  removed: number;
+  leased: number;
+  unknown: number;
+};
+
+/**
+ * The data of an event `reset`, which has no members. The event says that the stream can't continue after the
+ * last event that the client has seen, which is too old.
+ */
+export type ResetEvent = Record<string, unknown>;
+
+/** The kind of period whose current leaderboards are emptied. */
+export type ResetFamily = {
+  period: "all" | "day" | "month" | "week" | "year";
+};
+
+/** A page of resources in the order of their texts. `next` is the cursor of the next page; null on the last page. */
+export type ResourceList = {
+  resources: Array<ResourceAnswer>;
+  next: string | null;
+};
+
+/** A resource of a pool, with the key that leases it. `key` and `lease_expires` are null if the resource is free. */
+export type ResourceAnswer = {
+  resource: string;
+  region: string;
+  version: number;
+  key: string | null;
+  lease_expires: string | null;
+};
+
+/** An event of a stream. */
+export type StreamEvent = {
+  event: "position" | "reset" | "top";
+  id: string;
+  data: string;
+};
+
+/** The data of an event `top` of a stream: the best rows of the ranking at the time of the event. */
+export type TopEvent = {
+  column: string;
+  total: number;
+  entries: Array<RankedEntry>;
+};
+
+/** The values at the requested ranks, followed by the values at the requested percentiles. */
+export type Values = {
+  values: Array<RankValue | PercentileValue>;
+};
+
+/** The result of taking back a post. A second request for the same post gets the same result. */
+export type VoidedPost = {
+  post_id: string;
+  owner: string;
+  boards: Array<VoidedBoard>;
+};
+
+/**
+ * One leaderboard of a post that was taken back, with either `status` or `error`. `stats` has the values of the
+ * owner's entry without the post, or is null if no other post made the entry.
+ */
+export type VoidedBoard = {
+  board: string;
+  status?: "recomputed";
+  stats?: Record<string, number | string | null> | null;
+  error?: ProblemDocument;
+};
+
+/** Values of facets, by the names of the facets. */
+export type Facets = Record<string, string | number | undefined>;
+
+/** By the name of an operation: what it takes, and what it answers with the status 200 or 201. */
+export interface Operations {
+  post: {
+    query: {
+      mode?: "direct" | "queued";
+    };
+    body: PostBody | PostList | Array<PostBody>;
+    answer: PostResults | Accepted;
+  };
+  post_to_boards: {
+    query: {
+      mode?: "direct" | "queued";
+    };
+    body: FanPostBody | FanPostList | Array<FanPostBody>;
+    answer: PostResults | Accepted;
+  };
+  ask_lease: {
+    query: {};
+    body: AskLease;
+    answer: LeaseAnswer;
+  };
+  lease: {
+    query: {};
+    body: never;
+    answer: LeaseAnswer;
+  };
+  give_back_lease: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  lease_journal: {
+    query: {
+      after?: number;
+      limit?: number;
+    };
+    body: never;
+    answer: never;
+  };
+  post_to_family: {
+    query: {
+      mode?: "direct" | "queued";
+    };
+    body: FacetedPostBody | FacetedPostList | Array<FacetedPostBody>;
+    answer: PostResults | Accepted;
+  };
+  void_family_post: {
+    query: {
+      /**
+       * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+       * surrogates.
+       */
+      owner: string;
+    };
+    body: never;
+    answer: VoidedPost;
+  };
+  family_board: {
+    query: {
+      period: "all" | "day" | "month" | "week" | "year";
+      /** A time with a zone, kept to the microsecond, not before 1970. */
+      at?: string;
+    } & Facets;
+    body: never;
+    answer: FamilyBoardAnswer;
+  };
+  facet_values: {
+    query: {
+      period: "all" | "day" | "month" | "week" | "year";
+      /** A time with a zone, kept to the microsecond, not before 1970. */
+      at?: string;
+      facet: string;
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    } & Facets;
+    body: never;
+    answer: FacetList;
+  };
+  history: {
+    query: {
+      period: "all" | "day" | "month" | "week" | "year";
+      /** Default: the only ranked column. */
+      column?: string;
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+      rank?: "auto" | "estimate" | "exact";
+    } & Facets;
+    body: never;
+    answer: HistoryAnswer;
+  };
+  create_family: {
+    query: {};
+    body: PutFamily;
+    answer: FamilyAnswer;
+  };
+  family: {
+    query: {};
+    body: never;
+    answer: FamilyAnswer;
+  };
+  delete_family: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  families: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: FamilyList;
+  };
+  reset_family: {
+    query: {};
+    body: ResetFamily;
+    answer: FamilyReset;
+  };
+  pools: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+      client_id?: string;
+    };
+    body: never;
+    answer: PoolList;
+  };
+  put_pool: {
+    query: {};
+    body: never;
+    answer: PoolAnswer;
+  };
+  pool: {
+    query: {};
+    body: never;
+    answer: PoolAnswer;
+  };
+  delete_pool: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  add_resources: {
+    query: {};
+    body: AddResources;
+    answer: AddedResources;
+  };
+  resources: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: ResourceList;
+  };
+  remove_resources: {
+    query: {};
+    body: RemoveResources;
+    answer: RemovedResources;
+  };
+  create_key: {
+    query: {};
+    body: PostKey;
+    answer: CreatedKey;
+  };
+  keys: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: KeyList;
+  };
+  revoke_key: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  positions: {
+    query: {
+      columns?: Array<string>;
+      rank?: "auto" | "estimate" | "exact";
+      next?: boolean;
+      compare?: "previous";
+    };
+    body: never;
+    answer: OwnerPositions;
+  };
+  around: {
+    query: {
+      /** Default: the only ranked column. */
+      column?: string;
+      better?: number;
+      worse?: number;
+      profiles?: boolean;
+    };
+    body: never;
+    answer: Page;
+  };
+  entry: {
+    query: {
+      profiles?: boolean;
+    };
+    body: never;
+    answer: EntryAnswer;
+  };
+  erase_entry: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  page: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+      from_rank?: number;
+      profiles?: boolean;
+      order?: "owner" | "rank";
+    };
+    body: never;
+    answer: Page;
+  };
+  top: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+      from_rank?: number;
+      profiles?: boolean;
+      order?: "owner" | "rank";
+      column?: string;
+    };
+    body: never;
+    answer: Page;
+  };
+  value_positions: {
+    query: {
+      values: Array<string>;
+      rank?: "auto" | "estimate" | "exact";
+      with?: Array<string>;
+    };
+    body: never;
+    answer: Positions;
+  };
+  value_around: {
+    query: {
+      value: string;
+      better?: number;
+      worse?: number;
+      profiles?: boolean;
+    };
+    body: never;
+    answer: Page;
+  };
+  values: {
+    query: {
+      ranks?: Array<number>;
+      percentiles?: Array<number>;
+    };
+    body: never;
+    answer: Values;
+  };
+  curve: {
+    query: {};
+    body: never;
+    answer: CurveAnswer;
+  };
+  buckets: {
+    query: {
+      buckets?: number;
+      rank?: "estimate" | "exact";
+    };
+    body: never;
+    answer: Buckets;
+  };
+  lookup: {
+    query: {
+      profiles?: boolean;
+    };
+    body: Lookup;
+    answer: LookupAnswer;
+  };
+  positions_on_boards: {
+    query: {};
+    body: ManyBoards;
+    answer: BoardPositions;
+  };
+  post_state: {
+    query: {
+      /**
+       * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+       * surrogates.
+       */
+      owner?: string;
+    };
+    body: never;
+    answer: PostState | PostStates;
+  };
+  void_post: {
+    query: {
+      /**
+       * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+       * surrogates.
+       */
+      owner: string;
+    };
+    body: never;
+    answer: VoidedPost;
+  };
+  queue: {
+    query: {};
+    body: never;
+    answer: QueueAnswer;
+  };
+  boards: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+      prefix?: string;
+      /** A part of the ids, in upper or lower case. Every id is compared. */
+      contains?: string;
+      order?: "activity" | "id";
+      /** True: the list has the leaderboards of families, too. */
+      families?: boolean;
+    };
+    body: never;
+    answer: BoardList;
+  };
+  create_board: {
+    query: {};
+    body: PutBoard;
+    answer: BoardAnswer;
+  };
+  board: {
+    query: {};
+    body: never;
+    answer: BoardAnswer;
+  };
+  delete_board: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  reset_board: {
+    query: {};
+    body: never;
+    answer: BoardAnswer;
+  };
+  erase_owner: {
+    query: {};
+    body: never;
+    answer: OwnerEntries;
+  };
+  hide_owner: {
+    query: {};
+    body: never;
+    answer: OwnerEntries;
+  };
+  show_owner: {
+    query: {};
+    body: never;
+    answer: OwnerEntries;
+  };
+  put_profile: {
+    query: {};
+    body: ProfileBody;
+    answer: ProfileAnswer;
+  };
+  profile: {
+    query: {};
+    body: never;
+    answer: ProfileAnswer;
+  };
+  remove_profile: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  owner_boards: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: OwnerBoards;
+  };
+  owner_posts: {
+    query: {
+      limit?: number;
+      before?: number | string | null;
+    };
+    body: never;
+    answer: OwnerPosts;
+  };
+  stream: {
+    query: {
+      /** Default: the only ranked column. */
+      column?: string;
+      top?: number;
+      /**
+       * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+       * surrogates.
+       */
+      owner?: string;
+    };
+    body: never;
+    answer: never;
+  };
+  journal: {
+    query: {
+      after?: number | string;
+      limit?: number;
+    };
+    body: never;
+    answer: never;
+  };
+  refresh_curve: {
+    query: {};
+    body: never;
+    answer: RefreshAnswer;
+  };
+  audit_curve: {
+    query: {
+      owners?: number;
+    };
+    body: never;
+    answer: AuditAnswer;
+  };
+  healthz: {
+    query: {};
+    body: never;
+    answer: Health;
+  };
+  readyz: {
+    query: {};
+    body: never;
+    answer: Readiness;
+  };
+  metrics: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  openapi: {
+    query: {};
+    body: never;
+    answer: unknown;
+  };
+  jolokia: {
+    query: {};
+    body: never;
+    answer: JolokiaAnswer;
+  };
+  jolokia_post: {
+    query: {};
+    body: unknown;
+    answer: JolokiaAnswer | Array<JolokiaAnswer>;
+  };
+  jolokia_get: {
+    query: {};
+    body: never;
+    answer: JolokiaAnswer;
+  };
+  jolokia_post_to: {
+    query: {};
+    body: unknown;
+    answer: JolokiaAnswer | Array<JolokiaAnswer>;
+  };
+  dashboard: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  dashboard_file: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  api_page: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+}
