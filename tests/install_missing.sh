@@ -45,7 +45,7 @@ fi
 
 install_npm() {
   cmp -s "$here/clients/package-lock.json" "$build/npm/.installed" && return
-  echo "Installing jolokia.js, axe-core and openapi-typescript by npm into build/clients/npm."
+  echo "Installing jolokia.js, axe-core and openapi-typescript and typescript by npm into build/clients/npm."
   mkdir -p "$build/npm"
   cp "$here/clients/package.json" "$here/clients/package-lock.json" "$build/npm/"
   (cd "$build/npm" && npm ci --ignore-scripts --no-audit --no-fund --silent)
