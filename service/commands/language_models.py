@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Role = Literal["reader", "writer", "ops"]
 ROLES = get_args(Role)  # each may do what those before it may
 JSON_TYPE = "application/json"
-DESTRUCTIVE = ("resetBoard", "resetFamily")  # apart from operations with the method DELETE
+DESTRUCTIVE = ("reset_board", "reset_family")  # apart from operations with the method DELETE
 REFERENCE = re.compile(r"#/components/schemas/(\w+)")
 INSTRUCTIONS = (
     "Leaderboards of a game. A position has a rank and a bracket from low to high that the true rank lies in. "

@@ -1,7 +1,7 @@
 """`rankcurve apply`: makes the boards and families of a service as a file describes them.
 
 The file is TOML with the tables `boards` and `families`. Each has specifications by id, as the API takes them, and a
-column may be a text such as `lap:min:low:scale=3`. The command compares the file with the service, prints a plan, and
+column may be a text such as `lap:min.3`. The command compares the file with the service, prints a plan, and
 sends the plan's requests. A member that the file does not name keeps its value.
 """
 
@@ -17,9 +17,10 @@ import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import ENCODER, Record, decode
 from rankcurve.client import PAGE_ENTRIES
+from rankcurve.column_words import parse_column
 from rankcurve.paths import path_of
 
-from service.commands.boards.boards import parse_column, writable_members
+from service.commands.boards.boards import writable_members
 from service.commands.tables import show_json
 from service.commands.target import fail, service_command
 
@@ -109,7 +110,7 @@ def read_specs(file: Path) -> Specs:
             try:
                 found[table][name] = _expanded(spec)
                 msgspec.json.decode(ENCODER.encode(found[table][name]), type=body)
-            except (typer.BadParameter, msgspec.MsgspecError, AttributeError, TypeError) as cause:
+            except (ValueError, msgspec.MsgspecError, AttributeError, TypeError) as cause:
                 fail(f"{file}: {ONE_OF[table]} {name}: {cause}", code=2)
     return found
 

@@ -14,7 +14,9 @@ from mcp_types import CallToolResult, Tool
 from tests.service.cli_fake_service import run_at
 from tests.service.real_service import ROOT, Process
 
-DESTRUCTIVE = {"voidPost", "voidFamilyPost", "deleteBoard", "deleteFamily", "eraseEntry", "eraseOwner", "resetBoard"}
+DESTRUCTIVE = {
+    "void_post", "void_family_post", "delete_board", "delete_family", "erase_entry", "erase_owner", "reset_board",
+}  # fmt: skip
 
 
 @asynccontextmanager
@@ -42,13 +44,13 @@ async def call(client: Client, name: str, **arguments: object) -> object:
 async def test_a_model_creates_a_board_posts_and_reads_a_position(serving: Process) -> None:
     async with talking_to(serving, "--role", "ops") as client:
         columns = [{"name": "lap", "sorted": True, "merge": "min", "scale": 3}]
-        await call(client, "putBoard", board="laps", body={"columns": columns})
+        await call(client, "create_board", board="laps", body={"columns": columns})
         posts = [{"owner": "ada", "stats": {"lap": "61.204"}}, {"owner": "bob", "stats": {"lap": 59.1}}]
-        await call(client, "postStats", board="laps", body={"posts": posts})
-        page = await call(client, "getRankingPage", board="laps", column="lap", limit=1)
+        await call(client, "post", board="laps", body={"posts": posts})
+        page = await call(client, "page", board="laps", column="lap", limit=1)
         assert isinstance(page, dict)
         assert [entry["owner"] for entry in page["entries"]] == ["bob"]
-        positions = await call(client, "getOwnerPositions", board="laps", owner="ada", columns=["lap"])
+        positions = await call(client, "positions", board="laps", owner="ada", columns=["lap"])
         assert isinstance(positions, dict)
         assert [each["rank"] for each in positions["positions"]] == [2]
 
@@ -59,9 +61,9 @@ async def test_a_role_sees_its_tools_and_those_that_destroy_are_marked(serving: 
         tools = await list_tools(client)
     destroying = {name for name, tool in tools.items() if tool.annotations and tool.annotations.destructive_hint}
     reading = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}
-    assert "getOwnerPositions" in reading
-    assert "followRanking" not in tools
-    assert ("postStats" in tools) == (role != "reader")
+    assert "positions" in reading
+    assert "stream" not in tools
+    assert ("post" in tools) == (role != "reader")
     assert (set(tools) == reading) == (role == "reader")
     assert destroying >= DESTRUCTIVE if role == "ops" else not destroying & DESTRUCTIVE
     assert not destroying & reading
@@ -77,10 +79,10 @@ async def test_every_reference_of_a_tool_leads_to_a_definition_of_the_tool(servi
 
 async def test_a_refused_request_is_an_error_of_the_tool_and_says_why(serving: Process) -> None:
     async with talking_to(serving) as client:
-        result = await client.call_tool("getBoard", {"board": "nowhere"})
+        result = await client.call_tool("board", {"board": "nowhere"})
         assert result.is_error
         assert "nowhere" in text_of(result)
-        for name, arguments, said in (("getBoard", {}, "board"), ("deleteBoard", {"board": "laps"}, "no tool")):
+        for name, arguments, said in (("board", {}, "board"), ("delete_board", {"board": "laps"}, "no tool")):
             refused = await client.call_tool(name, arguments)
             assert refused.is_error
             assert said in text_of(refused)
