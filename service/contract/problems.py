@@ -92,6 +92,7 @@ CODES: dict[str, ProblemCode] = {
     "store_damaged": ProblemCode(500, "The store's file is damaged"),
     "store_busy": ProblemCode(503, "The store can't keep up", retried=True),
     "partition_away": ProblemCode(503, "The database server that holds this does not answer", retried=True),
+    "store_read_only": ProblemCode(503, "The store is being copied to another one, and takes no writes", retried=True),
     "too_many_bodies": ProblemCode(503, "Too many bodies are arriving at once", retried=True),
     "no_job_process": ProblemCode(503, "No job process is alive"),
     "timeout": ProblemCode(503, "The answer took too long", retried=True),

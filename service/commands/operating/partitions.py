@@ -15,6 +15,7 @@ from config import Settings
 from config.masking import masked
 from service.commands.operating.board_moves import move
 from service.commands.operating.own_store import refuse_one_file, run_on_store
+from service.commands.operating.store_copies import copy, reopen
 from service.commands.settings import settings_command
 from service.commands.tables import show_records
 from service.commands.target import JsonOption, fail
@@ -30,7 +31,7 @@ PartitionsOption = Annotated[
 ]
 CitusOption = Annotated[bool, typer.Option("--citus", help="Let Citus put each partition on one of its nodes.")]
 ONE_PARTITION = "has one partition; several need a PostgreSQL store"
-store_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Create a store.")
+store_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Create or copy a store.")
 partition_app = typer.Typer(
     rich_markup_mode="markdown",
     no_args_is_help=True,
@@ -56,6 +57,8 @@ def init(settings: Settings, partitions: PartitionsOption = 1, citus: CitusOptio
     run_on_store(settings, partial(create_store, partitions=partitions, citus=citus, name=masked(settings.store)))
 
 
+store_app.command("copy")(copy)
+store_app.command("reopen")(reopen)
 partition_app.command("move")(move)
 
 
