@@ -71,9 +71,9 @@ typescript: $(RUNTIME) ## Build the TypeScript client in clients/typescript/dist
 lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the newest versions)
 	"$(PYTHON)" -m venv build/lock
 	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
-	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --extra plots --extra redis --universal --python-version 3.11 \
+	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --extra plots --extra redis --extra tracing --universal --python-version 3.11 \
 	  --no-emit-package rankcurve-client --generate-hashes --no-header --quiet --output-file requirements.lock $(ARGS)
-	build/lock/bin/uv pip compile pyproject.toml --no-config --group image --universal --python-version 3.11 \
+	build/lock/bin/uv pip compile pyproject.toml --no-config --group image --extra tracing --universal --python-version 3.11 \
 	  --no-emit-package rankcurve-client --constraint requirements.lock --generate-hashes --no-header --no-annotate --quiet --output-file deploy/requirements.lock
 
 clean: ## Remove .venv and what the tools made; data/ stays

@@ -479,12 +479,16 @@ class ManagedSettings(_Group):
 
 
 class LogSettings(_Group):
-    """Settings for logs."""
+    """Settings for logs and traces."""
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe level that is logged."""
     log_sample_ratio: float = _number(0.01, 0, 1, "ratio")
     """Part of the ordinary requests that are logged."""
+    tracing_url: str = ""
+    """Address for spans: OTLP over HTTP, http://…/v1/traces; empty: no tracing. Needs the extra `tracing`."""
+    tracing_ratio: float = _number(0.01, 0, 1, "ratio")
+    """Part of the traces starting at this service that are sent."""
     slow_request_s: float = _number(1.0, 0.001, 3_600, "s")
     """A request that takes at least this long is always logged."""
 

@@ -30,6 +30,7 @@ class JobContext:
     sleep: Sleep  # operators can't pause this sleep, because leases are renewed even while a job is paused
     rng: random.Random
     controls: JobControls | None = None  # lets operators pause jobs; None: operators can't
+    record_span: Callable[[str, float], None] | None = None  # adds a span (name, seconds) to traces; None: no tracing
 
     def make_sleep(self, job: str) -> Sleep:
         """Return the function with which one task of a job sleeps. Operators can end or extend each sleep."""

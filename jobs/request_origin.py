@@ -1,8 +1,8 @@
 """Passes the id and the trace of a request to the job that works for it, even if the job runs in another process.
 
-    request ──> REQUEST_ID, TRACEPARENT ──> describe_origin ──row in the store──> working_for ──> log lines
+    request ──> REQUEST_ID, TRACEPARENT ──> describe_origin ──row in the store──> working_for ──> log lines and spans
 
-Log lines of the work within `working_for` carry the id and the trace of the request.
+Log lines and spans of the work within `working_for` carry the id and the trace of the request.
 """
 
 import re

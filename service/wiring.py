@@ -45,6 +45,7 @@ from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.store_figures import StoreFigures
 from service.telemetry.metrics.views import curve_metrics, memcached_metrics
+from service.telemetry.tracing import make_tracer
 from storage.boards.catalog import Catalog
 from storage.coalesce import Crowd
 from storage.curves.memcached import Memcached
@@ -144,6 +145,9 @@ async def _make_context(
     if owner is not None:
         relay = Relay(owner.requests, lambda: asyncio.gather(key_watch.poll_keys(), curves.book.poll(0)))
         stack.push_async_callback(relay.close)
+    tracer = make_tracer(settings)
+    if tracer is not None:
+        stack.push_async_callback(asyncio.to_thread, tracer.close)
     cursors = CursorCodec(salt)
     crowd = Crowd(settings.crowd_min)
     point_reads = PointReads(
@@ -176,6 +180,7 @@ async def _make_context(
         ranks=RankContext(store, boards, point_reads, curves.book, settings, cursors, crowd=crowd, now_us=clock),
         long_answers=LongAnswers(reads_waiting_max=settings.reads_waiting_max),
         now_us=clock,
+        tracer=tracer,
         relay=relay,
         store_figures=_watch_store(basics),
         agent=await _open_agent(basics, controls),
@@ -286,6 +291,7 @@ async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitS
         read_peer=read_peer,
         auditor=context.curves.auditor,
         controls=controls,
+        record_span=None if context.tracer is None else context.tracer.record_span,
     )
     # A process without jobs has to poll the store, too, because it serves curves that job processes store.
     jobs = start_jobs(parts) if embedded else start_watch(parts)

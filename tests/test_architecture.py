@@ -14,7 +14,7 @@ ELSEWHERE = {"problems", "records", "rankcurve"}
 # Names in essays that no module has: names from examples, and names of other projects.
 IN_EXAMPLES = {
     "SomeLimits", "best_first", "count_profiles", "delete_profile", "dial_from", "profiles_left", "yield",
-    "OpenAPI", "PostgreSQL", "jolokia_protocol", "rankcurve",
+    "OpenAPI", "OpenTelemetry", "PostgreSQL", "jolokia_protocol", "rankcurve",
 }  # fmt: skip
 PLACE = re.compile(rf"`((?:{'|'.join(PACKAGES)}|docs)/[\w/.]+)`")
 

@@ -191,6 +191,8 @@ class RefreshJob:
         served = await store_and_serve(self._store, self._book, held, (leaf, column_index), curve, seen)
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)
         self._meter.observe("rankcurve_refresh_seconds", refreshed.seconds)
+        if self._context.record_span is not None:
+            self._context.record_span("refresh", refreshed.seconds)
         await self._book.share_curve(served)
         return refreshed
 

@@ -38,6 +38,7 @@ from service.contract.strict_json import decode_strictly
 from service.contract.values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
+from service.telemetry.tracing import Span, Tracer
 from storage.errors import NotOwnerError
 from storage.meter import Meter
 
@@ -88,6 +89,7 @@ class EndpointContext:
     anonymous: AnonymousCallers
     request_log: RequestLog
     cross_origin: CrossOrigin | None = None  # None if no pages of other sites may read
+    tracer: Tracer | None = None  # None if requests are not traced
     relay: Relay | None = None  # only in a front process of a SQLite store: passes requests on to the owner
 
     def end_endless_answers(self) -> None:
@@ -125,6 +127,7 @@ class Endpoint:
         self._handler = route.handler
         self._ids = ids
         self._keyring = context.keyring
+        self._tracer = context.tracer
         self._is_passed_on = context.relay is not None and route.is_for_owner
         self._is_read = route.role is Role.READER
         self._cross_origin = context.cross_origin if self._is_read else None
@@ -143,9 +146,11 @@ class Endpoint:
         started_s = perf_counter()
         headers = request.headers
         call = Call(request, self._ids.begin_request(headers), ANYONE)
-        code, address = "", None
+        code, address, span = "", None, None
         if self._cross_origin is not None:
             call.answer_headers = self._cross_origin.find_headers(headers.get(hdrs.ORIGIN))
+        if self._tracer is not None:
+            span = self._tracer.start_request_span(request.method, self.route.path, call.request_id)
         try:
             if self._keyring.open:
                 changes = self.route.method not in SAFE_METHODS
@@ -172,7 +177,7 @@ class Endpoint:
                     await compress_answer(response, body)
             ended_s = call.answered_s or perf_counter()
         except asyncio.CancelledError:
-            self._end(call, parameters, _CUT_OFF, "cut_off", perf_counter() - started_s)
+            self._end(call, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s)
             raise
         except NotOwnerError:
             response, code = await self._pass_on(call)
@@ -192,7 +197,7 @@ class Endpoint:
                 self._context.anonymous.end_request(address)
         if call.answer_headers is not None and isinstance(response, _IN_ONE_PIECE):
             response.add_headers(call.answer_headers)
-        self._end(call, parameters, response.status, code, ended_s - started_s)
+        self._end(call, parameters, span, response.status, code, ended_s - started_s)
         return response
 
     async def _pass_on(self, call: Call) -> tuple[web.StreamResponse, str]:
@@ -208,8 +213,12 @@ class Endpoint:
             raise make_unauthorized("this needs an API key")
         return self._context.anonymous.begin_request(request)
 
-    def _end(self, call: Call, parameters: Sequence[str], status: int, code: str, seconds: float) -> None:
+    def _end(
+        self, call: Call, parameters: Sequence[str], span: Span | None, status: int, code: str, seconds: float
+    ) -> None:
         count_answer(self._meter, self._batch_name if call.is_batch else self._name, status, seconds)
+        if span is not None:
+            span.end(status, call.identity.key_id)
         if self._logged(status, seconds):
             self._context.request_log.log_request(
                 view=self.route.view,

@@ -1,10 +1,12 @@
-"""Logs and metrics: what the service reports about itself to its operators.
+"""Logs, traces and metrics: what the service reports about itself to its operators.
 
     requests, jobs, storage ──> logs      ──> log_scrubbing ──> bounded queue ──> a thread ──> standard error
+                            ──> tracing   ──> a collector of OpenTelemetry (optional)
                             ──> metrics/  ──> Prometheus, and the managed objects of `service.monitoring`
 
 This package may import `contract`, jobs and storage. It implements `Meter`, the interface in storage through which
 storage and jobs report their numbers. It never decides how a request is answered. Its most important rule: no log line
 holds an API key, a request body or an owner's name, and no label of a metric comes from a caller. A request never waits
-for a disk because of logging. Begin with `logs`, then read `metrics/families.py`, the table of all metrics.
+for a disk because of logging, or for a network because of tracing. Begin with `logs`, then read `metrics/families.py`,
+the table of all metrics.
 """

@@ -173,7 +173,7 @@ def test_every_form_of_a_secret_is_masked(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", SECRET_TEXTS)
-@pytest.mark.parametrize("name", ["store", "memcached_servers", "lease_peers"])
+@pytest.mark.parametrize("name", ["store", "memcached_servers", "lease_peers", "tracing_url"])
 def test_no_problem_and_no_description_of_a_setting_shows_a_secret(tmp_path: Path, name: str, text: str) -> None:
     sources: list[tuple[dict[str, object], dict[str, str], Path | None]] = [
         ({name: text}, {}, None),
