@@ -27,8 +27,8 @@ from storage.posting.post_ids import PostIds
 from storage.posting.remote_writer import RemoteWriter
 from storage.posting.writer import Writers
 from storage.queue.intake import Enqueuer
+from storage.reads.away_partitions import find_away_partitions, try_living
 from storage.reads.open_boards import OpenBoards
-from storage.reads.partition_figures import find_away_partitions, try_living
 from storage.reads.point_reads import PointReads
 from storage.store import Program, Store
 
@@ -90,7 +90,7 @@ class Context(EndpointContext):
         return await find_away_partitions(self.store, wait_s_max=self.settings.connect_timeout_s)
 
     async def try_living(self, act: Callable[[Collection[int]], Awaitable[T]]) -> tuple[T, Collection[int]]:
-        """Call `act` as `partition_figures.try_living` does: again without the partitions that do not answer."""
+        """Call `act` as `away_partitions.try_living` does: again without the partitions that do not answer."""
         return await try_living(self.store, act, wait_s_max=self.settings.connect_timeout_s)
 
     async def read_living(

@@ -19,7 +19,7 @@ from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import PostgresConnection
 from storage.errors import OutcomeUnknownError, PartitionAwayError
 from storage.log.change_log import change_log
-from storage.reads.partition_figures import find_away_partitions
+from storage.reads.away_partitions import find_away_partitions
 from storage.records import PostStatus, TableSharing
 from storage.schema.creation import count_partitions
 from storage.schema.sequences import count_fact

@@ -1,48 +1,18 @@
-"""Reads figures of partitions for operators: whether one answers, its boards and entries, the state of its change log.
+"""Finds the partitions that do not answer, so that requests and operators can do without them.
 
 On Citus, partitions are on several servers, so some may not answer while the boards of the others work.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
-from querybuilder import col, count, param, select, sum_
-from storage.curves.live_counts import find_fold_state
 from storage.errors import StoreAwayError, StoreBusyError
-from storage.leaves.totals import ALL_ENTRIES, STATE
 from storage.log.change_log import change_log
 from storage.schema.creation import count_partitions
-from storage.schema.tables import TOTALS
 from storage.store import CONTROL, Program, Store, read_single
 
 T = TypeVar("T")
-
-
-class PartitionFigures(NamedTuple):
-    boards: int
-    entries: int  # entries of all boards, archived boards included
-    log_next: int  # the position of the next bundle in the change log
-    folded_us: int | None  # the live counts include all changes before this time; None: none were counted yet
-
-
-_COUNT = (
-    select(col("column_index"), count(), sum_(col("entries")))
-    .from_(TOTALS)
-    .where(col("column_index").in_(param("indexes")))
-    .group_by(col("column_index"))
-    .prepared()
-)
-
-
-def read_partition_figures() -> Program[PartitionFigures]:
-    """Return the numbers of boards and entries, and the log's state, of the partition for which the program runs."""
-    log_next = yield from change_log.take_mark()
-    folded = yield from find_fold_state()
-    rows = yield _COUNT.bind(indexes=[STATE, ALL_ENTRIES])
-    found = {index: (boards, int(total)) for index, boards, total in rows}
-    boards, entries = found.get(STATE, (0, 0))[0], found.get(ALL_ENTRIES, (0, 0))[1]
-    return PartitionFigures(boards, entries, log_next, None if folded is None else folded.as_of_us)
 
 
 async def find_away_partitions(store: Store, *, wait_s_max: float) -> list[int]:
