@@ -131,7 +131,10 @@ async def take_posts(
 
     async def resolve_renewed(posts: Sequence[PostBody]) -> list[PostOutcome]:
         found = await resolve(posts)
-        narrow = [leaf for each in found if each.post is None for leaf in each.list_leaves(UnknownColumnError)]
+        narrow: list[Leaf] = []
+        for each in found:
+            if each.post is None:
+                narrow += each.list_leaves(UnknownColumnError)
         if not narrow:
             return found
         await context.catalog.renew_copies(narrow)  # another process may have added the column
@@ -238,7 +241,7 @@ def _boards_of(post: PostBody) -> Sequence[str]:
 
 
 def _resolve(context: Context, post: PostBody, only_board: str | None, boards: Mapping[str, Board]) -> PostOutcome:
-    board = None if only_board is None or post.at_us is not None else boards.get(only_board)
+    board = None if only_board is None or post.at else boards.get(only_board)
     if board is not None and board.family_key is None:  # nearly every post; the loop below takes 2 % longer
         try:
             changes = parse_changes(board, post.stats, post.set, context.settings.text_bytes_max)
