@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
-from service.contract.values import Number, Time, format_us, one_of
+from service.contract.values import Number, Time, format_us
 from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
 from .positions import Position
@@ -84,7 +84,19 @@ def curve_state(board: Board, curve: AnyCurve, now_us: int) -> CurveState:
     )
 
 
-class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class SpecAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of an answer that a leaderboard and a family have in common."""
+
+    id: str
+    columns: list[ColumnAnswer]
+    ties: TiesShown
+    table: TableSharing
+    partition: int | UnsetType = UNSET
+    predictor: PredictorSpec
+    created_at: Time
+
+
+class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     """A leaderboard with its full specification.
 
     `curves` has the state of each ranked column's curve; lists of leaderboards have no `curves`. Only lists by activity
@@ -95,13 +107,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     its owners, its values and its curve. Any other request is answered with 410.
     """
 
-    id: str
-    columns: list[ColumnAnswer]
-    ties: TiesShown
-    table: TableSharing
-    partition: int | UnsetType = UNSET
     segments: int = 1
-    predictor: PredictorSpec
     opens_at: Time | UnsetType | None = UNSET
     closes_at: Time | UnsetType | None = UNSET
     grace_seconds: int | UnsetType = UNSET
@@ -109,7 +115,6 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     closed: bool
     archived: bool
     entries: int
-    created_at: Time
     active_at: Time | UnsetType = UNSET
     curves: dict[str, CurveState | None] | UnsetType = UNSET
 
@@ -150,25 +155,18 @@ class OwnerEntries(msgspec.Struct, frozen=True):
     partitions_away: list[int] | UnsetType = UNSET
 
 
-class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
     """A family with its full specification. `boards` is how many of its leaderboards have received posts.
 
     `partition` is present if the store has several partitions.
     """
 
-    id: str
-    columns: list[ColumnAnswer]
-    ties: TiesShown
-    table: TableSharing
-    partition: int | UnsetType = UNSET
-    predictor: PredictorSpec
     periods: list[str]
     time_zone: str
     facets: list[list[str]]
     grace_seconds: int
     keep: dict[str, int]
     boards: int
-    created_at: Time
 
 
 class FamilyList(msgspec.Struct, frozen=True):
@@ -447,40 +445,24 @@ class Page(msgspec.Struct, gc=False):
 
 
 class RankValue(msgspec.Struct):
-    """The worst value that still reaches this rank. The true value lies between `low` and `high`.
+    """The worst value that still reaches this rank or this percentile. The true value lies between `low` and `high`.
 
     If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
     leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
     """
 
-    rank: int
     value: Number | None
     low: Number | None
     high: Number | None
     exact: bool
-
-
-class PercentileValue(msgspec.Struct):
-    """The worst value that still reaches this percentile. The true value lies between `low` and `high`.
-
-    If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
-    leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
-    """
-
-    percentile: float
-    value: Number | None
-    low: Number | None
-    high: Number | None
-    exact: bool
-
-
-ValueFor = Annotated[Any, one_of(RankValue, PercentileValue)]
+    rank: int | UnsetType = UNSET
+    percentile: float | UnsetType = UNSET
 
 
 class Values(msgspec.Struct):
     """The values at the requested ranks, followed by the values at the requested percentiles."""
 
-    values: list[ValueFor]
+    values: list[RankValue]
 
 
 class Bucket(msgspec.Struct, rename={"from_": "from"}):
@@ -525,18 +507,15 @@ class OutsideAnswer(msgspec.Struct):
     errors: list[int] | None
 
 
-class KnotAnswer(msgspec.Struct):
+class KnotAnswer(EndAnswer, kw_only=True):
     """A value of the column, its exact rank, and the number of entries with this value (`ties`).
 
     If the earlier of two equal values ranks better, a knot also has `reached_at`: when an owner reached the value. If
     other columns order equal values, it has their values: `tie_values`, in the order of the curve's `tie_columns`.
     """
 
-    value: Number
     rank: int
     ties: int
-    reached_at: Time | UnsetType = UNSET
-    tie_values: list[Number | None] | UnsetType = UNSET
 
 
 class TieColumnAnswer(msgspec.Struct):

@@ -84,7 +84,7 @@ async def get_boards(context: Context, call: Call) -> BoardList:
 
     found, active = await context.store.read(program)
     shown, next_page = context.cursors.cut_page(found, limit, of, lambda last: _place(active, last[0]))
-    listed = [make_board_answer(context, *each, active_us=active.get(each[0].key)) for each in shown]
+    listed = [_board_answer(context, *each, active_us=active.get(each[0].key)) for each in shown]
     return BoardList(listed, next_page)
 
 
@@ -140,10 +140,23 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
     for index in board.sorted_indexes:
         found = context.curves.book.find_curve(board, index)
         curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, now_us)
-    return make_board_answer(context, board, state, curves=curves)
+    return _board_answer(context, board, state, curves=curves)
 
 
-def make_board_answer(
+def show_spec(context: Context, board: Board) -> dict[str, Any]:
+    """Return the fields of `SpecAnswer` by name. `board`: a leaderboard, or the template of a family's leaderboards."""
+    return {
+        "id": board.id,
+        "columns": [show_column(column) for column in board.spec.columns],
+        "ties": show_ties(board.spec),
+        "table": board.spec.table,
+        "partition": board.partition if context.store.partitions > 1 and not board.is_spread else UNSET,
+        "predictor": board.spec.predictor,
+        "created_at": format_us(board.created_at_us),
+    }
+
+
+def _board_answer(
     context: Context,
     board: Board,
     state: BoardState,
@@ -152,18 +165,12 @@ def make_board_answer(
     active_us: int | None = None,
 ) -> BoardAnswer:
     return BoardAnswer(
-        id=board.id,
-        columns=[show_column(column) for column in board.spec.columns],
-        ties=show_ties(board.spec),
-        table=board.spec.table,
-        partition=board.partition if context.store.partitions > 1 and not board.is_spread else UNSET,
+        **show_spec(context, board),
         segments=board.spec.segments,
-        predictor=board.spec.predictor,
         **show_season(board.spec.season),
         closed=state.closed,
         archived=board.gate.archived_us is not None,
         entries=state.entries,
-        created_at=format_us(board.created_at_us),
         active_at=UNSET if active_us is None else format_us(active_us),
         curves=UNSET if curves is None else curves,
     )

@@ -14,10 +14,8 @@ from service.contract.problems import ProblemError
 from service.contract.queries import PositionsQuery, RankMode
 from service.contract.requests import ManyBoards
 from service.contract.responses.positions import (
-    BoardPosition,
     BoardPositions,
     NextPlace,
-    NoBoardPosition,
     NoPosition,
     OwnerPositions,
     Position,
@@ -135,14 +133,11 @@ async def get_positions_on_boards(context: Context, call: Call) -> BoardPosition
     owner = call.path["owner"]
     await context.catalog.find_stored_boards(body.boards)
     asked = [BoardColumn(*(await find_column(context, each, body.column))) for each in body.boards]
-    answers: list[BoardPosition | NoBoardPosition] = []
+    answers: list[Position | NoPosition] = []
     for each, position in zip(body.boards, await find_positions(context, asked, owner), strict=True):
-        if position is None:
-            context.metrics.meter.add("rankcurve_reads", 1, "owners", "row")
-            answers.append(NoBoardPosition(board=each, column=body.column))
-            continue
-        context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
-        answers.append(BoardPosition(board=each, **msgspec.structs.asdict(position)))
+        context.metrics.meter.add("rankcurve_reads", 1, "owners", "row" if position is None else position.method)
+        answers.append(position or NoPosition(column=body.column))
+        answers[-1].board = each
     return BoardPositions(owner, answers)
 
 

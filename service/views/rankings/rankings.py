@@ -13,7 +13,6 @@ from service.contract.responses.boards import (
     Bucket,
     Buckets,
     Page,
-    PercentileValue,
     RankedEntry,
     RankValue,
     Values,
@@ -214,7 +213,7 @@ async def get_values(context: Context, call: Call) -> Values:
 
 def _find_values(
     locator: Locator, index: int, query: ValuesQuery, curve: AnyCurve | None, start: CountStart | None, rows_left: int
-) -> Program[list[RankValue | PercentileValue]]:
+) -> Program[list[RankValue]]:
     """Return the values at ranks and percentiles: exact values from rows, or values with bounds from the curve.
 
     Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. If `start` is given, the rows
@@ -223,9 +222,9 @@ def _find_values(
     board, ranking = locator.board, locator.entries.rankings[index]
     totals = yield from read_board_totals(board)
     total, scale, padding = totals.get(index, 0), board.spec.columns[index].scale, ranking.padding
-    asked: list[tuple[Callable[..., RankValue | PercentileValue], int]]
-    asked = [(partial(RankValue, rank), rank) for rank in query.ranks]
-    asked += [(partial(PercentileValue, share), rank_of_percentile(share, total)) for share in query.percentiles]
+    asked: list[tuple[Callable[..., RankValue], int]]
+    asked = [(partial(RankValue, rank=rank), rank) for rank in query.ranks]
+    asked += [(partial(RankValue, percentile=each), rank_of_percentile(each, total)) for each in query.percentiles]
     found = []
     for make, rank in asked:
         if total == 0:
