@@ -13,7 +13,7 @@ from msgspec import UNSET
 
 from config.settings import RequestSettings
 
-from .problems import ProblemError, name_post
+from .problems import ProblemError, check_count, name_post
 from .requests import FacetedPostBody, FacetedPostList, FanPostBody, FanPostList, PostBody, PostList
 from .strict_json import count_key_colons, decode_or_refuse, pointer_token, refuse_duplicates
 from .values import OWNER_CHARS_MAX, parse_owner, parse_post_id, to_micros
@@ -53,24 +53,26 @@ def parse_posts(
             `too_many_boards` or `forbidden`.
     """
     single, prefix, keys = False, "/posts", 0
-    posts: list[PostBody]
+    posts: list[Any]
     if content_type == NDJSON_TYPE:
         lines = [line for line in body.split(b"\n") if line.strip(b" \t\r")]
         posts = decode_or_refuse(kind.decode_lines, body, prefix=prefix)
         if len(posts) != len(lines):
             raise ProblemError("bad_json", f"{len(posts)} posts in {len(lines)} lines; each line has one post")
         body = b"[%b]" % b",".join(lines)
-        _check_count(len(posts), settings)
     elif head := _LIST_HEAD.match(body):
         if head[0].endswith(b"["):
             posts = decode_or_refuse(kind.decode_list, body, prefix=prefix)
         else:
             posts = decode_or_refuse(kind.decode_object, body).posts
             prefix, keys = "", 1  # the object has the key "posts" besides the keys of its posts
-        _check_count(len(posts), settings)
     else:
         posts = [decode_or_refuse(kind.decode_one, body)]
         single, prefix = True, ""
+    if len(posts) > (most := settings.posts_per_request_max):
+        raise ProblemError("too_many_posts", f"{len(posts)} posts are more than {most}", pointer="/posts")
+    if not posts:
+        raise ProblemError("bad_request", "the request carries no post", pointer="/posts")
     for index, post in enumerate(posts):
         try:
             keys += _check_post(post, settings, may_set=may_set)
@@ -79,28 +81,18 @@ def parse_posts(
     if keys != count_key_colons(body):
         refuse_duplicates(body, prefix=prefix)
     if kind is PostTarget.BOARDS:
-        _check_parts(posts, settings)
+        check_parts(sum([len(post.boards) for post in posts]), settings)
     return posts, single
 
 
-def _check_count(count: int, settings: RequestSettings) -> None:
-    if count > settings.posts_per_request_max:
-        detail = f"{count} posts; a request carries at most {settings.posts_per_request_max}"
-        raise ProblemError("too_many_posts", detail, pointer="/posts")
-    if count == 0:
-        raise ProblemError("bad_request", "the request carries no post", pointer="/posts")
-
-
-def _check_parts(posts: list[Any], settings: RequestSettings) -> None:
-    """Raise ProblemError `too_many_boards` if the posts of a request name too many boards in all.
+def check_parts(parts: int, settings: RequestSettings) -> None:
+    """Raise ProblemError `too_many_boards` if a request has too many posts, counted once for each of their boards.
 
     The time to apply a post grows with the number of its boards. All posts of a request are applied in one transaction,
     and no other post is written while this transaction runs.
     """
-    parts = sum([len(post.boards) for post in posts])
-    if parts > settings.parts_per_request_max:
-        detail = f"{parts} posts, counted once for each board; a request carries at most"
-        raise ProblemError("too_many_boards", f"{detail} {settings.parts_per_request_max}", pointer="/posts")
+    what = "posts, counted once for each board that they may reach,"
+    check_count(parts, settings.parts_per_request_max, "too_many_boards", "/posts", what)
 
 
 def _check_post(post: PostBody, settings: RequestSettings, *, may_set: bool) -> int:
@@ -137,13 +129,7 @@ def _check_post(post: PostBody, settings: RequestSettings, *, may_set: bool) -> 
         keys += 1 + len(post.facets)
     elif isinstance(post, FanPostBody):
         keys += 1
-        _check_boards(post.boards, settings)
+        check_count(len(post.boards), settings.boards_per_post_max, "too_many_boards", "/boards", "boards of a post")
+        if len(set(post.boards)) != len(post.boards):
+            raise ProblemError("bad_request", "a post names each board once", pointer="/boards")
     return keys
-
-
-def _check_boards(boards: list[str], settings: RequestSettings) -> None:
-    if len(boards) > settings.boards_per_post_max:
-        detail = f"{len(boards)} boards; a post goes to at most {settings.boards_per_post_max}"
-        raise ProblemError("too_many_boards", detail, pointer="/boards")
-    if len(set(boards)) != len(boards):
-        raise ProblemError("bad_request", "a post names each board once", pointer="/boards")

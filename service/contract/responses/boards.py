@@ -7,6 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
+from service.contract.requests import TierBody
 from service.contract.values import Number, Time, format_us
 from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
@@ -14,15 +15,6 @@ from .positions import Position
 
 Stats = dict[str, Number | str | None]
 TiesShown = Ties | list[str]
-
-
-class TierAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A tier of a ranked column, with one of `to_rank`, `to_percent` and `value`."""
-
-    name: str
-    to_rank: int | UnsetType = UNSET
-    to_percent: float | UnsetType = UNSET
-    value: Number | UnsetType = UNSET
 
 
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +32,7 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
     max: Number | None
     type: ColumnKind
     of: str | UnsetType = UNSET
-    tiers: list[TierAnswer] | UnsetType = UNSET
+    tiers: list[TierBody] | UnsetType = UNSET
 
 
 class CurveFacts(msgspec.Struct, kw_only=True):
@@ -176,9 +168,6 @@ class FamilyList(msgspec.Struct, frozen=True):
     next: str | None
 
 
-Bound = Annotated[str | None, Meta(description="ISO 8601 in UTC, with microseconds")]
-
-
 class PeriodAnswer(msgspec.Struct, frozen=True):
     """A period of a family, such as a day. If `closed` is true, the period takes no more posts, not even late posts.
 
@@ -186,8 +175,8 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
     """
 
     name: str
-    starts_at: Bound
-    ends_at: Bound
+    starts_at: Time | None
+    ends_at: Time | None
     closed: bool | None
 
 
@@ -559,7 +548,7 @@ class CurveAnswer(CurveSegment):
     scale: int
     ties: TiesShown
     tie_columns: list[TieColumnAnswer] | UnsetType = UNSET
-    tiers: list[TierAnswer] | UnsetType = UNSET
+    tiers: list[TierBody] | UnsetType = UNSET
     segments: list[CurveSegment] | UnsetType = UNSET
 
 

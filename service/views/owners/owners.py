@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from service.context import Context
 from service.contract.cursors import ListCursor
-from service.contract.problems import ProblemError
+from service.contract.problems import check_count
 from service.contract.queries import ListQuery, ProfilesQuery
 from service.contract.requests import Lookup
 from service.contract.responses.boards import (
@@ -112,7 +112,7 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
 async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     body: Lookup = call.body
     query: ProfilesQuery = call.query
-    check_count(len(body.owners), context.settings.lookup_owners_max, "too_many_owners", "/owners")
+    check_count(len(body.owners), context.settings.lookup_owners_max, "too_many_owners", "/owners", "owners")
     owners = [parse_owner(owner, pointer=f"/owners/{i}") for i, owner in enumerate(body.owners)]
     board = await context.catalog.find_board(call.path["board"])
     index = None
@@ -159,11 +159,6 @@ def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, in
     for number, cell in enumerate(cells, start=1):
         firsts.setdefault(cell, number)
     return {row.owner: firsts[cell] for row in rows if isinstance(cell := row.cells[index], str)}
-
-
-def check_count(count: int, most: int, code: str, pointer: str) -> None:
-    if count > most:
-        raise ProblemError(code, f"{count} is more than {most}", pointer=pointer)
 
 
 async def rank_entries(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from service.context import Context
-from service.contract.post_bodies import PostTarget
+from service.contract.post_bodies import PostTarget, check_parts
 from service.contract.problems import ProblemError, clip_text
 from service.contract.requests import FacetedPostBody
 from service.contract.routes import Answer, Call
@@ -25,16 +25,8 @@ from .posts import PostOutcome, check_time, make_post, parse_changes, parse_requ
 async def post_to_family(context: Context, call: Call) -> Answer:
     family = await context.catalog.families.find_family(call.path["family"])
     posts, single = parse_request_posts(context, call, PostTarget.FAMILY)
-    _check_parts(context, family, posts)
+    check_parts(len(posts) * len(family.spec.periods) * len(family.spec.facets), context.settings)
     return await take_posts(context, call, posts, partial(_resolve_posts, context, family.id), single=single)
-
-
-def _check_parts(context: Context, family: Family, posts: Sequence[FacetedPostBody]) -> None:
-    parts = len(posts) * len(family.spec.periods) * len(family.spec.facets)
-    most = context.settings.parts_per_request_max
-    if parts > most:
-        detail = f"{parts} posts, counted once for each board that they may reach; a request carries at most {most}"
-        raise ProblemError("too_many_boards", detail, pointer="/posts")
 
 
 async def _resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[PostOutcome]:

@@ -7,7 +7,7 @@ from math import floor
 
 from predictor import AnyCurve, BoundedRank, add_up_ranks
 from service.context import Context
-from service.contract.problems import ProblemError
+from service.contract.problems import ProblemError, check_count
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from service.contract.responses.boards import (
     Bucket,
@@ -23,7 +23,7 @@ from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.buckets import Part, count_buckets, estimate_buckets
 from service.ranks.locator import Locator, WantedRank, percentile
 from service.ranks.rank_context import AskedRank
-from service.views.owners.owners import check_count, find_column, rank_entries
+from service.views.owners.owners import find_column, rank_entries
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.errors import UnknownColumnError
@@ -134,12 +134,7 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
     query: ValuePositionsQuery = call.query
     column = first.spec.columns[index]
     asked, most = len(query.values) * (1 + len(query.with_)), context.settings.query_values_max
-    if asked > most:
-        raise ProblemError(
-            "too_many_values",
-            f"{asked} values, counted once for each leaderboard, are more than {most}",
-            pointer="values",
-        )
+    check_count(asked, most, "too_many_values", "values", "values, counted once for each leaderboard,")
     found: list[tuple[Board, int]] = []
     for position, board_id in enumerate(query.with_):
         pointer = f"with/{position}"
