@@ -19,7 +19,6 @@ from storage.store import Store, StoreSize
 log = structlog.get_logger(__name__)
 # The time between two measurements. For each measurement, PostgreSQL asks its file system for the size of every table.
 INTERVAL_S = 30.0
-FIRST_WAIT_S = 1.0  # a start waits at most this long for the first measurement, which takes longer beside many tables
 LOCAL_INTERVAL_S = 1.0  # a SQLite file and its log may grow by megabytes in INTERVAL_S, and are cheap to measure
 PARTITION_GAUGES = {  # help text of each gauge, by the name of its figure
     "reachable": "Whether the partition answered the last check: 1 or 0",
@@ -60,16 +59,15 @@ class StoreFigures:
 
     @asynccontextmanager
     async def measure_periodically(self, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
-        """Measure the size of the store now, and then periodically until the `async with` block ends.
+        """Measure the size of the store periodically until the `async with` block ends.
 
-        Every INTERVAL_S seconds, also check which partitions answer.
+        The block does not wait for the first one, which takes a second beside thousands of tables. Every INTERVAL_S
+        seconds, also check which partitions answer.
         """
-        first = asyncio.create_task(self.measure_size())
-        await asyncio.wait({first}, timeout=FIRST_WAIT_S)
         times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1
 
         async def measure_until_cancelled() -> None:
-            await first
+            await self.measure_size()
             while True:
                 await self.check_partitions()
                 for _ in range(times):
