@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -27,10 +28,12 @@ from service.contract.responses.boards import (
 )
 from service.contract.routes import Answer, Call
 from service.contract.values import format_us, parse_decimal, parse_owner, parse_text, to_wire_number
+from service.views.retry_on_change import PAUSES_S
 from storage.errors import (
     AtInFutureError,
     FamilyBoardError,
     NotOwnerError,
+    OutcomeUnknownError,
     PostError,
     PostIdConflictError,
     PostRejectedError,
@@ -59,7 +62,6 @@ from storage.records import (
 
 from .queue import QUEUED, queue_posts
 
-_TRIES = 3  # how often a post is tried at most, if the boards of each try are deleted before it ends
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
@@ -127,6 +129,7 @@ async def take_posts(
 
     Raises:
         ProblemError: the body was a single post, which is rejected, or a post can't be queued.
+        OutcomeUnknownError: a board is missing in its partition in each try, but the catalog has it.
     """
 
     async def resolve_renewed(posts: Sequence[PostBody]) -> list[PostOutcome]:
@@ -152,14 +155,16 @@ async def take_posts(
         if context.relay is not None:
             raise NotOwnerError
         return await queue_posts(context, resolve_all, single=single)
-    outcomes = await _apply(context, await resolve_renewed(posts))
-    for _ in range(_TRIES - 1):
-        again: dict[int, list[Leaf]] = {}
-        for index, outcome in enumerate(outcomes):
-            if outcome.status is PostStatus.REJECTED and (boards := outcome.list_leaves(UnknownBoardError)):
-                again[index] = boards
-        if not again:
-            break
+    outcomes, pauses_s = await _apply(context, await resolve_renewed(posts)), iter(PAUSES_S)
+    while again := {
+        index: boards
+        for index, outcome in enumerate(outcomes)
+        if outcome.status is PostStatus.REJECTED and (boards := outcome.list_leaves(UnknownBoardError))
+    }:
+        pause_s = next(pauses_s, None)
+        if pause_s is None:  # the catalog still has the boards
+            raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
+        await asyncio.sleep(pause_s)
         await context.catalog.renew_copies(board for boards in again.values() for board in boards)
         applied = await _apply(context, await resolve_renewed([posts[index] for index in again]))
         for index, outcome in zip(again, applied, strict=True):
