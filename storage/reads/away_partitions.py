@@ -4,15 +4,13 @@ On Citus, partitions are on several servers, so some may not answer while the bo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 from storage.errors import StoreAwayError, StoreBusyError
 from storage.log.change_log import change_log
 from storage.schema.creation import count_partitions
 from storage.store import CONTROL, Program, Store, read_single
-
-T = TypeVar("T")
 
 
 async def find_away_partitions(store: Store, *, wait_s_max: float) -> list[int]:
@@ -43,25 +41,6 @@ async def find_away_partitions(store: Store, *, wait_s_max: float) -> list[int]:
     if len(away) == store.partitions:
         raise StoreAwayError("no partition answers")
     return sorted(away)
-
-
-async def try_living(
-    store: Store, act: Callable[[Collection[int]], Awaitable[T]], *, wait_s_max: float
-) -> tuple[T, Collection[int]]:
-    """Call `act` with no partitions. If one does not answer, call it again with the numbers of those that do not.
-
-    Return the result, and the partitions that the result leaves out.
-
-    Raises:
-        StoreAwayError: the control partition does not answer, or the living ones do not suffice.
-    """
-    try:
-        return await act(()), ()
-    except StoreAwayError:
-        away = await find_away_partitions(store, wait_s_max=wait_s_max)
-        if not away:
-            raise
-    return await act(away), away
 
 
 async def _check(store: Store, ask: Callable[[], Program[Any]]) -> bool:

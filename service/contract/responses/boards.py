@@ -112,10 +112,14 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
 
 
 class BoardList(msgspec.Struct, frozen=True):
-    """A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page."""
+    """A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page.
+
+    `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
+    """
 
     leaderboards: list[BoardAnswer]
     next: str | None
+    partitions_away: list[int] | UnsetType = UNSET
 
 
 class OwnerBoard(msgspec.Struct, frozen=True):
@@ -130,11 +134,13 @@ class OwnerBoards(msgspec.Struct, frozen=True):
     """The leaderboards on which an owner has an entry, by id. `next` is the next page's cursor; null on the last page.
 
     A request looks at a bounded number of leaderboards. So a page with a `next` may have few leaderboards or none.
+    `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
     """
 
     owner: str
     boards: list[OwnerBoard]
     next: str | None
+    partitions_away: list[int] | UnsetType = UNSET
 
 
 class OwnerEntries(msgspec.Struct, frozen=True):

@@ -68,24 +68,30 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     first: Any = (-INT64_MAX, "") if by_activity else ""
     after = context.cursors.find_start(query.cursor, of, first)
 
-    def program() -> Program[tuple[list[tuple[Board, BoardState]], dict[int, int]]]:
+    def program(away: Collection[int]) -> Program[tuple[list[Board], dict[int, BoardState], dict[int, int]]]:
         active: dict[int, int] = {}
         if by_activity:
             boards = yield from listing(archived=False, after="", limit=ACTIVE_BOARDS_MAX + 1)
             if len(boards) > ACTIVE_BOARDS_MAX:
                 detail = f"more than {ACTIVE_BOARDS_MAX} match; leave out leaderboards of families, or name a part"
                 raise ProblemError("too_many_boards", detail, pointer="order")
-            active = yield from find_last_changes(boards)
+            active = yield from find_last_changes(boards, away)
             place = partial(_place, active)
             boards = sorted((board for board in boards if place(board) > after), key=place)[: limit + 1]
         else:
             boards = yield from listing(after=after, limit=limit + 1)
-        return list(zip(boards, (yield from read_states(boards, context.now_us())), strict=True)), active
+        living = [board for board in boards if not any(leaf.partition in away for leaf in board.leaves)]
+        states = yield from read_states(living, context.now_us())
+        return boards, dict(zip([board.key for board in living], states, strict=True)), active
 
-    found, active = await context.store.read(program)
-    shown, next_page = context.cursors.cut_page(found, limit, of, lambda last: _place(active, last[0]))
-    listed = [_board_answer(context, *each, active_us=active.get(each[0].key)) for each in shown]
-    return BoardList(listed, next_page)
+    (found, states, active), away = await context.read_living(program)
+    shown, next_page = context.cursors.cut_page(found, limit, of, partial(_place, active))
+    listed = [
+        _board_answer(context, board, states[board.key], active_us=active.get(board.key))
+        for board in shown
+        if board.key in states
+    ]
+    return BoardList(listed, next_page, [*away] or UNSET)
 
 
 def _place(active: dict[int, int], board: Board) -> Any:

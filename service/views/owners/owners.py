@@ -29,6 +29,7 @@ from storage.boards.postponed_changes import OwnerChange
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
 from storage.leaves.totals import read_board_totals
 from storage.owners import OwnerChanges
+from storage.reads.point_reads import EntryRead
 from storage.records import Best, Board, Entry
 from storage.store import Program
 
@@ -92,20 +93,25 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
         boards = await context.store.read(
             lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)
         )
+
+        async def read(away: Collection[int]) -> dict[int, EntryRead]:
+            living = [board for board in boards if board.leaf_of(owner).partition not in away]  # noqa: B023
+            return await context.reads.read_on_boards(living, owner)
+
         try:
-            found = await context.reads.read_on_boards(boards, owner)
+            found, away = await context.try_living(read)
         except (UnknownBoardError, BoardChangedError):
             continue  # a board was deleted or changed after it was listed, so list the boards again
         listed = []
         for board in boards:
-            if (entry := found[board.key].entry) is not None:
+            if board.key in found and (entry := found[board.key].entry) is not None:
                 stats = context.ranks.find_locator(board).format_stats(entry.cells)
                 listed.append(OwnerBoard(board.id, format_us(entry.updated_at_us), stats))
         last = boards[-1].id if len(boards) == EXAMINED_BOARDS_MAX else None
         if len(listed) > limit:
             listed, last = listed[:limit], listed[limit - 1].board
         cursor = None if last is None else context.cursors.encode_cursor(ListCursor(owner, last))
-        return OwnerBoards(owner, listed, cursor)
+        return OwnerBoards(owner, listed, cursor, [*away] or UNSET)
     raise StoreBusyError("boards were deleted during every try")
 
 
