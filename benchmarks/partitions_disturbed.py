@@ -58,6 +58,7 @@ class _Reads:
 
     right: int = 0
     wrong: int = 0
+    unanswered: int = 0  # by a process that is down
     refused_s: list[float] = field(default_factory=list)  # when each request was refused, on the monotonic clock
     right_s: dict[str, list[float]] = field(default_factory=dict)  # when right answers came, by kind of request
     details: Counter[str] = field(default_factory=Counter)  # what refusals said
@@ -138,7 +139,9 @@ async def _read(ports: list[int], board: str, kinds: Sequence[str], ledger: Ledg
         try:
             status, answer = await rng.choice(connections).call("GET", path)
         except (OSError, EOFError):
-            status, answer = 503, b"{}"
+            reads.unanswered += 1
+            await asyncio.sleep(0.02)
+            continue
         found = json.loads(answer)
         if status == 503:
             reads.refused_s.append(time.monotonic())
@@ -241,8 +244,11 @@ class Load:
             ],
         )
         report.print_table(
-            ["with segments", "right reads", "wrong", "refused"],
-            [[kind, each.right, each.wrong, len(each.refused_s)] for kind, each in self.spread.items()],
+            ["with segments", "right reads", "wrong", "refused", "no answer"],
+            [
+                [kind, each.right, each.wrong, len(each.refused_s), each.unanswered]
+                for kind, each in self.spread.items()
+            ],
         )
         for kind, each in self.spread.items():
             for detail, count in each.details.items():
