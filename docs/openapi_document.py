@@ -128,6 +128,8 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
             return part
         found: Schema = {}
         for name, each in part.items():
+            if (name, each) == ("default", {}):  # some generators would make such a member a required one
+                continue
             values = enums.get(each) if name == "$ref" else None
             each = each.replace(PYTHON_END, "$") if name == "pattern" and isinstance(each, str) else each
             found |= {name: inline(each)} if values is None else {"enum": part.get("enum", values)}

@@ -209,6 +209,12 @@ def post_problem_of(error: BaseException) -> ProblemError:
     return problem
 
 
+def check_count(count: int, most: int, code: str, pointer: str, what: str = "values") -> None:
+    """Raise ProblemError `code` if `count` is more than `most`. `what` are the things that were counted."""
+    if count > most:
+        raise ProblemError(code, f"{count} {what} are more than {most}", pointer=pointer)
+
+
 def name_post(problem: ProblemError, index: int | None) -> ProblemError:
     """Return the problem with the post's `index` in pointers and `index` + 1 in the detail; unchanged if it is None."""
     if index is None:
