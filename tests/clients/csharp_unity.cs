@@ -11,11 +11,11 @@ namespace UnityEngine {
     public class MonoBehaviour { }
 
     public static class GUILayout {
-        static string shown;
+        public static string Shown;
 
         public static void Label(string text) {
-            if (text != shown) {
-                shown = text;
+            if (text != Shown) {
+                Shown = text;
                 Console.WriteLine(text.Replace("\n", " | "));
             }
         }
@@ -36,6 +36,8 @@ sealed class FrameContext : SynchronizationContext {
 }
 
 static class Game {
+    const int FramesMax = 3000;
+
     static int Main(string[] arguments) {
         var frames = new FrameContext();
         SynchronizationContext.SetSynchronizationContext(frames);
@@ -47,9 +49,12 @@ static class Game {
             frames.RunFrame();
             Call(board, "OnGUI");
         }
+        string last = GUILayout.Shown;
         Call(board, "OnDisable");
-        frames.RunFrame();
-        Call(board, "OnGUI");
+        for (int frame = 0; frame < FramesMax && GUILayout.Shown == last; frame++) {
+            frames.RunFrame();
+            Call(board, "OnGUI");
+        }
         return staying.Result ? 0 : 1;
     }
 

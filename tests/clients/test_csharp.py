@@ -142,7 +142,7 @@ def make_questions() -> list[tuple[dict[str, Any], list[tuple[Any, ...]]]]:
                 padding = Padding(board.spec, board.spec.columns[0])
                 curve = make_curve(rng, padding, shaped=seed % 2 == 0)
                 document = decode_document(board, move_entries(rng, curve, padding, step=4) if seed < 4 else curve)
-                questions = []
+                questions: list[tuple[Any, ...]] = []
                 for number in range(-700, 700, 7):
                     value, reached_at = Decimal(number).scaleb(-2), format_us(rng.randrange(1, 10**6))
                     questions.append((value, reached_at, {}, tuple(rank_of(document, value, reached_at))))
