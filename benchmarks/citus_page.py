@@ -47,7 +47,7 @@ _BOARDS: dict[str, dict[str, object]] = {  # how each board is created
 }
 _POSTS = 500  # posts of a request
 _BACK_S_MAX = 60.0
-_USER = "postgres" if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
+POSTGRES_USER = "postgres" if os.getuid() == 0 else None  # PostgreSQL refuses to run as root
 # Every table of the store, with the number of its rows and a sum over them.
 _TABLES = "SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname LIKE 'rankcurve\\_%'"
 _ROWS = "SELECT count(*), coalesce(sum(hashtextextended(t::text, 0)::numeric), 0)::text FROM {} AS t"
@@ -109,10 +109,19 @@ class Cluster:
         environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
         subprocess.run(["bash", "-euc", lines], cwd=folder, env=environment, check=True)
 
-    def serve(self, folder: Path) -> Server:
+    def create_store(self, folder: Path) -> None:
+        """Set the cluster up, and create a store."""
+        self.set_up()
+        [block] = _blocks("Set it up", "sh")
+        self.follow_shell(block.splitlines()[0], folder)
+
+    def service_url(self) -> str:
         [block] = _blocks("Set it up", "sh")
         [url] = re.findall(r"^rankcurve serve --store '(.*)'$", self.put_addresses(block), re.MULTILINE)
-        return serve_store(url, folder)
+        return str(url)
+
+    def serve(self, folder: Path) -> Server:
+        return serve_store(self.service_url(), folder)
 
     def find_places(self) -> list[tuple[Any, ...]]:
         """Return for each partition its schema, the number of its tables, and on how many nodes they are."""
@@ -155,13 +164,13 @@ def _check(cluster: Cluster, folder: Path, title: str, known: Sequence[str], unk
         asyncio.run(refresh_columns(server.port, "spread", ["xp"]))
 
 
-def _move_and_back(cluster: Cluster) -> None:
-    """Move a partition to another worker and, at once, back."""
-    find = "SELECT nodename, nodeport FROM citus_shards WHERE table_name = 'rankcurve_p0.log_counter'::regclass"
+def move_partition(cluster: Cluster, partition: int) -> None:
+    """Move a partition to another worker."""
+    table = f"rankcurve_p{partition}.log_counter"
+    find = f"SELECT nodename, nodeport FROM citus_shards WHERE table_name = '{table}'::regclass"
     [here] = run_sql(cluster.url(0), find)
-    there = next(node for node in cluster.nodes[1:] if node != here)
-    for host, port in (there, here):
-        run_sql(cluster.url(0), f"SELECT citus_schema_move('rankcurve_p0', '{host}', {port})")
+    host, port = next(node for node in cluster.nodes[1:] if node != here)
+    run_sql(cluster.url(0), f"SELECT citus_schema_move('rankcurve_p{partition}', '{host}', {port})")
 
 
 class _Logs:
@@ -170,10 +179,11 @@ class _Logs:
     def __init__(self, cluster: Cluster, folder: Path, stack: ExitStack) -> None:
         self._cluster, self.folder = cluster, folder
         [block] = _blocks("A restore point", "sh")
-        self._receive, self._backup = (line.partition("  #")[0].split() for line in block.splitlines())
+        keep, receive, self._backup = (line.partition("  #")[0].split() for line in block.splitlines())
         for node in range(len(cluster.nodes)):
             _make_folder(folder / f"wal{node}")
-            stack.callback(_end, subprocess.Popen(self._words(self._receive, node), user=_USER))
+            subprocess.run(self._words(keep, node), user=POSTGRES_USER, check=True)
+            stack.callback(_end, subprocess.Popen(self._words(receive, node), user=POSTGRES_USER))
 
     def _words(self, command: Sequence[str], node: int) -> list[str]:
         named = {"WAL_OF_NODE": f"{self.folder}/wal{node}", "BACKUP_OF_NODE": f"{self.folder}/data{node}"}
@@ -188,7 +198,7 @@ class _Logs:
     def back_up(self) -> None:
         for node in range(len(self._cluster.nodes)):
             _make_folder(self.folder / f"data{node}")
-            subprocess.run(self._words(self._backup, node), user=_USER, check=True)
+            subprocess.run(self._words(self._backup, node), user=POSTGRES_USER, check=True)
 
     def _point_at(self, settings: str, node: int) -> str:
         return settings.replace("WAL_OF_NODE", f"{self.folder}/wal{node}")
@@ -232,7 +242,7 @@ def _replace_worker(cluster: Cluster, folder: Path, stack: ExitStack) -> Iterato
         "--checkpoint=fast",
         f"--dbname={cluster.url(1, 'postgres')}",
     ]
-    subprocess.run(copy, user=_USER, check=True)
+    subprocess.run(copy, user=POSTGRES_USER, check=True)
     standby = _start(data, port)
     stack.callback(_end, standby)
     [block] = _blocks("A standby for a node", "sql")
@@ -244,7 +254,9 @@ def _replace_worker(cluster: Cluster, folder: Path, stack: ExitStack) -> Iterato
         died = int((folder / "data1" / "postmaster.pid").read_text().split()[0])
         os.kill(died, signal.SIGQUIT)
         begun = time.monotonic()
-        subprocess.run(["pg_ctl", "promote", "-D", str(data)], user=_USER, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(
+            ["pg_ctl", "promote", "-D", str(data)], user=POSTGRES_USER, check=True, stdout=subprocess.DEVNULL
+        )
         [(number,)] = run_sql(cluster.url(0), f"SELECT nodeid FROM pg_dist_node WHERE nodeport = {cluster.nodes[1][1]}")
         cluster.follow_sql(block.replace("2, 'db1-standby', 5432", f"{number}, '127.0.0.1', {port}"))
         found: Counter[str] = Counter()
@@ -260,15 +272,15 @@ def _replace_worker(cluster: Cluster, folder: Path, stack: ExitStack) -> Iterato
 
 def _make_folder(path: Path) -> None:
     path.mkdir(mode=0o700)
-    if _USER is not None:
-        shutil.chown(path, _USER)
+    if POSTGRES_USER is not None:
+        shutil.chown(path, POSTGRES_USER)
 
 
 def _start(data: Path, port: int) -> subprocess.Popen[bytes]:
     program = Path(shutil.which("pg_basebackup") or "").with_name("postgres")
     with (data.parent / f"{data.name}.log").open("wb") as log:
         return subprocess.Popen(
-            [str(program), "-D", str(data), "-p", str(port)], user=_USER, cwd=data, stdout=log, stderr=log
+            [str(program), "-D", str(data), "-p", str(port)], user=POSTGRES_USER, cwd=data, stdout=log, stderr=log
         )
 
 
@@ -293,16 +305,15 @@ def _await_writable(url: str, log: Path) -> None:
 
 def _make_store(first: Cluster, folder: Path, stack: ExitStack) -> _Logs:
     """Set up the first cluster and a store, and post. Move a partition, and make a restore point, beside posts."""
-    first.set_up()
-    [block] = _blocks("Set it up", "sh")
-    first.follow_shell(block.splitlines()[0], folder)
+    first.create_store(folder)
     logs = _Logs(first, folder, stack)
     with first.serve(folder) as server:
         for board, fields in _BOARDS.items():
             asyncio.run(create_board(server.port, board, {**board_spec(["xp"]), **fields}))
         _post(server.port, "first")
         logs.back_up()
-        _move_and_back(first)
+        for _ in range(2):  # and back at once
+            move_partition(first, 0)
         _post(server.port, "second")
         first.follow_sql(_blocks("A restore point", "sql")[0])
         _post(server.port, "late")

@@ -68,7 +68,6 @@ class Checked:
     violations: int
     queries: int
     build_s: float
-    shape: str
 
 
 def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
@@ -95,9 +94,8 @@ def check_curve(board: CurveBoard, samples: int, gap_rows_max: int) -> Checked:
             before = bracket.rank
         rank += entries
     widths = [(high - low) / low for low, high, inside in _gaps(curve, [key for key, _ in counts]) if inside > 1]
-    shape = "lines" if curve.shapes is None else "cubics"
     mean = error_sum / tally.total
-    return Checked(len(curve.knots), worst, mean, max(widths, default=0.0), violations, 2 * len(counts), build_s, shape)
+    return Checked(len(curve.knots), worst, mean, max(widths, default=0.0), violations, 2 * len(counts), build_s)
 
 
 def _gaps(curve: Curve, keys: Sequence[int]) -> Iterator[tuple[int, int, int]]:
@@ -130,7 +128,7 @@ def check_sum(board: CurveBoard) -> tuple[float, float, int]:
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     boards = make_boards() + ([] if options.data is None else read_boards(options.data))
-    fit_certified(boards[0].keys, 10)  # this call imports scipy, so that no timed fit includes the import
+    fit_certified(boards[0].keys, 10)  # this call imports numpy, so that no timed fit includes the import
     bars: list[report.Bar] = []
     rows: list[tuple[str | float, ...]] = []
     queries = violations = 0
@@ -140,11 +138,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
                 found = check_curve(board, samples, gap_rows_max)
                 name = f"{board.name}, K = {samples:,}" + (", gaps capped" if gap_rows_max == GAP_ROWS_MAX else "")
                 figures = 100 * found.worst, bar, 100 * found.mean, found.knots, 100 * found.widest
-                rows.append((name, *figures, found.shape, found.build_s))
+                rows.append((name, *figures, found.build_s))
                 bars += _bars(name, found, bar, samples, len(board.keys), gap_rows_max)
                 queries += found.queries
                 violations += found.violations
-    report.print_table(("board", "worst %", "bar %", "mean %", "knots", "widest bracket %", "shape", "fit s"), rows)
+    report.print_table(("board", "worst %", "bar %", "mean %", "knots", "widest bracket %", "fit s"), rows)
     sums = {board.name: check_sum(board) for board in boards if board.name in REAL_BOARDS}
     for name, (worst, certificate, broken) in sums.items():
         summed = f"{name}, sum of {_SEGMENTS} segments"

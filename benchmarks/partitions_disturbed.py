@@ -23,9 +23,10 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,7 +45,7 @@ from tests.servers import DURABLE, postgres
 
 _STILL_ROWS = 2_000
 _TOP = 10
-_BACK_S_MAX = 10.0
+BACK_S_MAX = 10.0
 _LONG_S = 10.0  # a command that runs for longer keeps a node away, and the others should go on
 _NOTICED_S = 2.0  # after this time, a node that does not answer costs the others nothing
 _KINDS = ("by value", "by owner", "exact", "top")
@@ -57,6 +58,7 @@ class _Reads:
 
     right: int = 0
     wrong: int = 0
+    unanswered: int = 0  # by a process that is down
     refused_s: list[float] = field(default_factory=list)  # when each request was refused, on the monotonic clock
     right_s: dict[str, list[float]] = field(default_factory=dict)  # when right answers came, by kind of request
     details: Counter[str] = field(default_factory=Counter)  # what refusals said
@@ -137,7 +139,9 @@ async def _read(ports: list[int], board: str, kinds: Sequence[str], ledger: Ledg
         try:
             status, answer = await rng.choice(connections).call("GET", path)
         except (OSError, EOFError):
-            status, answer = 503, b"{}"
+            reads.unanswered += 1
+            await asyncio.sleep(0.02)
+            continue
         found = json.loads(answer)
         if status == 503:
             reads.refused_s.append(time.monotonic())
@@ -182,9 +186,8 @@ class _Run(NamedTuple):
     ended_s: float
 
 
-async def _disturb(options: Options, ledger: Ledger) -> list[_Run]:
+async def _disturb(options: Options, runs: list[_Run]) -> None:
     """Run the command again and again."""
-    runs = []
     for _ in range(options.rounds):
         await asyncio.sleep(options.seconds)
         begun_s = time.monotonic()
@@ -193,32 +196,77 @@ async def _disturb(options: Options, ledger: Ledger) -> list[_Run]:
             if await process.wait():
                 raise RuntimeError(f"{options.during!r} failed with {process.returncode}")
         runs.append(_Run(begun_s, time.monotonic()))
-    await asyncio.sleep(_BACK_S_MAX + options.seconds)
-    ledger.stop = True
-    return runs
+    await asyncio.sleep(BACK_S_MAX + options.seconds)
 
 
-async def _attack(
-    ports: list[int],
-    options: Options,
-    ledger: Ledger,
-    reads: list[_Reads],
-    spread: dict[str, _Reads],
-    posts: list[_Posts],
-) -> tuple[list[_Run], Counter[str]]:
-    """Post and read while the command runs. Return its runs, and the faults of the posts in the ledger."""
-    await _fill(ports[0], len(reads))
-    async with asyncio.TaskGroup() as group:
-        for index in range(PROCESSES * POSTERS):
-            first = index % PROCESSES
-            group.create_task(post_until_stopped([*ports[first:], *ports[:first]], f"client-{index}", OWNERS, ledger))
-        for partition, read in enumerate(reads):
-            group.create_task(_read(ports, _still(partition), ("exact", "top", "by owner"), ledger, read))
-            group.create_task(_probe(ports, partition, ledger, posts[partition]))
-        for kind, each in spread.items():
-            group.create_task(_read(ports, _SPREAD, [kind], ledger, each))
-        runs = await _disturb(options, ledger)
-    return runs, await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
+@dataclass
+class Load:
+    """Posts and reads beside disturbances, and what they were answered."""
+
+    ports: list[int]
+    partitions: int
+    ledger: Ledger = field(default_factory=Ledger)
+    faults: Counter[str] = field(default_factory=Counter)  # of the posts in the ledger
+
+    def __post_init__(self) -> None:
+        self.spread = {kind: _Reads() for kind in _KINDS}
+        self.reads = [_Reads() for _ in range(self.partitions)]
+        self.posts = [_Posts() for _ in range(self.partitions)]
+
+    async def run(self, disturb: Callable[[], Awaitable[None]], more: Sequence[Coroutine[Any, Any, None]] = ()) -> None:
+        """Post and read until `disturb` and `more` have ended. `more` has to end soon after `ledger.stop` is set."""
+        ports, ledger = self.ports, self.ledger
+        await _fill(ports[0], self.partitions)
+        async with asyncio.TaskGroup() as group:
+            for index in range(PROCESSES * POSTERS):
+                first = index % PROCESSES
+                others = [*ports[first:], *ports[:first]]
+                group.create_task(post_until_stopped(others, f"client-{index}", OWNERS, ledger))
+            for partition, read in enumerate(self.reads):
+                group.create_task(_read(ports, _still(partition), ("exact", "top", "by owner"), ledger, read))
+                group.create_task(_probe(ports, partition, ledger, self.posts[partition]))
+            for kind, each in self.spread.items():
+                group.create_task(_read(ports, _SPREAD, [kind], ledger, each))
+            for work in more:
+                group.create_task(work)
+            await disturb()
+            ledger.stop = True
+        self.faults = await audit_store(ports[0], ledger, resent_max=RESENT_MAX)
+
+    def make_bars(self, seconds: float, ended_s: Sequence[float]) -> list[report.Bar]:
+        """Print what was answered in `seconds`, and return the bars. `ended_s`: when the disturbances ended."""
+        back_s = [max(each.first_after_s(moment_s) for moment_s in ended_s) for each in self.posts]
+        report.print_table(
+            ["partition", "right reads", "wrong", "refused", "longest post s", "back s"],
+            [
+                [str(number), each.right, each.wrong, len(each.refused_s), post.longest_s, back]
+                for number, (each, post, back) in enumerate(zip(self.reads, self.posts, back_s, strict=True))
+            ],
+        )
+        report.print_table(
+            ["with segments", "right reads", "wrong", "refused", "no answer"],
+            [
+                [kind, each.right, each.wrong, len(each.refused_s), each.unanswered]
+                for kind, each in self.spread.items()
+            ],
+        )
+        for kind, each in self.spread.items():
+            for detail, count in each.details.items():
+                print(f"   {kind} refused {count} times: {detail}")
+        print_ledger(self.ledger, seconds)
+        wrong = sum(each.wrong for each in [*self.reads, *self.spread.values()])
+        return [
+            *fault_bars(self.ledger, self.faults),
+            report.Bar("wrong ranks and pages", wrong, 0, at_most=True),
+            report.Bar(
+                "refused ranks by value of a board with segments",
+                len(self.spread["by value"].refused_s),
+                0,
+                at_most=True,
+            ),
+            report.Bar("slowest first post after a disturbance", max(back_s), BACK_S_MAX, " s", at_most=True),
+            report.Bar("longest post", max(post.longest_s for post in self.posts), None, " s"),
+        ]
 
 
 def _compare_rates(runs: list[_Run], reads: list[_Reads], posts: list[_Posts], seconds: float) -> list[report.Bar]:
@@ -255,37 +303,13 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
         url = options.store or stack.enter_context(postgres(DURABLE)).create_database("disturbed")
         partitions = asyncio.run(prepare_store(url))
         services = [stack.enter_context(serve_store(rotate_hosts(url, index), folder)) for index in range(PROCESSES)]
-        ports = [service.port for service in services]
-        ledger, spread = Ledger(), {kind: _Reads() for kind in _KINDS}
-        reads, posts = [_Reads() for _ in range(partitions)], [_Posts() for _ in range(partitions)]
-        runs, faults = asyncio.run(_attack(ports, options, ledger, reads, spread, posts))
-    back_s = [max(each.first_after_s(run.ended_s) for run in runs) for each in posts]
-    report.print_table(
-        ["partition", "right reads", "wrong", "refused", "longest post s", "back s"],
-        [
-            [str(number), each.right, each.wrong, len(each.refused_s), post.longest_s, back]
-            for number, (each, post, back) in enumerate(zip(reads, posts, back_s, strict=True))
-        ],
-    )
-    report.print_table(
-        ["with segments", "right reads", "wrong", "refused"],
-        [[kind, each.right, each.wrong, len(each.refused_s)] for kind, each in spread.items()],
-    )
-    for kind, each in spread.items():
-        for detail, count in each.details.items():
-            print(f"   {kind} refused {count} times: {detail}")
-    refused = {segment_of(owner, partitions) for owner in spread["by owner"].owners}
-    print_ledger(ledger, options.rounds * options.seconds)
+        load, runs = Load([service.port for service in services], partitions), list[_Run]()
+        asyncio.run(load.run(partial(_disturb, options, runs)))
+    refused = {segment_of(owner, partitions) for owner in load.spread["by owner"].owners}
     return [
-        *fault_bars(ledger, faults),
-        report.Bar("wrong ranks and pages", sum(each.wrong for each in [*reads, *spread.values()]), 0, at_most=True),
-        report.Bar(
-            "refused ranks by value of a board with segments", len(spread["by value"].refused_s), 0, at_most=True
-        ),
+        *load.make_bars(options.rounds * options.seconds, [run.ended_s for run in runs]),
         report.Bar("segments whose owners were refused an estimate", len(refused), None),
-        report.Bar("slowest first post after a disturbance", max(back_s), _BACK_S_MAX, " s", at_most=True),
-        *_compare_rates(runs, reads, posts, options.seconds),
-        report.Bar("longest post", max(post.longest_s for post in posts), None, " s"),
+        *_compare_rates(runs, load.reads, load.posts, options.seconds),
     ]
 
 

@@ -44,6 +44,8 @@ class ListeningSettings(_Group):
     workers: int = _number(1, 0, 64, "processes")
     """Processes that serve requests. Beside them, one process runs the jobs, and on SQLite writes all posts. 0: one
     process does everything, which is the default on a machine with one core."""
+    read_only: bool = False
+    """Answer reads, refuse everything that writes, and run no jobs. So a store can be served while it is copied."""
     jobs_port: int = _number(0, 0, 65535, "")
     """TCP port on which `rankcurve jobs` serves /healthz, /readyz and /metrics; 0: none."""
     shutdown_s: float = _number(30, 0, 600, "s")

@@ -132,6 +132,8 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
             return part
         found: Schema = {}
         for name, each in part.items():
+            if (name, each) == ("default", {}):  # some generators would make such a member a required one
+                continue
             values = enums.get(each) if name == "$ref" else None
             each = each.replace(PYTHON_END, "$") if name == "pattern" and isinstance(each, str) else each
             found |= {name: inline(each)} if values is None else {"enum": part.get("enum", values)}
@@ -327,7 +329,7 @@ def list_codes(route: Route) -> list[str]:
     if route.role is not None:
         codes += ["unauthorized", "store_busy", "partition_away", "store_damaged"]
     if route.role in (Role.WRITER, Role.OPS) and route.method != "GET":
-        codes.append("store_full")
+        codes += ["store_read_only", "store_full"]
     if route.role is Role.READER:
         codes.append("rate_limited")
     return [*dict.fromkeys([*codes, "forbidden", "host_not_allowed", "internal"])]

@@ -80,6 +80,10 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
         "seconds": 0.42,
     },
     "BoardAnswer": {"closed": False, "archived": False},
+    "BoardPositions": {"positions": [{
+        "column": "xp", "value": 600, "rank": 12345, "low": 12301, "high": 12390, "exact": False, "method": "curve",
+        "total": 343000, "percentile": 96.401, "as_of": _TIME, "board": "game",
+    }]},
     "ColumnAnswer": {"merge": "sum"},
     "ColumnBody": {"merge": "sum"},
     "CreatedKey": {"id": "3f9a0c71de", "name": "operator", "role": "ops", "revoked_at": None,
@@ -106,6 +110,7 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
     "ProfileBody": {"name": "Ada"},
     "PutFamily": {"periods": ["all", "week", "day"], "facets": [[], ["clan"]]},
     "QueueAnswer": {"posts": 120, "age_seconds": 0.2, "workers": 1, "capacity": 500000, "speed": 12000},
+    "RankValue": {"rank": 12345},
     "RankedEntry": {"rank": 1, "exact": True, "value": 600},
     "Readiness": {"status": "ok"},
     "RefreshAnswer": {"certificate": 0.004, "seconds": 0.04, "method": "skip"},

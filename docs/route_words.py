@@ -245,8 +245,7 @@ ROUTE_WORDS: dict[str, Words] = {
     "keys": Words("API keys by time of creation, revoked ones included"),
     "revoke_key": Words("Revoke an API key", problems=("unknown_key", "ops_key_needed"),
         description="Every process refuses it within 5 s, this one at once, and ends its streams. A revoked key stays"
-        " listed. The last one with the role ops is revoked on the store only: `rankcurve keys revoke` with"
-        " `--store`."),
+        " listed. The last one with the role ops can't be revoked."),
     "ask_lease": Words("Get the resource of a key, or a new one",
         problems=("unknown_pool", "unknown_region", "no_resource_available", "bad_value", "queue_full", "timeout"),
         description="A key that already has a resource keeps it, whatever its region, until the later of both times."

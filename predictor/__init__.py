@@ -3,8 +3,8 @@
     rows of a store ──walk──> knots ──┐
     rows of a store ──scan──> Tally ──┴─fit──> Curve (+ LiveCounts of later changes) ──> LiveCurve ──> Bracket of a rank
 
-This package does no I/O, uses no clock and no randomness, and imports nothing else of the project. Only `fit` and its
-helpers (`greedy`, `cubic`) load numpy and scipy, so a process that never fits a curve never loads them.
+This package does no I/O, uses no clock and no randomness, and imports nothing else of the project. Only `fit`,
+`greedy` and `cubic` load numpy, and only `cubic` loads scipy, so a process that never fits a curve loads neither.
 
 SMALLER KEYS ARE BETTER everywhere in this package. If high values are better on a board, the caller negates the values
 that it passes in and the keys that it gets back. Keys are Python integers of any size, for example of 40 digits.

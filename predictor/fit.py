@@ -1,6 +1,6 @@
 """Fits a curve to every value of a column, with a certificate: the worst relative error of the curve.
 
-Import this module only where a curve is fitted, so that other processes do not load numpy and scipy.
+Import this module only where a curve is fitted, so that other processes do not load numpy.
 
 The error at a key is the difference between the curve's rank and the true rank. The keys are on a lattice: each is the
 first key plus a multiple of a step. From the lattice point just past a value to the next value, the true rank is
@@ -11,21 +11,16 @@ could change the rounded rank, `locate` computes the rank instead. So the errors
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 from math import gcd
 
 import numpy as np
 
-from .cubic import fit_cubics
 from .curve import Curve, Knot, limit_gap_rows
 from .greedy import DistinctKeys, Floats, Integers, choose_knots
-from .locate import SHAPE_UNIT
 from .tally import Tally
 
-# Cubics are not tried if the worst relative error of the lines is at most this, because loading scipy takes 52 MiB and
-# a third of a second.
-CUBICS_FROM = 0.005
 STEP_VALUES = 1 << 16  # number of values whose differences are computed at a time
 VALUES = 1 << 16  # number of values at which errors are measured at a time
 EXACT = 2.0**53  # below this, floats represent every whole number exactly
@@ -52,20 +47,8 @@ def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int)
         ties = distinct.counted(index) - better_count
         knots.append(Knot(tally.first_key + distinct.offset(index), better_count, ties))
     lines = Curve(knots, total=tally.total, as_of_us=as_of_us, method="scan", step=step)
-    return _measured(distinct, lines, indexes)
-
-
-def _measured(distinct: DistinctKeys, lines: Curve, knots: Sequence[int]) -> Curve:
-    """Return the curve with its measured errors. It has cubics instead of lines if their errors are smaller."""
-    best, found = lines, _Measuring(distinct, lines, knots).measure_curve()
-    if found.worst > CUBICS_FROM:
-        shapes = fit_cubics(lines)
-        if shapes is not None:
-            cubics = replace(lines, shapes=shapes)
-            of_cubics = _Measuring(distinct, cubics, knots).measure_curve()
-            if (of_cubics.worst, of_cubics.mean) < (found.worst, found.mean):
-                best, found = cubics, of_cubics
-    return replace(best, errors=found.errors, certificate=found.worst)
+    errors, worst = _Measuring(distinct, lines, indexes).measure_curve()
+    return replace(lines, errors=errors, certificate=worst)
 
 
 def _step(distinct: DistinctKeys) -> int:
@@ -94,13 +77,6 @@ def _wide_step(distinct: DistinctKeys, first: int, end: int, step: int) -> int:
     return step
 
 
-@dataclass(frozen=True, slots=True)
-class _FitErrors:
-    errors: list[int]  # for each gap, the largest |estimate - rank|
-    worst: float  # the largest |estimate - rank| / rank
-    mean: float  # the mean of |estimate - rank| / rank over all entries
-
-
 class _Measuring:
     """Measures the errors of a curve at all values of a scan. `knots` has the indexes of the values that are knots."""
 
@@ -111,12 +87,12 @@ class _Measuring:
         self._lows = (better_counts + ties)[:-1] + 1
         self._highs = better_counts[1:] + 1
         self._runs = np.array([float(after.key - before.key - curve.step) for before, after in pairwise(curve.knots)])
-        self._shapes = None if curve.shapes is None else np.array(curve.shapes, dtype=np.float64) / SHAPE_UNIT
 
-    def measure_curve(self) -> _FitErrors:
+    def measure_curve(self) -> tuple[list[int], float]:
+        """Return the largest |estimate - rank| of each gap, and the largest |estimate - rank| / rank of the curve."""
         distinct = self._distinct
         errors = np.zeros(len(self._lows), dtype=np.int64)
-        worst = total = 0.0
+        worst = 0.0
         for first in range(0, len(distinct) - 1, VALUES):
             end = min(first + VALUES, len(distinct) - 1)  # without the last value, which is a knot with an exact rank
             counts = distinct.better_counts[first : end + 1]
@@ -129,10 +105,8 @@ class _Measuring:
             past = np.abs(self._estimates(gaps, at, first, past=self._curve.step) - next_ranks)
             starts = np.flatnonzero(np.diff(gaps, prepend=-1))
             np.maximum.at(errors, gaps[starts], np.maximum.reduceat(np.maximum(here, past), starts))
-            relative = here / ranks
-            worst = max(worst, float(relative.max()), float((past / next_ranks).max()))
-            total += float(relative @ (next_ranks - ranks))
-        return _FitErrors(errors.tolist(), worst, total / max(1, distinct.total))
+            worst = max(worst, float((here / ranks).max()), float((past / next_ranks).max()))
+        return errors.tolist(), worst
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
         """Return the estimated ranks of the values from the index `first` onwards, each value increased by `past`.
@@ -143,17 +117,10 @@ class _Measuring:
         closed = rises == 0
         np.copyto(runs, 1, where=closed)
         at = np.clip(at, 0, runs)
-        if self._shapes is None:
-            over = 2.0 * rises * at + runs
-            quotients = over / (2.0 * runs)
-            sure = over < EXACT
-        else:
-            s1, s2 = self._shapes[gaps].T
-            t = at / runs
-            quotients = rises * (t * (3 * (1 - t) * ((1 - t) * s1 + t * s2) + t * t)) + 0.5
-            sure = closed
+        over = 2.0 * rises * at + runs
+        quotients = over / (2.0 * runs)
         whole = np.floor(quotients)
-        edge = (np.abs(quotients - np.rint(quotients)) < EDGE) & ~sure & ~closed & (at > 0) & (at < runs)
+        edge = (np.abs(quotients - np.rint(quotients)) < EDGE) & (over >= EXACT) & ~closed & (at > 0) & (at < runs)
         ranks: Integers = lows + whole.astype(np.int64)
         base = self._curve.knots[0].key + past
         for index in np.flatnonzero(edge):

@@ -62,9 +62,10 @@ class Conflict:
         return self._update(_terms(assignments), where)
 
     def overwrite(self) -> Insert:
-        """If a row with the same keys exists, overwrite the other columns that the insert names."""
+        """If a row with the same keys exists, overwrite the other columns that the insert names, if there are any."""
         named = self.insert.single if self.insert.bulk is None else self.insert.bulk.columns
-        return self._update(tuple((name, excluded(name)) for name, _ in named if name not in self.keys), None)
+        others = tuple((name, excluded(name)) for name, _ in named if name not in self.keys)
+        return self._update(others, None) if others else self.do_nothing()
 
     def _update(self, assignments: Assignments, where: Condition | None) -> Insert:
         if not assignments:

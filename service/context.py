@@ -21,14 +21,14 @@ from service.streams.long_answers import LongAnswers
 from service.telemetry.metrics.store_figures import StoreFigures
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
-from storage.errors import StoreBusyError, StoreDamagedError
+from storage.errors import StoreAwayError, StoreBusyError, StoreDamagedError
 from storage.leases.batcher import LeaseBatcher
 from storage.posting.post_ids import PostIds
 from storage.posting.remote_writer import RemoteWriter
 from storage.posting.writer import Writers
 from storage.queue.intake import Enqueuer
+from storage.reads.away_partitions import find_away_partitions
 from storage.reads.open_boards import OpenBoards
-from storage.reads.partition_figures import find_away_partitions, try_living
 from storage.reads.point_reads import PointReads
 from storage.store import Program, Store
 
@@ -90,8 +90,18 @@ class Context(EndpointContext):
         return await find_away_partitions(self.store, wait_s_max=self.settings.connect_timeout_s)
 
     async def try_living(self, act: Callable[[Collection[int]], Awaitable[T]]) -> tuple[T, Collection[int]]:
-        """Call `act` as `partition_figures.try_living` does: again without the partitions that do not answer."""
-        return await try_living(self.store, act, wait_s_max=self.settings.connect_timeout_s)
+        """Call `act` with no partitions. If one does not answer, call it again with the numbers of those that do not.
+
+        Return the result, and the partitions that the result leaves out. Raises StoreAwayError if the control partition
+        does not answer, or the living ones do not suffice.
+        """
+        try:
+            return await act(()), ()
+        except StoreAwayError:
+            away = await find_away_partitions(self.store, wait_s_max=self.settings.connect_timeout_s)
+            if not away:
+                raise
+        return await act(away), away
 
     async def read_living(
         self, make: Callable[[Collection[int]], Program[T]], *, heavy: bool = False

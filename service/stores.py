@@ -41,7 +41,7 @@ async def open_store(settings: Settings, meter: Meter = NO_METER, *, beside_owne
         from storage.engines.sqlite import SqliteStore
 
         path = Path(settings.store.removeprefix(SQLITE_PREFIX))
-        opening = SqliteStore.open_beside_owner if beside_owner else SqliteStore.open
+        opening = SqliteStore.open_beside_owner if beside_owner or settings.read_only else SqliteStore.open
         return await opening(path, settings, meter=meter)
     from storage.engines.postgres import PostgresStore
 

@@ -17,6 +17,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import NamedTuple
 
 import structlog
@@ -105,7 +106,10 @@ async def open_context(
         stack.push_async_callback(store.close)
         if writer is not None:
             writer.damaged = store.damaged
-        salt = await prepare_store(store) if owner is None else await store.read(find_salt)
+        if owner is None and not settings.read_only:
+            salt: str | None = await prepare_store(store)
+        else:
+            salt = await store.read(partial(find_salt, reads_only=settings.read_only))
         assert salt is not None
         boards = OpenBoards(open_boards_max=settings.open_boards_max)
         basics = _Basics(settings, metrics, metrics.meter, clock, store, salt, boards, stack)
@@ -268,7 +272,7 @@ def _open_leases(basics: _Basics) -> LeaseBatcher:
 
 async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitStack) -> None:
     settings, store, meter = context.settings, context.store, context.metrics.meter
-    embedded = settings.jobs == "embedded"
+    embedded = settings.jobs == "embedded" and not settings.read_only
     read_peer = None
     if settings.lease_peers:
         read_peer = await stack.enter_async_context(open_peer_reader(parse_peers(settings.lease_peers)))

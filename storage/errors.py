@@ -9,6 +9,7 @@ StorageError
 ├── NotOwnerError                             (internal: the process that owns the store answers the request)
 ├── StoreDamagedError · StoreFullError        (trying again does not help until an operator acts)
 ├── StoreLockedError · StoreUnsupportedError · SchemaUnknownError   (at start)
+├── StoreCopyError · StoreReadOnlyError     (another store takes the place of this one)
 ├── StoreExistsError · TooManyPartitionsError                      (nothing was created)
 ├── JournalIncompleteError · NothingReplayedError                  (nothing was rebuilt)
 ├── BackupFailedError                         (nothing was replaced)
@@ -235,6 +236,14 @@ class StoreUnsupportedError(StorageError):
 
 class SchemaUnknownError(StorageError):
     """The store has a schema that this version does not know."""
+
+
+class StoreCopyError(StorageError):
+    """The store was copied to another one, or it can't be copied."""
+
+
+class StoreReadOnlyError(StorageError):
+    """The service is started to serve reads only, while its store is copied to another one."""
 
 
 class StoreExistsError(StorageError):

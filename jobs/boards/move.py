@@ -18,7 +18,6 @@ from storage.boards.board_copy import BoardCopy
 from storage.boards.boards import find_board
 from storage.boards.shared_tables import sweep_rows
 from storage.errors import (
-    BoardChangedError,
     LostRaceError,
     OutcomeUnknownError,
     RacesLostError,
@@ -37,7 +36,6 @@ LEASE_US = 60_000_000  # how long the lease of a move lasts after each renewal
 FEW_OWNERS = 500  # the switch copies the rows of at most about this many owners, which takes milliseconds
 ROUNDS_MAX = 100_000  # the most pages of the change log that one catch-up reads
 SWITCHES_MAX = 30  # how many times a move tries to switch, at most
-STARTS_MAX = 3  # how many times a move is begun, at most, if its board is changed
 PAUSE_S_MAX = 1.0  # the longest pause before the next attempt to switch
 
 
@@ -81,27 +79,24 @@ class BoardMove:
         Raises:
             UnknownBoardError, LeaseTakenError and others: see `begin_move` and `begin_split`.
             JournalIncompleteError: the log does not hold all posts since the move began.
-            RacesLostError: the board or its rows kept changing.
+            BoardChangedError: the board was emptied, archived, or got columns, or it closed during a split.
+            RacesLostError: the rows of the board kept changing.
         """
         begin = partial(self._begin, self._board_id, self._leases, holder=self._holder, lease_us=LEASE_US)
-        for _ in range(STARTS_MAX):
-            self._copied, lease = await self._store.write(begin)
-            self._held = HeldLease(lease, self._leases, LEASE_US)
-            self._marks = [0] * len(self._copied.leaves)
-            try:
-                for noted in self._copied.list_left_behind():
-                    while await self._sweep(*noted):
-                        pass
-                for number, leaf in enumerate(self._copied.leaves):
-                    await self._copy(number, leaf)
-                return await self._catch_up_and_switch()
-            except BoardChangedError:  # the board was emptied, or got a column, or was archived
+        self._copied, lease = await self._store.write(begin)
+        self._held = HeldLease(lease, self._leases, LEASE_US)
+        self._marks = [0] * len(self._copied.leaves)
+        try:
+            for noted in self._copied.list_left_behind():
+                while await self._sweep(*noted):
+                    pass
+            for number, leaf in enumerate(self._copied.leaves):
+                await self._copy(number, leaf)
+            return await self._catch_up_and_switch()
+        except BaseException:
+            with suppress(StorageError):
                 await self._abandon()
-            except BaseException:
-                with suppress(StorageError):
-                    await self._abandon()
-                raise
-        raise RacesLostError(f"{self._board_id!r} was changed during each of {STARTS_MAX} moves")
+            raise
 
     async def _sweep(self, partition: int, table_key: int, rows_key: int) -> int:
         sweeping = partial(sweep_rows, rows_max=PAGE_ROWS, only=(table_key, rows_key))

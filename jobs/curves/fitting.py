@@ -1,7 +1,7 @@
 """Makes the curve of a column, by the method that its board chose: skip, scan or auto.
 
     skip ──> read some values in one snapshot ──> lines, or cubics if brackets are wide and cubics fit clearly better
-    scan ──> read every value in one snapshot ──> fit on a thread: lines or cubics, with a certificate
+    scan ──> read every value in one snapshot ──> fit on a thread: lines, with a certificate
     auto ──> like skip; on a quiet board like scan, once the curve's error bound exceeds `scan_bound_ratio`
 
 A curve has a line or a cubic between each two knots. Sampling (`skip`) takes milliseconds, a scan takes seconds. The
@@ -159,7 +159,7 @@ def _read_state(leaf: Leaf, column_index: int) -> Program[ColumnState]:
 
 
 def _fit(tally: Tally, samples: int, gap_rows_max: int, as_of_us: int) -> Curve:
-    from predictor.fit import fit_curve  # imported here, because it loads numpy and scipy
+    from predictor.fit import fit_curve  # imported here, because it loads numpy
 
     return fit_curve(tally, knots_max=max(2, samples), gap_rows_max=gap_rows_max, as_of_us=as_of_us)
 

@@ -85,7 +85,8 @@ def add_request(
 
         call_service(url, api_key, action)
 
-    _add_command(app, name, command, about, *parameters, *((YES,) if confirm else ()), *((AS_JSON,) if show else ()))
+    flags = (*((YES,) if confirm else ()), *((AS_JSON,) if show else ()))
+    add_command(app, name, command, about, *parameters, *flags, URL_OPTION, KEY_OPTION)
 
 
 def add_list(
@@ -111,7 +112,7 @@ def add_list(
 
         call_service(url, api_key, action)
 
-    _add_command(app, name, command, about, *parameters, LIMIT, AS_JSON)
+    add_command(app, name, command, about, *parameters, LIMIT, AS_JSON, URL_OPTION, KEY_OPTION)
 
 
 def fill_path(template: str, values: Query) -> str:
@@ -126,7 +127,8 @@ def unfilled(template: str, values: Query) -> dict[str, Any]:
     return {name: value for name, value in given.items() if f"{{{name}}}" not in template}
 
 
-def _add_command(app: typer.Typer, name: str, command: Callable[..., None], about: str, *parameters: Parameter) -> None:
+def add_command(app: typer.Typer, name: str, command: Callable[..., None], about: str, *parameters: Parameter) -> None:
+    """Add a command with these parameters. `about` is its help text."""
     # typer reads the arguments and options of a command from its signature.
-    command.__signature__ = Signature([*parameters, URL_OPTION, KEY_OPTION])  # type: ignore[attr-defined]
+    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     app.command(name, cls=NumbersAreArguments, help=about)(command)

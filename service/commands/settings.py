@@ -26,6 +26,7 @@ FLAGS = {
     "workers": ("--workers", "Number of processes that serve (PostgreSQL only)."),
 }
 SETTING_OPTIONS = {name: option(name, str, about, flag) for name, (flag, about) in FLAGS.items()}
+SETTING_OPTIONS["read_only"] = option("read_only", bool, "Refuse all writes: the store is being copied.", "--read-only")
 CONFIG_OPTION = option(
     "config", Path, "TOML file with settings. Default: the file that RANKCURVE_CONFIG names.", dir_okay=False
 )

@@ -47,12 +47,12 @@ HINTS: Mapping[str, str] = {
     "unknown_pool": "to list the pools: rankcurve pool list; to create one: rankcurve pool create CLIENT POOL",
     "unknown_region": "to list the regions: rankcurve pool show CLIENT POOL",
     "no_resource_available": "to see the regions: rankcurve pool show CLIENT POOL",
-    "ops_key_needed": "in the store itself any key can be revoked: rankcurve keys revoke ID --store",
     "unauthorized": f"pass a key with --key or {KEY_VARIABLE}",
     "forbidden": "this needs a key with a higher role (reader < writer < ops)",
     "no_job_process": "start the service with --jobs embedded, or a `rankcurve jobs` process",
     "no_curve": "to fit the first one: rankcurve refresh BOARD",
 }
+AWAY_HINT = f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
 T = TypeVar("T")
 NEGATIVE_NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?")
 
@@ -121,12 +121,10 @@ def call_service(
     action: Callable[[AsyncClient], Awaitable[None]],
     retries: Retries = RETRIES,
     timeout_s: float = TIMEOUT_S,
-    *,
-    away_hint: str = f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}",
 ) -> None:
     """Run `action` with a client of the service. On a RankcurveError, print it on one line and exit with code 1.
 
-    The line ends with a hint of what to do. `away_hint` is the hint if no service answers.
+    The line ends with a hint of what to do.
     """
 
     async def session() -> None:
@@ -137,7 +135,7 @@ def call_service(
         asyncio.run(session())
     except RankcurveError as error:
         hint = HINTS.get(error.code) if isinstance(error, ApiError) else None
-        hint = away_hint if isinstance(error, UnreachableError) else hint
+        hint = AWAY_HINT if isinstance(error, UnreachableError) else hint
         fail(f"{error} — {hint}" if hint else str(error))
     except BrokenPipeError:
         # In `rankcurve top … | head`, `head` has closed the pipe. Without the next line, Python would print another

@@ -14,7 +14,6 @@ from .values import (
     REGION_PATTERN,
     Time,
     matching,
-    parse_matching,
     parse_name,
 )
 
@@ -156,10 +155,6 @@ class LeaseEventLine(msgspec.Struct, frozen=True, kw_only=True):
     region: str
     version: int
     lease_expires: Time | None
-
-
-def parse_client_or_pool_id(text: str, *, pointer: str) -> str:
-    return parse_matching(text, CLIENT_PATTERN, "an id", pointer)
 
 
 def parse_lease_key(text: str, *, pointer: str = "key") -> str:

@@ -93,6 +93,7 @@ CODES: dict[str, ProblemCode] = {
     "store_damaged": ProblemCode(500, "The store's file is damaged"),
     "store_busy": ProblemCode(503, "The store can't keep up", retried=True),
     "partition_away": ProblemCode(503, "The database server that holds this does not answer", retried=True),
+    "store_read_only": ProblemCode(503, "The store is being copied to another one, and takes no writes", retried=True),
     "too_many_bodies": ProblemCode(503, "Too many bodies are arriving at once", retried=True),
     "no_job_process": ProblemCode(503, "No job process is alive"),
     "timeout": ProblemCode(503, "The answer took too long", retried=True),
@@ -207,6 +208,12 @@ def post_problem_of(error: BaseException) -> ProblemError:
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem
+
+
+def check_count(count: int, most: int, code: str, pointer: str, what: str = "values") -> None:
+    """Raise ProblemError `code` if `count` is more than `most`. `what` are the things that were counted."""
+    if count > most:
+        raise ProblemError(code, f"{count} {what} are more than {most}", pointer=pointer)
 
 
 def name_post(problem: ProblemError, index: int | None) -> ProblemError:

@@ -20,7 +20,7 @@ from storage.boards.family_ids import FACETS_TOGETHER_MAX, is_facet, names_famil
 from storage.periods import PeriodKind
 
 from .cursors import CURSOR_CHARS_MAX
-from .problems import FieldError, ProblemError, clip_text
+from .problems import FieldError, ProblemError, check_count, clip_text
 from .requests import FACETS_SCHEMA, BoardId, ColumnName, FacetName, Instant, OwnerName
 from .strict_json import describe_mismatch
 from .values import (
@@ -309,9 +309,8 @@ def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str
         for field in fields:
             value, bound = getattr(query, field.name), bound_of(kind, field.encode_name)
             count = len(value) if isinstance(value, tuple) else value
-            if bound is not None and isinstance(count, int) and count > (most := getattr(settings, bound[0])):
-                detail = f"{field.encode_name}: {count} is more than {most}"
-                raise ProblemError(bound[1], detail, pointer=field.encode_name)
+            if bound is not None and isinstance(count, int):
+                check_count(count, getattr(settings, bound[0]), bound[1], field.encode_name, field.encode_name)
         return query
 
     return lru_cache(maxsize=CACHED_QUERIES_MAX)(parse), parse

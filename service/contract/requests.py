@@ -26,6 +26,7 @@ from .values import (
     SCALE_MAX,
     TIER_PATTERN,
     matching,
+    to_micros,
 )
 
 COLUMNS_MAX = 64
@@ -215,13 +216,18 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     """
 
     owner: OwnerName
-    stats: StatsSent | UnsetType = UNSET
-    set: StatsSent | UnsetType = UNSET
+    stats: StatsSent = {}
+    set: StatsSent = {}
     """Values that overwrite instead of merging; needs the role `ops`."""
     post_id: PostId | UnsetType | None = UNSET
     at: Instant | UnsetType | None = UNSET
     """The time of the posted event, with a zone, kept to the microsecond. Default: the time of arrival. A
     retry sends the same time, or again no time. Another time with the same `post_id` is a `post_id_conflict`."""
+
+    @property
+    def at_us(self) -> int | None:
+        """Return the post's time in microseconds since 1970, or None for the time when the post arrives."""
+        return to_micros(self.at) if isinstance(self.at, datetime) else None
 
 
 class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -240,7 +246,7 @@ class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=Fal
     leaderboards for the facet values of the post.
     """
 
-    facets: Annotated[dict[str, str], Meta(extra_json_schema=FACETS_SCHEMA)] | UnsetType = UNSET
+    facets: Annotated[dict[str, str], Meta(extra_json_schema=FACETS_SCHEMA)] = {}
     """The value of each facet. If a facet has no value here, the boards of the lists with this facet are skipped."""
 
 

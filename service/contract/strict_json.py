@@ -49,10 +49,10 @@ def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     return value
 
 
-def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "", where: str = "") -> T:
+def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "") -> T:
     """Return `read(body)`, and turn every error that msgspec can raise into a ProblemError.
 
-    `prefix` is put before the JSON pointer of an error, and `where` before its detail. In NDJSON, they name the line.
+    `prefix` is put before the JSON pointer of an error.
 
     Raises:
         ProblemError: `bad_json`, `bad_request` or `unknown_field`.
@@ -64,12 +64,12 @@ def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "
     except msgspec.ValidationError as error:
         code, fault = describe_mismatch(error)
         pointer = prefix + fault.pointer
-        detail = f"{where}{fault.detail} at {pointer or 'the top'}"
+        detail = f"{fault.detail} at {pointer or 'the top'}"
         raise ProblemError(code, detail, errors=[FieldError(pointer, fault.detail)]) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ProblemError("bad_json", where + clip_text(str(error))) from error
+        raise ProblemError("bad_json", clip_text(str(error))) from error
     except RecursionError as error:
-        raise ProblemError("bad_json", where + "the body is nested too deeply") from error
+        raise ProblemError("bad_json", "the body is nested too deeply") from error
 
 
 def to_json_pointer(path: str) -> str:
@@ -105,10 +105,10 @@ class _Repeating(list[tuple[str, Any]]):
     """The members of a JSON object that has a key twice."""
 
 
-def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None:
+def refuse_duplicates(body: bytes, *, prefix: str = "") -> None:
     """Raise ProblemError `duplicate_field` if an object of the body has a key twice.
 
-    Call this only after msgspec has decoded `body` without an error. For `prefix` and `where`, see `decode_or_refuse`.
+    Call this only after msgspec has decoded `body` without an error. For `prefix`, see `decode_or_refuse`.
     """
     repeating: list[_Repeating] = []
 
@@ -123,7 +123,7 @@ def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None
         # Numbers stay text, because their values are not needed here and int() refuses more than 4,300 digits.
         tree = json.loads(body.decode("utf-8"), object_pairs_hook=check_members, parse_int=str, parse_float=str)
     except (ValueError, RecursionError) as error:
-        raise ProblemError("bad_json", where + clip_text(str(error))) from error
+        raise ProblemError("bad_json", clip_text(str(error))) from error
     waiting: list[tuple[str, Any]] = [(prefix, tree)] if repeating else []
     while waiting:
         pointer, value = waiting.pop()
@@ -131,8 +131,7 @@ def refuse_duplicates(body: bytes, *, prefix: str = "", where: str = "") -> None
             keys = [key for key, _ in value]
             key = next(key for index, key in enumerate(keys) if key in keys[:index])
             detail = f"the field {clip_text(key)!r} is given twice"
-            errors = [FieldError(f"{pointer}/{pointer_token(key)}", detail)]
-            raise ProblemError("duplicate_field", where + detail, errors=errors)
+            raise ProblemError("duplicate_field", detail, pointer=f"{pointer}/{pointer_token(key)}")
         if isinstance(value, dict):
             waiting.extend((f"{pointer}/{pointer_token(key)}", member) for key, member in value.items())
         elif isinstance(value, list):

@@ -229,20 +229,11 @@ def matching(pattern: str) -> Meta:
     return Meta(pattern=pattern[:-1] + PYTHON_END)
 
 
-def parse_matching(text: str, pattern: str, what: str, pointer: str) -> str:
+def parse_matching(text: str, *, pattern: str, what: str, pointer: str) -> str:
     """Return the text if it matches a pattern of `PATTERN_WORDS`. Raise ProblemError `bad_request` if it does not."""
     if re.fullmatch(pattern[1:-1], text):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not {what}: {PATTERN_WORDS[pattern]}", pointer=pointer)
-
-
-def parse_family_id(text: str) -> str:
-    return parse_matching(text, FAMILY_PATTERN, "the id of a family", "family")
-
-
-def parse_column(text: str, *, pointer: str = "column") -> str:
-    """Return the column in a path if it is a name or `ONLY_COLUMN`. Raise ProblemError `bad_request` otherwise."""
-    return parse_matching(text, PATH_COLUMN_PATTERN, "a column name", pointer)
 
 
 def parse_post_id(text: str, *, pointer: str = "/post_id") -> str:

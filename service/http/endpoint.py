@@ -16,6 +16,7 @@ import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from email.message import Message
 from functools import lru_cache, partial
 from math import ceil
 from time import perf_counter
@@ -29,16 +30,17 @@ from multidict import istr
 from config.settings import Settings
 from jobs.request_origin import REQUEST_ID, TRACEPARENT
 from service.contract.keys import ANONYMOUS, ANYONE, KeyRing, Role, make_forbidden, make_unauthorized
-from service.contract.lease_messages import parse_client_or_pool_id, parse_lease_key
+from service.contract.lease_messages import CLIENT_PATTERN, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of
 from service.contract.queries import CACHED_CHARS_MAX, make_query_parsers
 from service.contract.routes import SAFE_METHODS, Answer, Call, Reply, Route, Tagged
 from service.contract.strict_json import decode_strictly
-from service.contract.values import parse_board_id, parse_column, parse_family_id, parse_owner, parse_post_id
+from service.contract.values import PATH_COLUMN_PATTERN, parse_board_id, parse_matching, parse_owner, parse_post_id
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Span, Tracer
+from storage.boards.family_ids import FAMILY_PATTERN
 from storage.errors import NotOwnerError
 from storage.meter import Meter
 
@@ -66,15 +68,21 @@ _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the
 _CUT_OFF = 503  # the service stopped before the answer was ready
 _IN_ONE_PIECE = (FastJsonResponse, PlainResponse)
 _STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
+_FORMS = {  # by parameter name: the pattern, and what the parameter is
+    "column": (PATH_COLUMN_PATTERN, "a column name"),
+    "family": (FAMILY_PATTERN, "the id of a family"),
+    "client_id": (CLIENT_PATTERN, "an id"),
+    "pool_id": (CLIENT_PATTERN, "an id"),
+}
 PATH_PARSERS: dict[str, Callable[[str], str]] = {  # by parameter name; any other parameter may be any text
     "board": lru_cache(maxsize=1024)(parse_board_id),
-    "column": lru_cache(maxsize=1024)(parse_column),
     "owner": parse_owner,
-    "family": lru_cache(maxsize=1024)(parse_family_id),
-    "client_id": lru_cache(maxsize=1024)(partial(parse_client_or_pool_id, pointer="client_id")),
-    "pool_id": lru_cache(maxsize=1024)(partial(parse_client_or_pool_id, pointer="pool_id")),
     "key": parse_lease_key,
     "post_id": partial(parse_post_id, pointer="post_id"),
+    **{
+        name: lru_cache(maxsize=1024)(partial(parse_matching, pattern=pattern, what=what, pointer=name))
+        for name, (pattern, what) in _FORMS.items()
+    },
 }
 
 
@@ -324,12 +332,10 @@ def parse_media_type(header: str) -> str:
 
     If the header names a charset other than UTF-8, return the header unchanged, so that every route refuses it.
     """
-    media_type, _, parameters = header.partition(";")
-    for parameter in parameters.lower().split(";"):
-        name, _, value = parameter.strip().partition("=")
-        if name == "charset" and value.strip('"') not in ("utf-8", "utf8", "us-ascii"):
-            return header
-    return media_type.strip().lower()
+    message = Message()
+    message[hdrs.CONTENT_TYPE] = header
+    charset = message.get_content_charset("utf-8")
+    return message.get_content_type() if charset in ("utf-8", "utf8", "us-ascii") else header
 
 
 def _check_path(raw_path: str) -> None:

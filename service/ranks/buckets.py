@@ -7,7 +7,7 @@ the curve. The number of entries in a part is the difference between two ranks, 
 from itertools import pairwise
 from typing import NamedTuple
 
-from predictor import AnyCurve
+from predictor import AnyCurve, BoundedRank
 from storage.leaves.rankings import Ranking
 from storage.log.cells import Padding
 from storage.store import Program
@@ -24,14 +24,6 @@ class Part(NamedTuple):
     entries: int
     low: int | None = None
     high: int | None = None
-
-
-class _Counts(NamedTuple):
-    """The estimated number of entries whose value is smaller than an edge of a part, with its bracket."""
-
-    entries: int
-    low: int
-    high: int
 
 
 def _split_range(least: int, most: int, parts: int) -> list[int]:
@@ -65,19 +57,19 @@ def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part
     assert last is not None
     values = [padding.decode_value(padding.cell_of_key(key)) for key in (first.low, last.high)]
     edges = _split_range(min(values), max(values), parts)
-    below = [_Counts(0, 0, 0), *(_below(curve, padding, edge) for edge in edges[1:-1])]
-    below.append(_Counts(curve.total, curve.total, curve.total))
+    first_rank, last_rank = (BoundedRank(rank, rank, rank) for rank in (1, curve.total + 1))
+    worse = [first_rank, *(_rank_from_below(curve, padding, edge) for edge in edges[1:-1]), last_rank]
     return [
-        Part(start, end, after.entries - before.entries, max(0, after.low - before.high), after.high - before.low)
-        for (start, end), (before, after) in zip(pairwise(edges), pairwise(below), strict=True)
+        Part(start, end, after.rank - before.rank, max(0, after.low - before.high), after.high - before.low)
+        for (start, end), (before, after) in zip(pairwise(edges), pairwise(worse), strict=True)
     ]
 
 
-def _below(curve: AnyCurve, padding: Padding, value: int) -> _Counts:
+def _rank_from_below(curve: AnyCurve, padding: Padding, value: int) -> BoundedRank:
+    """Return 1 + the estimated number of entries whose value is smaller than this value, with its bracket."""
     # `pad` returns the best cell of a value. So the rank at this cell is 1 + the number of entries with a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))
-        total = curve.total + 1
-        return _Counts(total - above.rank, total - above.high, total - above.low)
-    better = curve.locate(padding.key_of_cell(padding.pad(value)))
-    return _Counts(better.rank - 1, better.low - 1, better.high - 1)
+        ranks = curve.total + 2
+        return BoundedRank(ranks - above.rank, ranks - above.high, ranks - above.low)
+    return BoundedRank(*curve.locate(padding.key_of_cell(padding.pad(value)))[:3])

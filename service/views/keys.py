@@ -73,7 +73,7 @@ async def get_keys(context: Context, call: Call) -> KeyList:
 
 
 async def remove_key(context: Context, call: Call) -> None:
-    await context.store.write(lambda: revoke_key(call.path["id"], now_us=context.now_us(), keep_ops=True))
+    await context.store.write(lambda: revoke_key(call.path["id"], now_us=context.now_us()))
     await _apply(context)
 
 

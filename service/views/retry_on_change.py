@@ -3,10 +3,15 @@
 Before each further try, the boards of the request are read from the store again, so the answer fits their current
 state. If a handler does not find an owner because the owner is hidden, the answer says that the owner is hidden.
 
+On Citus, a transaction over several partitions becomes visible on one node after the other. Until then, a board that
+moves may be missing in its partition and present in the catalog. So later tries come after a pause, and a board that
+the catalog still has is never called unknown.
+
 Before each try, aliases of periods in ids of boards (`arena:this-week`) are replaced by the periods. So handlers see
 only ids of real boards. All tries of a request use the time at which the request arrived.
 """
 
+import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +26,8 @@ from service.contract.routes import Answer, Call, Route
 from storage.boards.family_ids import has_alias
 from storage.errors import BoardChangedError, NotRankedError, UnknownBoardError, UnknownOwnerError
 
-_RENEWALS_MAX = 3  # the boards are read again at most this often; if a board changes once more, the request fails
+# The pause before each further try, in which the boards are read again. After the last one, the request fails.
+PAUSES_S = (0.0, 0.05, 0.2, 0.8)
 
 
 def retry_on_change(route: Route) -> Route:
@@ -38,7 +44,7 @@ def retry_on_change(route: Route) -> Route:
         named = () if names_one_board and ":" not in call.path["board"] else _boards_of(call)
         may_be_aliased = any(map(has_alias, named))
         now_us = context.now_us() if may_be_aliased else 0
-        for _ in range(_RENEWALS_MAX):
+        for pause_s in PAUSES_S:
             if may_be_aliased:
                 await _resolve_aliases(context, call, named, now_us)
             try:
@@ -53,10 +59,16 @@ def retry_on_change(route: Route) -> Route:
                 board_ids = _boards_of(call)
                 if isinstance(error, UnknownBoardError) and not all(map(context.catalog.find_known, board_ids)):
                     raise  # the handler has just asked the store for the board, so a reread would not find it
+                await asyncio.sleep(pause_s)
                 for each in (*board_ids, *call.other_boards):
                     with suppress(UnknownBoardError):
                         await context.catalog.reread_board(each)
-        return await handler(context, call)
+        try:
+            return await handler(context, call)
+        except UnknownBoardError:
+            if all(map(context.catalog.find_known, _boards_of(call))):
+                raise BoardChangedError from None
+            raise
 
     return replace(route, handler=handle)
 

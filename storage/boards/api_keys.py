@@ -57,17 +57,17 @@ def add_key(key: StoredKey, *, keys_max: int, keep_ops: bool = False) -> Program
     yield insert(API_KEYS).values(**dict(zip(_COLUMNS, astuple(key), strict=True))).bind()
 
 
-def revoke_key(key_id: str, *, now_us: int, keep_ops: bool = False) -> Program[None]:
+def revoke_key(key_id: str, *, now_us: int) -> Program[None]:
     """Revoke a key from now on. A key that was revoked before keeps its earlier time of revocation.
 
     Raises:
         UnknownKeyError: no key has that id.
-        OpsKeyNeededError: `keep_ops` is set, and this is the last valid key with the role ops.
+        OpsKeyNeededError: this is the last valid key with the role ops.
     """
     found = yield select(col("id")).from_(API_KEYS).where(col("id").eq(param("id"))).bind(id=key_id)
     if not found:
         raise UnknownKeyError(f"no key {key_id!r}")
-    if keep_ops and (yield from _hold_ops_keys()) == [key_id]:
+    if (yield from _hold_ops_keys()) == [key_id]:
         raise OpsKeyNeededError(f"{key_id} is the last key with the role ops: create another one first")
     yield (
         update(API_KEYS)

@@ -131,7 +131,7 @@ class BoardCopy:
         """
         now = yield from find_board(self.board.id, lock=Lock.UPDATE, queued=True)
         if [*map(_shape_of, now.leaves)] != [*map(_shape_of, self.board.leaves)]:
-            raise BoardChangedError
+            raise BoardChangedError(f"{now.id!r} was emptied or archived, or got columns, meanwhile: run this again")
         begun_us = yield from store_clock()
         if self._moves:
             yield from self._begin_elsewhere(now, marks[0])
@@ -157,7 +157,7 @@ class BoardCopy:
     def _begin_segments(self, now: Board, marks: Sequence[int], begun_us: int) -> Program[None]:
         """Copy the last changes, clear and retire the earlier leaves, and let the catalog refer to the new segments."""
         if now.gate.closed_us is not None:
-            raise BoardChangedError
+            raise BoardChangedError(f"{now.id!r} was closed during the split")
         counted = {key: dict(counts) for key, counts in self._counted.items()}
         for leaf, mark in zip(self.leaves, marks, strict=True):
             found = yield from leaf.hold(mark)

@@ -1,6 +1,6 @@
 """Programs that find, lock and list the boards of the catalog, and read the states that lists of boards show."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from querybuilder import Bound, Lock, asc, col, contains_text, lower_case, param
@@ -173,8 +173,11 @@ def read_states(boards: Sequence[Board], now_us: int) -> Program[list[BoardState
     return found
 
 
-def find_last_changes(boards: Sequence[Board]) -> Program[dict[int, int]]:
-    """Return the time of each board's last logged change, or else of its creation, in microseconds since 1970."""
+def find_last_changes(boards: Sequence[Board], away: Collection[int]) -> Program[dict[int, int]]:
+    """Return the time of each board's last logged change, or else of its creation, in microseconds since 1970.
+
+    Do not look into the logs of the partitions `away`.
+    """
     logged: list[tuple[int, int, int]] = []  # partition, key in the log, board key
     for board in boards:
         logged += [(leaf.partition, leaf.key, board.key) for leaf in board.leaves]
@@ -183,7 +186,7 @@ def find_last_changes(boards: Sequence[Board]) -> Program[dict[int, int]]:
             logged += [(row.leaf.partition, row.leaf.key, board.key) for row in earlier]
             logged.append((board.home, board.key, board.key))
     found = {board.key: 0 for board in boards}
-    for partition in sorted({partition for partition, _, _ in logged}):
+    for partition in sorted({partition for partition, _, _ in logged} - {*away}):
         board_of = {key: board_key for place, key, board_key in logged if place == partition}
         for key, at_us in (yield from in_partition(partition, change_log.find_last_changes([*board_of]))).items():
             found[board_of[key]] = max(at_us, found[board_of[key]])

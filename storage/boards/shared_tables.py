@@ -16,7 +16,7 @@ from storage.schema.tables import DROPPED_ROWS, POST_IDS, SHARED_TABLES
 from storage.store import Program, in_partition
 
 POST_IDS_KEY = 0  # the `table_key` that means the table of post ids; the key of a shared table is never 0
-_BETWEEN = ","  # separates names of columns; no name contains it
+BETWEEN = ","  # separates names of columns; no name contains it
 
 
 def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Program[int]:
@@ -24,7 +24,7 @@ def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Progra
     found = yield from find_table(columns, partition)
     if found is not None:
         return found
-    layout = _BETWEEN.join(column.name for column in columns)
+    layout = BETWEEN.join(column.name for column in columns)
     table_key = yield from take_keys()
     made = insert(SHARED_TABLES).values(table_key=table_key, partition=partition, layout=layout, columns=layout)
     yield made.bind()
@@ -34,7 +34,7 @@ def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Progra
 
 def find_table(columns: Sequence[RowColumn], partition: int) -> Program[int | None]:
     """Return the key of a partition's shared table for boards with these columns, or None if there is none."""
-    layout = _BETWEEN.join(column.name for column in columns)
+    layout = BETWEEN.join(column.name for column in columns)
     same = (col(name).eq(param(name)) for name in ("partition", "layout"))
     found = yield select(col("table_key")).from_(SHARED_TABLES).where(*same).bind(partition=partition, layout=layout)
     return int(found[0][0]) if found else None
@@ -44,11 +44,11 @@ def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
     """Add columns to a shared table. Skip a column that the table already has because of another board."""
     found = select(col("columns")).from_(SHARED_TABLES).where(col("table_key").eq(param("key"))).locked(Lock.UPDATE)
     [[columns]] = yield found.bind(key=table_key)
-    names = columns.split(_BETWEEN)
+    names = columns.split(BETWEEN)
     missing = [column for column in added if column.name not in names]
     if missing:
         yield from add_columns(Layout(shared_table(table_key), True, tuple(missing)), missing)
-        now = _BETWEEN.join([*names, *(column.name for column in missing)])
+        now = BETWEEN.join([*names, *(column.name for column in missing)])
         yield (update(SHARED_TABLES).set(columns=now).where(col("table_key").eq(param("key"))).bind(key=table_key))
 
 

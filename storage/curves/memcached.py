@@ -1,37 +1,32 @@
 """A client for a list of memcached servers. The servers together hold values, and any value may vanish at any time.
 
-    event loop ── one call at a time ──> a thread ── HashClient: key -> server ──> a server, behind its breaker
+    event loop ── key -> server ── one call at a time ──> the server's thread ── pymemcache ──> the server
+                         └── failed several times in a row ──> left alone for a while ──> one trial call
 
-A call never raises. It ends within `memcached_timeout_s` unless a host name has to be resolved. If a server fails, the
-failure is counted, and the server's values are treated as absent.
+A call never raises. It waits for earlier calls to the same server, and then ends within `memcached_timeout_s` unless a
+host name has to be resolved. A failed server is counted, and its values are treated as absent.
 
 A key always belongs to the same server. While that server is down, its values are missing. If its values were stored on
 another server during this time, they would stay there and become stale.
 
-Each server has a circuit breaker (`Breaker`), so that a server that fails several times in a row is not called:
-
-    closed ── failures_max in a row ──> open ── pause_s later ──> one trial call ── failed: open again, answered: closed
-
-The result of every call that the breaker allowed must be reported to the breaker, so that it can close or open again.
-
-A `Budget` limits the time and the bytes of a whole call. A socket's own timeout starts anew with every piece that
-arrives, so without a budget, a server that sends a few bytes at a time could make a call last for ever.
+A timeout of pymemcache starts anew with every piece of an answer that arrives. Therefore the sockets of `_Server` limit
+the time and the bytes of a whole call: a server that sends a few bytes at a time could make it last for ever.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 from pymemcache.client.base import Client
-from pymemcache.client.hash import HashClient
+from pymemcache.client.rendezvous import RendezvousHash
 from pymemcache.exceptions import MemcacheServerError
 
 from config.settings import MemcachedSettings
@@ -45,186 +40,144 @@ _THREAD_TIMEOUTS_MAX = 4  # give up a call after this many times `memcached_time
 RECV_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class CacheAnswer:
-    values: Mapping[str, bytes] = field(default_factory=dict)
+class CacheAnswer(NamedTuple):
+    values: Mapping[str, bytes] = {}
     stored: bool = False
     errors: int = 0  # number of servers that failed
 
 
 class Memcached:
-    """The client of all servers. Calls run one after the other on a thread of their own."""
+    """The client of all servers."""
 
     def __init__(self, limits: MemcachedSettings, *, monotonic: Callable[[], float]) -> None:
         self.limits = limits
-        bytes_max = limits.memcached_batch_max * (limits.memcached_value_bytes_max + _LINE_BYTES) + RECV_BYTES
-        self._budget = Budget(limits.memcached_timeout_s, bytes_max, monotonic)
-        # The client uses this in place of the module `socket`.
-        sockets = SimpleNamespace(**(vars(socket) | {"socket": partial(BudgetSocket, self._budget)}))
-        # Without a serializer, values stay bytes and the flags that a server sends with them are ignored.
-        make_ring: Any = HashClient  # Any, because the methods of HashClient have no annotations
-        self._ring = make_ring([], socket_module=sockets, no_delay=True)
-        self._ring.client_class = partial(_Server, limits, self._budget, monotonic)
-        for server in limits.memcached_servers:
-            host, _, port = server.rpartition(":")
-            self._ring.add_server((host.strip("[]"), int(port)))
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memcached")
-        self._given_up: asyncio.Future[tuple[Any, int]] | None = None  # a call that may still run on the thread
+        self._servers = {address: _Server(address, limits, monotonic) for address in limits.memcached_servers}
+        make_hash: Any = RendezvousHash  # Any, because the methods have no annotations
+        self._find_address = make_hash([*self._servers]).get_node
         self._closed = False
 
     @property
     def servers_left_alone(self) -> int:
-        """Return how many servers have an open breaker."""
-        return sum(server.breaker.open for server in self._ring.clients.values())
+        """Return how many servers are not called for now, because they failed."""
+        return sum(server.is_left_alone for server in self._servers.values())
 
     async def get_many(self, keys: Sequence[str]) -> CacheAnswer:
         """Return the values of at most `memcached_batch_max` keys, by key. Leave out absent and late values."""
-        values, errors = await self._call(lambda: self._ring.get_many(keys))
-        return CacheAnswer(values=values or {}, errors=errors)
+        if self._closed:
+            return CacheAnswer()
+        asked: dict[_Server, list[str]] = defaultdict(list)
+        for key in keys:
+            asked[self._servers[self._find_address(key)]].append(key)
+        calls = [server.call(partial(server.client.get_many, theirs)) for server, theirs in asked.items()]
+        found = await asyncio.gather(*calls)
+        values = {key: value for theirs, _ in found for key, value in (theirs or {}).items()}
+        return CacheAnswer(values, errors=sum(failed for _, failed in found))
 
     async def store_value(self, key: str, value: bytes) -> CacheAnswer:
-        expiry_s = self.limits.memcached_expiry_s
-        stored, errors = await self._call(lambda: self._ring.set(key, value, expire=expiry_s))
-        return CacheAnswer(stored=bool(stored), errors=errors)
-
-    async def _call(self, work: Callable[[], Any]) -> tuple[Any, int]:
-        """Return the result of `work` (None if it was not run or given up), and how many servers failed."""
         if self._closed:
-            return None, 0
-        if self._given_up is not None and not self._given_up.done():
-            return None, 1
-        future = asyncio.get_running_loop().run_in_executor(self._thread, self._within_budget, work)
-        done, _ = await asyncio.wait([future], timeout=_THREAD_TIMEOUTS_MAX * self.limits.memcached_timeout_s)
-        if not done:
-            self._given_up = future
-            return None, 1
-        return future.result()
-
-    def _within_budget(self, work: Callable[[], Any]) -> tuple[Any, int]:
-        self._budget.begin()
-        return work(), self._budget.errors
+            return CacheAnswer()
+        server, expiry_s = self._servers[self._find_address(key)], self.limits.memcached_expiry_s
+        stored, failed = await server.call(lambda: server.client.set(key, value, expire=expiry_s, noreply=False))
+        return CacheAnswer(stored=bool(stored), errors=int(failed))
 
     async def close(self) -> None:
         """Close the connections. Later calls reach no server and return an empty result."""
-        await self._call(self._ring.close)
-        self._closed = True
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        if not self._closed:
+            self._closed = True
+            await asyncio.gather(*(server.close() for server in self._servers.values()))
 
 
-class _Server(Client):
-    """The client of one server, with a circuit breaker. To HashClient, a failed call looks like an absent value."""
+class _Server:
+    """One server: its client on a thread of its own, the limits of the current call, and a circuit breaker.
 
-    def __init__(
-        self, limits: MemcachedSettings, budget: Budget, monotonic: Callable[[], float], server: Any, **options: Any
-    ) -> None:
-        super().__init__(server, **options)
-        self._budget = budget
-        self.breaker = Breaker(
-            failures_max=limits.memcached_failures_max, pause_s=limits.memcached_pause_s, monotonic=monotonic
-        )
+    Only the thread calls the methods that are not asynchronous.
+    """
 
-    def get_many(self, keys: Any) -> dict[Any, Any]:
-        return self._guarded(lambda: super(_Server, self).get_many(keys), {})
-
-    def set(self, key: Any, value: Any, expire: int = 0, noreply: Any = False, flags: Any = None) -> bool | None:
-        return self._guarded(lambda: super(_Server, self).set(key, value, expire, noreply, flags), None)
-
-    def _guarded(self, call: Callable[[], T], nothing: T) -> T:
-        if not self.breaker.allows() or not self._budget.fair():
-            return nothing
-        try:
-            answer = call()
-        except Exception as error:  # if an answer makes no sense, pymemcache's parser may raise any exception
-            self._budget.errors += 1
-            self.close()
-            # "SERVER_ERROR object too large for cache" is an answer of a working server. A subclass of
-            # `MemcacheServerError` means a lost connection.
-            if type(error) is MemcacheServerError:
-                self.breaker.succeeded()
-            else:
-                was_open = self.breaker.open
-                self.breaker.failed()
-                if self.breaker.open and not was_open:
-                    log.warning("memcached_server_paused", server=str(self.server), detail=repr(error))
-            return nothing
-        self.breaker.succeeded()
-        return answer
-
-
-class Breaker:
-    """The circuit breaker of one server, used by one thread."""
-
-    def __init__(self, *, failures_max: int, pause_s: float, monotonic: Callable[[], float]) -> None:
-        self._failures_max, self._pause_s, self._monotonic = failures_max, pause_s, monotonic
+    def __init__(self, address: str, limits: MemcachedSettings, monotonic: Callable[[], float]) -> None:
+        self._limits, self._monotonic = limits, monotonic
+        host, _, port = address.rpartition(":")
+        # The client uses this in place of the module `socket`.
+        sockets = SimpleNamespace(**(vars(socket) | {"socket": partial(_LimitedSocket, self)}))
+        # Without a serializer, values stay bytes and the flags that a server sends with them are ignored.
+        make_client: Any = Client
+        self.client = make_client((host.strip("[]"), int(port)), socket_module=sockets, no_delay=True)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="memcached")
+        self._given_up: asyncio.Future[Any] | None = None  # a call that may still run on the thread
         self._failures = 0  # failures in a row
-        self._closed_again_s = 0.0  # until this time of `monotonic`, no call is allowed while the breaker is open
+        self._trial_s = 0.0  # until this time of `monotonic`, the server is not called while it is left alone
+        self._ends_s, self._bytes_left = 0.0, 0  # the limits of the current call
 
     @property
-    def open(self) -> bool:
+    def is_left_alone(self) -> bool:
         """Return whether the server has failed so often that it is not called for now. A later trial call tests it."""
-        return self._failures >= self._failures_max
+        return self._failures >= self._limits.memcached_failures_max
 
-    def allows(self) -> bool:
-        return not self.open or self._monotonic() >= self._closed_again_s
+    async def call(self, work: Callable[[], T]) -> tuple[T | None, bool]:
+        """Return the result of `work` (None if it was not run or has failed), and whether the server has failed."""
+        if self._given_up is not None and not self._given_up.done():
+            return None, True
+        future = asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
+        done, _ = await asyncio.wait([future], timeout=_THREAD_TIMEOUTS_MAX * self._limits.memcached_timeout_s)
+        if not done:
+            self._given_up = future
+            return None, True
+        return future.result()
 
-    def succeeded(self) -> None:
+    def _work(self, work: Callable[[], T]) -> tuple[T | None, bool]:
+        limits = self._limits
+        if self.is_left_alone and self._monotonic() < self._trial_s:
+            return None, False
+        self._ends_s = self._monotonic() + limits.memcached_timeout_s
+        self._bytes_left = limits.memcached_batch_max * (limits.memcached_value_bytes_max + _LINE_BYTES) + RECV_BYTES
+        try:
+            answer = work()
+        except Exception as error:  # if an answer makes no sense, pymemcache's parser may raise any exception
+            self.client.close()
+            # "SERVER_ERROR object too large for cache" is an answer of a working server. A subclass of
+            # `MemcacheServerError` means a lost connection.
+            self._failures = 0 if type(error) is MemcacheServerError else self._failures + 1
+            self._trial_s = self._monotonic() + limits.memcached_pause_s
+            if self._failures == limits.memcached_failures_max:
+                log.warning("memcached_server_paused", server=str(self.client.server), detail=repr(error))
+            return None, True
         self._failures = 0
-
-    def failed(self) -> None:
-        """Record that the server did not answer, or that its answer made no sense."""
-        self._failures += 1
-        self._closed_again_s = self._monotonic() + self._pause_s
-
-
-class Budget:
-    """The time and bytes that are left for the current call."""
-
-    def __init__(self, timeout_s: float, bytes_max: int, monotonic: Callable[[], float]) -> None:
-        self._timeout_s, self._bytes_max, self._monotonic = timeout_s, bytes_max, monotonic
-        self._ends_s = 0.0
-        self._bytes = 0
-        self.errors = 0
-
-    def begin(self) -> None:
-        self._ends_s = self._monotonic() + self._timeout_s
-        self._bytes = self._bytes_max
-        self.errors = 0
-
-    def fair(self) -> bool:
-        """Return whether half of the time is left. If not, the servers asked before may be to blame for a timeout."""
-        return self._ends_s - self._monotonic() >= self._timeout_s / 2
+        return answer, False
 
     def left_s(self) -> float:
-        """Return the seconds that are left, or raise TimeoutError if there are none."""
+        """Return the seconds that are left for the call, or raise TimeoutError if there are none."""
         left_s = self._ends_s - self._monotonic()
         if left_s <= 0:
             raise TimeoutError("the call took too long")
         return left_s
 
-    def received(self, count: int) -> None:
+    def count_received(self, received: int) -> None:
         """Count received bytes. Raise OSError if the call has received more bytes than any correct answer has."""
-        self._bytes -= count
-        if self._bytes < 0:
+        self._bytes_left -= received
+        if self._bytes_left < 0:
             raise OSError("the response is too long")
 
+    async def close(self) -> None:
+        await self.call(self.client.close)
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
-class BudgetSocket(socket.socket):
-    """A socket that raises an error when the call's budget is used up."""
 
-    def __init__(self, budget: Budget, *arguments: Any) -> None:
+class _LimitedSocket(socket.socket):
+    """A socket that raises an error when the current call of its server has reached a limit."""
+
+    def __init__(self, server: _Server, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self.budget = budget
+        self._server = server
 
     def connect(self, address: Any) -> None:
-        self.settimeout(self.budget.left_s())
+        self.settimeout(self._server.left_s())
         super().connect(address)
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        self.settimeout(self.budget.left_s())
+        self.settimeout(self._server.left_s())
         super().sendall(data, flags)
 
     def recv(self, bufsize: int, flags: int = 0) -> bytes:
-        self.settimeout(self.budget.left_s())
+        self.settimeout(self._server.left_s())
         data = super().recv(max(bufsize, RECV_BYTES), flags)
-        self.budget.received(len(data))
+        self._server.count_received(len(data))
         return data

@@ -35,19 +35,15 @@ class Breaker:
         *,
         probe_s_max: float,
         report: Callable[[int], None],
-        rest: Callable[[], object] = lambda: None,
         refusal: type[StoreAwayError] = PartitionAwayError,
         silence_s: float = SILENCE_S,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """Watch the server called `name`. `report` is called with 1 when it goes away, and with -1 when it is back.
-
-        `rest` is called when nothing waits for long any more, so probes need no connection for now.
-        """
+        """Watch the server called `name`. `report` is called with 1 when it goes away, and with -1 when it is back."""
         self.name = name
         self.is_open = False
         self._refusal, self._silence_s, self._pause_s = refusal, silence_s, pause_s
-        self._probe, self._probe_s_max, self._report, self._rest = probe, probe_s_max, report, rest
+        self._probe, self._probe_s_max, self._report = probe, probe_s_max, report
         self._waits: dict[object, tuple[float, EndWait]] = {}  # in the order in which they began: when, what ends it
         self._timer: asyncio.TimerHandle | None = None
         self._probing: asyncio.Task[None] | None = None
@@ -77,7 +73,6 @@ class Breaker:
         """Probe the server if the longest wait is too long. Otherwise look again when it would be."""
         self._timer = None
         if self._closed or not self._waits:
-            self._rest()
             return
         loop = asyncio.get_running_loop()
         since_s, _ = next(iter(self._waits.values()))

@@ -116,7 +116,8 @@ class ConnectionPool:
                 moving = is_moving(error)
                 tries_max = MOVING_ATTEMPTS_MAX if moving else 2 if twice else self._limits.store_attempts_max
                 if tries >= tries_max or not self._may_pass(error):
-                    raise translate_error(error, on_citus=self._on_citus) from error
+                    node = self._breaker.name if self._on_citus else None
+                    raise translate_error(error, node=node) from error
                 self._meter.add("rankcurve_store_retries")
                 log.info("transaction_retried", pool=self.name, detail=describe_error(error))
             await asyncio.sleep(MOVING_PAUSE_S if moving else self._pause_s(tries - 1))

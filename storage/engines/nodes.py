@@ -60,9 +60,7 @@ class Node:
         # A process that knows several hosts may have to try each of them.
         probe_s_max = PROBE_S_MAX + limits.connect_timeout_s * (len(hosts_of(url)) - 1)
         refusal = PartitionAwayError if on_citus else StoreAwayError
-        self.breaker = Breaker(
-            name, self._probe, probe_s_max=probe_s_max, report=report, rest=self._rest, refusal=refusal
-        )
+        self.breaker = Breaker(name, self._probe, probe_s_max=probe_s_max, report=report, refusal=refusal)
 
         def make_pool(kind: Kind, connections: int) -> ConnectionPool:
             connect = self._connect if kind == "read" else Connector(url, limits, kind)
@@ -93,17 +91,13 @@ class Node:
             raise
         self._asking = connection
 
-    def _rest(self) -> None:
-        if self._asking is not None:
-            self._asking.terminate()
-            self._asking = None
-
     async def close(self) -> None:
         # A transaction of `writers` may run again on another node, so `writers` is closed first.
         for pool in (self.writers, self.light, self.heavy):
             await pool.close()
         await self.breaker.close()
-        self._rest()
+        if self._asking is not None:
+            self._asking.terminate()
 
 
 class Nodes:
@@ -170,6 +164,9 @@ class Nodes:
         self._of_schema = {schema: self._find_or_make(address) for schema, address in found.schemas.items()}
         if found.coordinator is not None:
             self.coordinator = self._find_or_make(found.coordinator)
+        for node in self._by_address.values():
+            theirs = [schema.rpartition("_")[2].lstrip("p") for schema, each in self._of_schema.items() if each is node]
+            node.breaker.name = f"{node.name} (partitions {', '.join(sorted(theirs))})"
         self._close_dead()
         self._read_s = asyncio.get_running_loop().time()
 

@@ -16,7 +16,7 @@ import structlog
 
 from config.settings import Settings
 from querybuilder import Bound, Built, Dialect
-from storage.errors import StoreBusyError, StoreExistsError, StoreUnsupportedError
+from storage.errors import StoreBusyError, StoreExistsError, StoreReadOnlyError, StoreUnsupportedError
 from storage.meter import NO_METER, Meter, report_statements
 from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
@@ -47,6 +47,7 @@ class PostgresStore:
         self._views: dict[int, PostgresStore] = {CONTROL: self}
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
         self.writes_at_once = limits.writer_connections
+        self._read_only = limits.read_only
 
     @classmethod
     async def open(cls, url: str, limits: Settings, *, meter: Meter = NO_METER) -> PostgresStore:
@@ -166,7 +167,17 @@ class PostgresStore:
         node = self._nodes.find_node(built.schema)
         return await node.light.run(lambda connection: self._run(connection, built))
 
+    async def count_other_writers(self) -> int:
+        """Return how many sessions of other processes may write to this database.
+
+        Call this when no other read has run, so that this process has only the session that the call uses.
+        """
+        return await self._nodes.entry.writers.run(PostgresConnection.count_other_writers)
+
     async def write(self, program: Callable[[], Program[T]]) -> T:
+        if self._read_only:
+            raise StoreReadOnlyError
+
         async def attempt(connection: PostgresConnection, *, node: Node, defines: bool) -> T:
             # If another node goes away, the node of the connection still works. So let it cancel the statement. If only
             # the connection ended, the transaction would keep its locks.

@@ -12,12 +12,13 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 
 from config.settings import Settings
-from querybuilder import POSTGRES, Built, col, lit, select
+from querybuilder import POSTGRES, Built, col, count, lit, param, select
 from storage.store import Rows
 
 from .postgres_errors import DRIVER_ERRORS, is_lost
 
 APPLICATION_NAME = "rankcurve"
+READER_NAME = "rankcurve --read-only"  # of a process that never writes
 KEEPALIVE_IDLE_S = 10
 KEEPALIVE_INTERVAL_S = 5
 KEEPALIVE_PROBES = 3
@@ -32,6 +33,8 @@ def _describe_array(oid: int, element_oid: int, element: str) -> dict[str, objec
 
 
 _CITUS = select(lit(1)).from_("pg_extension").where(col("extname").eq("citus")).prepared()
+_named = (col("application_name").eq(param("name")), col("datname").eq(param("database")))
+_OTHER_WRITERS = select(count()).from_("pg_stat_activity").where(*_named, col("pid").ne(param("pid"))).prepared()
 # Without this list, each new connection asks the server for these types, which takes seconds on a busy Citus cluster.
 _ARRAYS = [
     _describe_array(oid, element_oid, element)
@@ -66,6 +69,13 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
     def _end_stuck(self, queries_before: int) -> None:
         if not self.is_closed() and self._protocol.queries_count == queries_before:
             self.terminate()
+
+    async def count_other_writers(self) -> int:
+        """Return how many other sessions in this database are of processes that may write."""
+        asked = {"name": APPLICATION_NAME, "pid": self.get_server_pid()}
+        asked["database"] = await self.fetchval("SELECT current_database()")
+        [[sessions]] = await self.run_query(_OTHER_WRITERS.bind(**asked).build(POSTGRES))
+        return int(sessions)
 
     async def has_citus(self) -> bool:
         return bool(await self.run_query(_CITUS.bind().build(POSTGRES)))
@@ -153,7 +163,7 @@ class Connector:
     def _session_settings(self) -> str:
         # Use SET, because a connection pooler in front of the server would refuse unknown start-up parameters.
         settings: dict[str, Any] = {
-            "application_name": f"'{APPLICATION_NAME}'",
+            "application_name": f"'{READER_NAME if self._limits.read_only else APPLICATION_NAME}'",
             "statement_timeout": round(self._timeout_s * 1000),
             "lock_timeout": round(self._limits.lock_timeout_s * 1000),
             # If a process stops or loses the network inside a transaction, the server must release the process's locks.
@@ -165,7 +175,7 @@ class Connector:
             "enable_hashjoin": "off",
             "enable_mergejoin": "off",
         }
-        if self._kind != "write":
+        if self._kind != "write" or self._limits.read_only:
             settings["default_transaction_read_only"] = "on"
         if self._kind != "heavy":
             # The server plans to read a small table as a whole, and keeps this plan until it updates the table's

@@ -79,14 +79,16 @@ def describe_error(error: BaseException) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
 
 
-def translate_error(error: BaseException, *, on_citus: bool = False) -> Exception:
-    """Return the error of the store for an error of the driver. `on_citus`: the server has only some partitions."""
+def translate_error(error: BaseException, *, node: str | None = None) -> Exception:
+    """Return the error of the store for an error of the driver. `node` names a server that has only some partitions."""
     if is_board_deleted(error):
         return UnknownBoardError("the leaderboard was deleted meanwhile")
     text = describe_error(error)
     if is_lost(error):
-        kind = PartitionAwayError if on_citus else StoreAwayError
-        return kind(f"the store cannot be reached: {text}")
+        if node is None:
+            return StoreAwayError(f"the store cannot be reached: {text}")
+        name = "another database server" if is_node_away(error) else node
+        return PartitionAwayError(f"{name} cannot be reached: {text}")
     if isinstance(error, asyncpg.DiskFullError):
         return StoreFullError()
     if isinstance(error, _LATE):

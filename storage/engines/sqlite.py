@@ -28,6 +28,7 @@ from storage.errors import (
     StoreBusyError,
     StoreDamagedError,
     StoreFullError,
+    StoreReadOnlyError,
     StoreUnsupportedError,
     UnknownBoardError,
 )
@@ -340,6 +341,8 @@ class SqliteStore:
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         self._check_open()
+        if self._limits.read_only:
+            raise StoreReadOnlyError
         if self._lock is None:
             raise NotOwnerError
         if self.damaged.is_set():

@@ -17,6 +17,8 @@ from querybuilder import (
     BLOB,
     INTEGER,
     CreateTable,
+    Prepared,
+    Select,
     asc,
     col,
     delete,
@@ -28,8 +30,9 @@ from querybuilder import (
 )
 from storage.errors import JournalIncompleteError, LostRaceError
 from storage.log.bundles import NAMELESS, owners_of
-from storage.log.change_log import AFTER_MARK, POSITION, change_log
+from storage.log.change_log import AFTER_MARK, POSITION, change_log, count_rows_holding
 from storage.records import Leaf, segment_of
+from storage.schema.ingest_tables import INGEST_BLOCKS
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_number
 from storage.schema.tables import CHANGE_LOG, CURVES, HIDDEN_ENTRIES, POST_IDS
@@ -43,6 +46,8 @@ T = TypeVar("T")
 PAGE_ROWS = 5_000
 PAGE_BUNDLES = 500
 PAGE_DOCUMENTS = 50  # rows in a page of a table with large documents: archive blocks or curves
+PAGE_PARTS = 20_000  # about how many changes or posts a page has if its rows have several
+_PARTS = {CHANGE_LOG: "changes", INGEST_BLOCKS: "posts"}  # the columns that count them
 
 
 class TableCopy:
@@ -52,22 +57,34 @@ class TableCopy:
         """Prepare the statements. `scope` selects the rows of the leaf: the name and value of the first key column."""
         self._scope, self._keys = scope, source.keys[len(scope) :]
         self.page_rows = PAGE_DOCUMENTS if BLOB in source.kinds.values() else PAGE_ROWS
-        self._rows = select(*map(col, source.kinds)).from_(source.name)
-        self._rows = self._rows.where(*(col(name).eq(param(name, INTEGER)) for name in scope))
-        first = self._rows.order_by(*(asc(col(key)) for key in self._keys)).limit(self.page_rows)
-        self._first = first.prepared()
-        self._next = first.where(seek(*((key, ASC, param(key)) for key in self._keys))).prepared()
+        self._rows = self._select(source, *source.kinds)
+        self._first, self._next = self._prepare_pages(self._rows)
+        parts = _PARTS.get(source.name)
+        self._parts = None if parts is None else self._prepare_pages(self._select(source, parts))
         written = insert(target.name).rows(param("rows"), **target.kinds)
         self._write = written.on_conflict(*target.keys).overwrite().prepared()
+
+    def _select(self, source: CreateTable, *names: str) -> Select:
+        theirs = (col(name).eq(param(name, INTEGER)) for name in self._scope)
+        return select(*map(col, names)).from_(source.name).where(*theirs)
+
+    def _prepare_pages(self, rows: Select) -> tuple[Prepared, Prepared]:
+        """Return the statements that read the first page of rows, and a page after a key."""
+        first = rows.order_by(*(asc(col(key)) for key in self._keys)).limit(param("limit"))
+        return first.prepared(), first.where(seek(*((key, ASC, param(key)) for key in self._keys))).prepared()
 
     def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
         """Return a page of rows after the key `after`, and the key to pass for the next page, or None at the end.
 
         An empty `after` gives the first page. A row has all columns. A key has the key columns that are not in `scope`.
         """
-        page = self._next.bind(**self._scope, **dict(zip(self._keys, after, strict=True))) if after else None
-        rows = yield self._first.bind(**self._scope) if page is None else page
-        return rows, self.key_of(rows[-1]) if len(rows) == self.page_rows else None
+        key = dict(zip(self._keys, after, strict=True)) if after else {}
+        limit = self.page_rows
+        if self._parts is not None:
+            sizes = yield self._parts[bool(after)].bind(**self._scope, **key, limit=limit)
+            limit = max(1, count_rows_holding(sizes, PAGE_PARTS))
+        rows = yield (self._next if after else self._first).bind(**self._scope, **key, limit=limit)
+        return rows, self.key_of(rows[-1]) if len(rows) == limit else None
 
     def key_of(self, row: Row) -> Row:
         return row[len(self._scope) :][: len(self._keys)]

@@ -113,6 +113,13 @@ def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColum
     return tuple(found)
 
 
+def name_columns(table_key: int, names: Iterable[str]) -> Layout:
+    """Return the layout of a shared table whose columns have these names."""
+    signs = {sign: best for best, sign in _SHARED_SIGNS.items()}
+    columns = (RowColumn(name, INTEGER if name.endswith("n") else TEXT, signs.get(name[-1])) for name in names)
+    return Layout(shared_table(table_key), True, tuple(columns))
+
+
 def define_row_table(layout: Layout) -> CreateTable:
     table = create_table(layout.table)
     if layout.shared:

@@ -23,7 +23,13 @@ from querybuilder import (
     select,
     update,
 )
-from storage.errors import SchemaUnknownError, StoreDamagedError, StoreExistsError, TooManyPartitionsError
+from storage.errors import (
+    SchemaUnknownError,
+    StoreCopyError,
+    StoreDamagedError,
+    StoreExistsError,
+    TooManyPartitionsError,
+)
 from storage.store import CONTROL, Program, Store, in_partition
 
 from .placement import BOARD_TABLES, CONTROL_TABLES, TABLES_OF_BOTH
@@ -34,10 +40,17 @@ T = TypeVar("T")
 SCHEMA_VERSION = 5
 PARTITIONS_MAX = 64
 _PARTITIONS = "partitions"
+# Rows of `meta`: the store is being copied, was copied, or is a copy that is not complete. See `storage.store_copy`.
+COPYING_TO, COPIED_TO, COPIED_FROM = "copying_to", "copied_to", "copied_from"
+_REFUSALS = {
+    COPYING_TO: "this store is being copied: serve it with --read-only, or first run `rankcurve store reopen`",
+    COPIED_TO: "another store took the place of this one: serve that, or first run `rankcurve store reopen`",
+    COPIED_FROM: "this store is a copy that is not complete: run the same `rankcurve store copy` again",
+}
 
 
 async def prepare_store(store: Store) -> str:
-    """Create the tables unless they exist. Return the salt (hex). Raises SchemaUnknownError, StoreDamagedError."""
+    """Create the tables unless they exist. Return the salt (hex). Raises the errors of `find_salt`."""
     # If the control partition has its own tables, the store exists already: an operator's command has created it.
     salt = await store.read(find_salt) if is_apart(store.dialect) else None
     return await store.write(create_schema) if salt is None else salt
@@ -103,12 +116,27 @@ def add_partition(
     return number
 
 
-def find_salt() -> Program[str | None]:
-    """Return the salt of the store, or None if there is no store. Raises SchemaUnknownError, StoreDamagedError."""
-    rows = yield select(col("name"), col("content")).from_(META).bind()
-    meta: dict[str, str] = {row[0]: row[1] for row in rows}
-    if not meta:
-        return None
+def read_meta() -> Program[dict[str, str]]:
+    """Return the content of the table `meta`, by name."""
+    return {row[0]: row[1] for row in (yield select(col("name"), col("content")).from_(META).bind())}
+
+
+def find_salt(*, reads_only: bool = False) -> Program[str | None]:
+    """Return the salt of the store, or None if there is no store. `reads_only`: the caller will not write.
+
+    Raises:
+        SchemaUnknownError, StoreDamagedError: this version can't use the store.
+        StoreCopyError: the store must not be used because of a copy.
+    """
+    meta = yield from read_meta()
+    for mark in meta.keys() & _REFUSALS.keys():
+        if mark != COPYING_TO or not reads_only:
+            raise StoreCopyError(f"{_REFUSALS[mark]} ({meta[mark]})")
+    return check_meta(meta) if meta else None
+
+
+def check_meta(meta: dict[str, str]) -> str:
+    """Return the salt in the content of the table `meta`. Raises SchemaUnknownError, StoreDamagedError."""
     if not (meta.get("schema_version", "").isdecimal() and meta.get("salt")):
         raise StoreDamagedError("the table meta, which describes the store, is damaged: restore a backup")
     version = int(meta["schema_version"])

@@ -30,6 +30,13 @@ _CONTROL, _OTHERS = _by_name(CONTROL_TABLES), _by_name((*BOARD_TABLES, *TABLES_O
 TABLES = _CONTROL | _OTHERS  # the definitions of all tables of the store, by name
 
 
+def list_tables(partitions: int, *, apart: bool) -> list[tuple[int, str]]:
+    """Return pairs: a partition, and a table that it has. Leave out `meta`. `apart`: the control partition is not 0."""
+    control = [*_CONTROL, *(_by_name(TABLES_OF_BOTH) if apart else ())]
+    found = [(CONTROL if apart else 0, name) for name in control if name != META_TABLE.name]
+    return found + [(partition, name) for partition in range(partitions) for name in _OTHERS]
+
+
 def prepare_put(table: str) -> Prepared:
     """Return a statement that stores a row. The row replaces the row with the same primary key, if there is one.
 

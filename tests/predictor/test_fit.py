@@ -148,14 +148,3 @@ def test_a_sampled_curve_over_steps_keeps_its_lines() -> None:
     rng = random.Random(2)
     keys = sorted(rng.choice((1, 1000)) * rng.randrange(50) for _ in range(3_000))
     assert add_cubics(make_curve(keys, 5)).shapes is None
-
-
-def test_a_scan_takes_the_cubics_where_they_are_measured_closer() -> None:
-    keys = make_smooth_keys(20_000)
-    curve = fit_curve(tally_of(keys), knots_max=24, gap_rows_max=10**9, as_of_us=0)
-    lines = replace(curve, shapes=None, errors=None, certificate=None)
-    found, of_lines = (measure_quality(one, count_by_key(keys)) for one in (curve, lines))
-    assert curve.shapes is not None
-    assert found.worst_error == curve.certificate
-    assert found.worst_error <= of_lines.worst_error
-    assert found.mean_error < 0.1 * of_lines.mean_error

@@ -423,6 +423,10 @@ class PartitionAwayError(UnavailableError, code="partition_away"):
     """The database server that holds this does not answer."""
 
 
+class StoreReadOnlyError(UnavailableError, code="store_read_only"):
+    """The store is being copied to another one, and takes no writes."""
+
+
 class TooManyBodiesError(UnavailableError, code="too_many_bodies"):
     """Too many bodies are arriving at once."""
 

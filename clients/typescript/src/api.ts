@@ -99,8 +99,10 @@ export type BoardAnswer = {
   ties: "earliest" | "shared" | Array<string>;
   table: "own" | "shared";
   partition?: number;
-  segments?: number;
   predictor: PredictorSpec;
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
+  segments?: number;
   opens_at?: string | null;
   closes_at?: string | null;
   grace_seconds?: number;
@@ -108,8 +110,6 @@ export type BoardAnswer = {
   closed: boolean;
   archived: boolean;
   entries: number;
-  /** ISO 8601 in UTC, with microseconds */
-  created_at: string;
   /** ISO 8601 in UTC, with microseconds */
   active_at?: string;
   curves?: Record<string, CurveState | null>;
@@ -129,16 +129,19 @@ export type ColumnAnswer = {
   max: number | null;
   type: "number" | "text";
   of?: string;
-  tiers?: Array<TierAnswer>;
+  tiers?: Array<TierBody>;
 };
 
-/** A tier of a ranked column, with one of `to_rank`, `to_percent` and `value`. */
-export type TierAnswer = {
+/** A tier: a named band of a ranking. It has exactly one of `to_rank`, `to_percent` and `value`. */
+export type TierBody = {
+  /** No other tier of the column has the same name. */
   name: string;
+  /** The worst rank that fits. */
   to_rank?: number;
+  /** The worst rank that fits, in percent of all ranked entries, rounded up: 5 % of 41 entries are three. */
   to_percent?: number;
-  /** fixed point, with the column's scale */
-  value?: number;
+  /** The worst value that fits. */
+  value?: number | string;
 };
 
 /** The settings of a board's curves and of its exact ranks, as its creator chose them. */
@@ -163,94 +166,20 @@ export type CurveState = {
   bound: number;
 };
 
-/** A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page. */
+/**
+ * A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page.
+ * `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
+ */
 export type BoardList = {
   leaderboards: Array<BoardAnswer>;
   next: string | null;
-};
-
-/** A position on a leaderboard, with the id of the leaderboard. */
-export type BoardPosition = {
-  column: string;
-  /** fixed point, with the column's scale */
-  value: number;
-  rank: number;
-  low: number;
-  high: number;
-  exact: boolean;
-  method: "count" | "curve" | "gap" | "knot";
-  total: number;
-  percentile: number;
-  /** ISO 8601 in UTC, with microseconds */
-  as_of: string;
-  tier?: string | null;
-  tier_certain?: boolean;
-  next?: NextPlace | null;
-  previous?: Previous | null;
-  board: string;
-};
-
-/**
- * The next better entry: its rank (from `low` to `high`), its value, and the `points` that the owner lacks.
- * `points` is the difference between the owner's value and the value of that entry. If the earlier of two equal
- * values ranks better, an equal value is not enough, so `points` is greater by one unit of the last digit. Then
- * `points` is null if the owner would need a value outside the column's range. The owner's own position may have
- * another `as_of`.
- */
-export type NextPlace = {
-  rank: number;
-  low: number;
-  high: number;
-  exact: boolean;
-  /** ISO 8601 in UTC, with microseconds */
-  as_of: string;
-  /** fixed point, with the column's scale */
-  value: number;
-  points: number | null;
-};
-
-/**
- * A comparison with the previous period. `board` is the id of the leaderboard of that period. `position` is the
- * owner's position in that period, or null. `value_position` is the position that a new entry with the owner's
- * current value would have in that period; null if the owner has no value now. The owner's own entry of that
- * period is counted, too. If the earlier of two equal values ranks better, equal values precede the new entry.
- */
-export type Previous = {
-  board: string;
-  position: Position | null;
-  value_position: Position | null;
-};
-
-/**
- * A rank with its bracket: at the time `as_of`, the true rank is between `low` and `high`. `exact` is true if
- * `low` and `high` are equal. `next` and `previous` are present if the request asks for them. `next` is null if
- * nobody is better. `previous` is null if there is no previous period. `tier` is present if the column has tiers:
- * the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from `low` to
- * `high` have several tiers.
- */
-export type Position = {
-  column: string;
-  /** fixed point, with the column's scale */
-  value: number;
-  rank: number;
-  low: number;
-  high: number;
-  exact: boolean;
-  method: "count" | "curve" | "gap" | "knot";
-  total: number;
-  percentile: number;
-  /** ISO 8601 in UTC, with microseconds */
-  as_of: string;
-  tier?: string | null;
-  tier_certain?: boolean;
-  next?: NextPlace | null;
-  previous?: Previous | null;
+  partitions_away?: Array<number>;
 };
 
 /** One owner's positions on many leaderboards, in the order of the request. */
 export type BoardPositions = {
   owner: string;
-  positions: Array<BoardPosition | NoBoardPosition>;
+  positions: Array<Position | NoPosition>;
 };
 
 /** The distribution of a column's values: buckets in ascending order, which together contain all values. */
@@ -304,7 +233,7 @@ export type CurveAnswer = {
   scale: number;
   ties: "earliest" | "shared" | Array<string>;
   tie_columns?: Array<TieColumnAnswer>;
-  tiers?: Array<TierAnswer>;
+  tiers?: Array<TierBody>;
   segments?: Array<CurveSegment>;
   method: "scan" | "skip";
   total: number;
@@ -353,11 +282,11 @@ export type CurveSegment = {
 export type KnotAnswer = {
   /** fixed point, with the column's scale */
   value: number;
-  rank: number;
-  ties: number;
   /** ISO 8601 in UTC, with microseconds */
   reached_at?: string;
   tie_values?: Array<number | null>;
+  rank: number;
+  ties: number;
 };
 
 /**
@@ -406,9 +335,7 @@ export type FacetList = {
  */
 export type PeriodAnswer = {
   name: string;
-  /** ISO 8601 in UTC, with microseconds */
   starts_at: string | null;
-  /** ISO 8601 in UTC, with microseconds */
   ends_at: string | null;
   closed: boolean | null;
 };
@@ -456,14 +383,14 @@ export type FamilyAnswer = {
   table: "own" | "shared";
   partition?: number;
   predictor: PredictorSpec;
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
   periods: Array<string>;
   time_zone: string;
   facets: Array<Array<string>>;
   grace_seconds: number;
   keep: Record<string, number>;
   boards: number;
-  /** ISO 8601 in UTC, with microseconds */
-  created_at: string;
 };
 
 /**
@@ -535,6 +462,64 @@ export type PastPosition = {
   board: string;
   period: PeriodAnswer;
   position: Position | null;
+};
+
+/**
+ * A rank with its bracket: at the time `as_of`, the true rank is between `low` and `high`. `exact` is true if
+ * `low` and `high` are equal. `next` and `previous` are present if the request asks for them. `next` is null if
+ * nobody is better. `previous` is null if there is no previous period. `tier` is present if the column has tiers:
+ * the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from `low` to
+ * `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard.
+ */
+export type Position = {
+  column: string;
+  /** fixed point, with the column's scale */
+  value: number;
+  rank: number;
+  low: number;
+  high: number;
+  exact: boolean;
+  method: "count" | "curve" | "gap" | "knot";
+  total: number;
+  percentile: number;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  tier?: string | null;
+  tier_certain?: boolean;
+  next?: NextPlace | null;
+  previous?: Previous | null;
+  board?: string;
+};
+
+/**
+ * The next better entry: its rank (from `low` to `high`), its value, and the `points` that the owner lacks.
+ * `points` is the difference between the owner's value and the value of that entry. If the earlier of two equal
+ * values ranks better, an equal value is not enough, so `points` is greater by one unit of the last digit. Then
+ * `points` is null if the owner would need a value outside the column's range. The owner's own position may have
+ * another `as_of`.
+ */
+export type NextPlace = {
+  rank: number;
+  low: number;
+  high: number;
+  exact: boolean;
+  /** ISO 8601 in UTC, with microseconds */
+  as_of: string;
+  /** fixed point, with the column's scale */
+  value: number;
+  points: number | null;
+};
+
+/**
+ * A comparison with the previous period. `board` is the id of the leaderboard of that period. `position` is the
+ * owner's position in that period, or null. `value_position` is the position that a new entry with the owner's
+ * current value would have in that period; null if the owner has no value now. The owner's own entry of that
+ * period is counted, too. If the earlier of two equal values ranks better, equal values precede the new entry.
+ */
+export type Previous = {
+  board: string;
+  position: Position | null;
+  value_position: Position | null;
 };
 
 /** The result of one Jolokia request: its value, or an error with a status code like those of HTTP. */
@@ -672,32 +657,25 @@ export type ManyBoards = {
   column?: string | null;
 };
 
-/** The answer for a leaderboard on which the owner has no value in the column. */
-export type NoBoardPosition = {
-  column: string;
-  value?: null;
-  rank?: null;
-  previous?: Previous | null;
-  board: string;
-};
-
 /** The answer for a column in which the owner has no value: `value` and `rank` are null. */
 export type NoPosition = {
   column: string;
   value?: null;
   rank?: null;
   previous?: Previous | null;
+  board?: string;
 };
 
 /**
  * The leaderboards on which an owner has an entry, by id. `next` is the next page's cursor; null on the last
  * page. A request looks at a bounded number of leaderboards. So a page with a `next` may have few leaderboards or
- * none.
+ * none. `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
  */
 export type OwnerBoards = {
   owner: string;
   boards: Array<OwnerBoard>;
   next: string | null;
+  partitions_away?: Array<number>;
 };
 
 /** A leaderboard on which an owner has an entry, and the entry. */
@@ -782,19 +760,6 @@ export type RankedEntry = {
   stats: Record<string, number | string | null>;
   tier?: string | null;
   profile?: Record<string, unknown> | null;
-};
-
-/**
- * The worst value that still reaches this percentile. The true value lies between `low` and `high`. If the value
- * comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the leaderboard has
- * not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
- */
-export type PercentileValue = {
-  percentile: number;
-  value: number | null;
-  low: number | null;
-  high: number | null;
-  exact: boolean;
 };
 
 /** A pool. Lists of pools leave out `regions` and `headroom_seconds`; the answer about a single pool has them. */
@@ -960,18 +925,6 @@ export type ColumnBody = {
   tiers?: Array<TierBody>;
 };
 
-/** A tier: a named band of a ranking. It has exactly one of `to_rank`, `to_percent` and `value`. */
-export type TierBody = {
-  /** No other tier of the column has the same name. */
-  name: string;
-  /** The worst rank that fits. */
-  to_rank?: number;
-  /** The worst rank that fits, in percent of all ranked entries, rounded up: 5 % of 41 entries are three. */
-  to_percent?: number;
-  /** The worst value that fits. */
-  value?: number | string;
-};
-
 /** The settings of a leaderboard's curves, and of the ranks counted by default. Every field has a default. */
 export type PredictorBody = {
   samples?: number;
@@ -1033,19 +986,6 @@ export type ShardAnswer = {
   age_seconds: number;
   applied: number;
   worker: string | null;
-};
-
-/**
- * The worst value that still reaches this rank. The true value lies between `low` and `high`. If the value comes
- * from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the leaderboard has not
- * changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
- */
-export type RankValue = {
-  rank: number;
-  value: number | null;
-  low: number | null;
-  high: number | null;
-  exact: boolean;
 };
 
 /**
@@ -1126,7 +1066,21 @@ export type TopEvent = {
 
 /** The values at the requested ranks, followed by the values at the requested percentiles. */
 export type Values = {
-  values: Array<RankValue | PercentileValue>;
+  values: Array<RankValue>;
+};
+
+/**
+ * The worst value that still reaches this rank or this percentile. The true value lies between `low` and `high`.
+ * If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
+ * leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
+ */
+export type RankValue = {
+  value: number | null;
+  low: number | null;
+  high: number | null;
+  exact: boolean;
+  rank?: number;
+  percentile?: number;
 };
 
 /** The result of taking back a post. A second request for the same post gets the same result. */

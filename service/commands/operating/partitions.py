@@ -5,7 +5,6 @@ The commands open the store itself, without a service. Services may run on the s
 
 from __future__ import annotations
 
-import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from config import Settings
 from config.masking import masked
 from service.commands.operating.board_moves import move
 from service.commands.operating.own_store import refuse_one_file, run_on_store
+from service.commands.operating.store_copies import copy, reopen
 from service.commands.settings import settings_command
 from service.commands.tables import show_records
 from service.commands.target import JsonOption, fail
@@ -30,7 +30,7 @@ PartitionsOption = Annotated[
 ]
 CitusOption = Annotated[bool, typer.Option("--citus", help="Let Citus put each partition on one of its nodes.")]
 ONE_PARTITION = "has one partition; several need a PostgreSQL store"
-store_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Create a store.")
+store_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Create or copy a store.")
 partition_app = typer.Typer(
     rich_markup_mode="markdown",
     no_args_is_help=True,
@@ -56,6 +56,8 @@ def init(settings: Settings, partitions: PartitionsOption = 1, citus: CitusOptio
     run_on_store(settings, partial(create_store, partitions=partitions, citus=citus, name=masked(settings.store)))
 
 
+store_app.command("copy")(copy)
+store_app.command("reopen")(reopen)
 partition_app.command("move")(move)
 
 
@@ -70,13 +72,10 @@ def add(settings: Settings) -> None:
 @partition_app.command("list")
 @settings_command("store", create_store=False)
 def list_partitions(settings: Settings, as_json: JsonOption = False) -> None:
-    """List the partitions with schema, boards, entries and bytes, and on Citus with the node that holds them.
-
-    The figures of a partition that does not answer are left out.
-    """
+    """List the partitions with schema and bytes, and on Citus with the node that holds them."""
     records = run_on_store(settings, read_partitions)
-    columns = {name: name for name in ("partition", "schema", "node", "boards", "entries", "bytes")}
-    show_records(records, columns, as_json=as_json, numeric=("boards", "entries", "bytes"))
+    columns = {name: name for name in ("partition", "schema", "node", "bytes")}
+    show_records(records, columns, as_json=as_json, numeric=("bytes",))
 
 
 async def create_store(store: Store, *, partitions: int, citus: bool, name: str) -> None:
@@ -114,22 +113,13 @@ async def add_partition(store: Store) -> None:
 
 
 async def read_partitions(store: Store) -> list[dict[str, object]]:
-    from storage.errors import StoreBusyError
-    from storage.reads.partition_figures import read_partition_figures
     from storage.schema.creation import find_salt
 
     await store.read(find_salt)  # raises an error for a store of another version
-    records: list[dict[str, object]] = []
-    for number, size_bytes, schema, node in (await store.size()).partitions:
-        record: dict[str, object] = {
-            "partition": name_partition(number), "schema": schema, "node": node, "bytes": size_bytes,
-        }  # fmt: skip
-        if number != CONTROL:
-            with contextlib.suppress(StoreBusyError):  # the server of this partition does not answer
-                found = await store.at(number).read(read_partition_figures, heavy=True)
-                record |= {"boards": found.boards, "entries": found.entries}
-        records.append(record)
-    return records
+    return [
+        {"partition": name_partition(number), "schema": schema, "node": node, "bytes": size_bytes}
+        for number, size_bytes, schema, node in (await store.size()).partitions
+    ]
 
 
 def name_partition(number: int) -> str:

@@ -17,7 +17,7 @@ from service.stores import is_shared
 from storage.errors import StorageError, StoreLockedError
 
 
-@settings_command("host", "port", "store", "memcached_servers", "jobs", "workers")
+@settings_command("host", "port", "store", "memcached_servers", "jobs", "workers", "read_only")
 def serve(settings: Settings) -> None:
     """Serve leaderboards over HTTP. The service is ready when /readyz answers 200.
 
@@ -65,6 +65,8 @@ def show_config(settings: Settings) -> None:
 
 def _count_workers(settings: Settings) -> int:
     """Return how many processes serve requests. On a machine with one core, more than one process only costs memory."""
+    if settings.read_only and not is_shared(settings.store):
+        return 0  # there is no owner process that several processes could stand beside
     is_chosen = "workers" in settings.model_fields_set
     return settings.workers if is_chosen or (os.cpu_count() or 1) > 1 else 0
 

@@ -7,22 +7,14 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
-from service.contract.values import Number, Time, format_us, one_of
+from service.contract.requests import TierBody
+from service.contract.values import Number, Time, format_us
 from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
 from .positions import Position
 
 Stats = dict[str, Number | str | None]
 TiesShown = Ties | list[str]
-
-
-class TierAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A tier of a ranked column, with one of `to_rank`, `to_percent` and `value`."""
-
-    name: str
-    to_rank: int | UnsetType = UNSET
-    to_percent: float | UnsetType = UNSET
-    value: Number | UnsetType = UNSET
 
 
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +32,7 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
     max: Number | None
     type: ColumnKind
     of: str | UnsetType = UNSET
-    tiers: list[TierAnswer] | UnsetType = UNSET
+    tiers: list[TierBody] | UnsetType = UNSET
 
 
 class CurveFacts(msgspec.Struct, kw_only=True):
@@ -84,7 +76,19 @@ def curve_state(board: Board, curve: AnyCurve, now_us: int) -> CurveState:
     )
 
 
-class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class SpecAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of an answer that a leaderboard and a family have in common."""
+
+    id: str
+    columns: list[ColumnAnswer]
+    ties: TiesShown
+    table: TableSharing
+    partition: int | UnsetType = UNSET
+    predictor: PredictorSpec
+    created_at: Time
+
+
+class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     """A leaderboard with its full specification.
 
     `curves` has the state of each ranked column's curve; lists of leaderboards have no `curves`. Only lists by activity
@@ -95,13 +99,7 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     its owners, its values and its curve. Any other request is answered with 410.
     """
 
-    id: str
-    columns: list[ColumnAnswer]
-    ties: TiesShown
-    table: TableSharing
-    partition: int | UnsetType = UNSET
     segments: int = 1
-    predictor: PredictorSpec
     opens_at: Time | UnsetType | None = UNSET
     closes_at: Time | UnsetType | None = UNSET
     grace_seconds: int | UnsetType = UNSET
@@ -109,16 +107,19 @@ class BoardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     closed: bool
     archived: bool
     entries: int
-    created_at: Time
     active_at: Time | UnsetType = UNSET
     curves: dict[str, CurveState | None] | UnsetType = UNSET
 
 
 class BoardList(msgspec.Struct, frozen=True):
-    """A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page."""
+    """A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page.
+
+    `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
+    """
 
     leaderboards: list[BoardAnswer]
     next: str | None
+    partitions_away: list[int] | UnsetType = UNSET
 
 
 class OwnerBoard(msgspec.Struct, frozen=True):
@@ -133,11 +134,13 @@ class OwnerBoards(msgspec.Struct, frozen=True):
     """The leaderboards on which an owner has an entry, by id. `next` is the next page's cursor; null on the last page.
 
     A request looks at a bounded number of leaderboards. So a page with a `next` may have few leaderboards or none.
+    `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
     """
 
     owner: str
     boards: list[OwnerBoard]
     next: str | None
+    partitions_away: list[int] | UnsetType = UNSET
 
 
 class OwnerEntries(msgspec.Struct, frozen=True):
@@ -150,25 +153,18 @@ class OwnerEntries(msgspec.Struct, frozen=True):
     partitions_away: list[int] | UnsetType = UNSET
 
 
-class FamilyAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
     """A family with its full specification. `boards` is how many of its leaderboards have received posts.
 
     `partition` is present if the store has several partitions.
     """
 
-    id: str
-    columns: list[ColumnAnswer]
-    ties: TiesShown
-    table: TableSharing
-    partition: int | UnsetType = UNSET
-    predictor: PredictorSpec
     periods: list[str]
     time_zone: str
     facets: list[list[str]]
     grace_seconds: int
     keep: dict[str, int]
     boards: int
-    created_at: Time
 
 
 class FamilyList(msgspec.Struct, frozen=True):
@@ -178,9 +174,6 @@ class FamilyList(msgspec.Struct, frozen=True):
     next: str | None
 
 
-Bound = Annotated[str | None, Meta(description="ISO 8601 in UTC, with microseconds")]
-
-
 class PeriodAnswer(msgspec.Struct, frozen=True):
     """A period of a family, such as a day. If `closed` is true, the period takes no more posts, not even late posts.
 
@@ -188,8 +181,8 @@ class PeriodAnswer(msgspec.Struct, frozen=True):
     """
 
     name: str
-    starts_at: Bound
-    ends_at: Bound
+    starts_at: Time | None
+    ends_at: Time | None
     closed: bool | None
 
 
@@ -447,40 +440,24 @@ class Page(msgspec.Struct, gc=False):
 
 
 class RankValue(msgspec.Struct):
-    """The worst value that still reaches this rank. The true value lies between `low` and `high`.
+    """The worst value that still reaches this rank or this percentile. The true value lies between `low` and `high`.
 
     If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
     leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
     """
 
-    rank: int
     value: Number | None
     low: Number | None
     high: Number | None
     exact: bool
-
-
-class PercentileValue(msgspec.Struct):
-    """The worst value that still reaches this percentile. The true value lies between `low` and `high`.
-
-    If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
-    leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
-    """
-
-    percentile: float
-    value: Number | None
-    low: Number | None
-    high: Number | None
-    exact: bool
-
-
-ValueFor = Annotated[Any, one_of(RankValue, PercentileValue)]
+    rank: int | UnsetType = UNSET
+    percentile: float | UnsetType = UNSET
 
 
 class Values(msgspec.Struct):
     """The values at the requested ranks, followed by the values at the requested percentiles."""
 
-    values: list[ValueFor]
+    values: list[RankValue]
 
 
 class Bucket(msgspec.Struct, rename={"from_": "from"}):
@@ -525,18 +502,15 @@ class OutsideAnswer(msgspec.Struct):
     errors: list[int] | None
 
 
-class KnotAnswer(msgspec.Struct):
+class KnotAnswer(EndAnswer, kw_only=True):
     """A value of the column, its exact rank, and the number of entries with this value (`ties`).
 
     If the earlier of two equal values ranks better, a knot also has `reached_at`: when an owner reached the value. If
     other columns order equal values, it has their values: `tie_values`, in the order of the curve's `tie_columns`.
     """
 
-    value: Number
     rank: int
     ties: int
-    reached_at: Time | UnsetType = UNSET
-    tie_values: list[Number | None] | UnsetType = UNSET
 
 
 class TieColumnAnswer(msgspec.Struct):
@@ -580,7 +554,7 @@ class CurveAnswer(CurveSegment):
     scale: int
     ties: TiesShown
     tie_columns: list[TieColumnAnswer] | UnsetType = UNSET
-    tiers: list[TierAnswer] | UnsetType = UNSET
+    tiers: list[TierBody] | UnsetType = UNSET
     segments: list[CurveSegment] | UnsetType = UNSET
 
 

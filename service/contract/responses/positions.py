@@ -35,7 +35,7 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     `exact` is true if `low` and `high` are equal. `next` and `previous` are present if the request asks for them.
     `next` is null if nobody is better. `previous` is null if there is no previous period. `tier` is present if the
     column has tiers: the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from
-    `low` to `high` have several tiers.
+    `low` to `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard.
     """
 
     column: str
@@ -52,6 +52,7 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     tier_certain: bool | UnsetType = UNSET
     next: NextPlace | UnsetType | None = UNSET
     previous: Previous | UnsetType | None = UNSET
+    board: str | UnsetType = UNSET
 
 
 class NoPosition(msgspec.Struct, kw_only=True):
@@ -61,6 +62,7 @@ class NoPosition(msgspec.Struct, kw_only=True):
     value: None = None
     rank: None = None
     previous: Previous | UnsetType | None = UNSET
+    board: str | UnsetType = UNSET
 
 
 class Previous(msgspec.Struct, kw_only=True):
@@ -92,23 +94,5 @@ class OwnerPositions(msgspec.Struct, gc=False):
     positions: list[OwnerPosition]
 
 
-class BoardPosition(Position, kw_only=True, gc=False):
-    """A position on a leaderboard, with the id of the leaderboard."""
-
-    board: str
-
-
-class NoBoardPosition(NoPosition, kw_only=True):
-    """The answer for a leaderboard on which the owner has no value in the column."""
-
-    board: str
-
-
-AnyBoardPosition = Annotated[Any, one_of(BoardPosition, NoBoardPosition)]
-
-
-class BoardPositions(msgspec.Struct):
+class BoardPositions(OwnerPositions, gc=False):
     """One owner's positions on many leaderboards, in the order of the request."""
-
-    owner: str
-    positions: list[AnyBoardPosition]

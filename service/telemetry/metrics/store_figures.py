@@ -5,7 +5,6 @@ Figures of partitions have the label `partition`, even in a store with one parti
 
 import asyncio
 import platform
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 
@@ -14,24 +13,16 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 
 from storage.errors import StorageError
 from storage.meter import Meter
-from storage.reads.partition_figures import find_away_partitions, read_partition_figures
+from storage.reads.away_partitions import find_away_partitions
 from storage.store import Store, StoreSize
 
 log = structlog.get_logger(__name__)
 # The time between two measurements. For each measurement, PostgreSQL asks its file system for the size of every table.
 INTERVAL_S = 30.0
-FIRST_WAIT_S = 1.0  # a start waits at most this long for the first measurement, which takes longer beside many tables
 LOCAL_INTERVAL_S = 1.0  # a SQLite file and its log may grow by megabytes in INTERVAL_S, and are cheap to measure
-# Reading the figures of partitions scans the totals of all boards. The pause after a scan is this many times as long as
-# the scan, so scans take at most 1 % of the time.
-_PAUSE_RATIO = 99
 PARTITION_GAUGES = {  # help text of each gauge, by the name of its figure
     "reachable": "Whether the partition answered the last check: 1 or 0",
     "bytes": "Size of the partition, its indexes included",
-    "boards": "Leaderboards of the partition",
-    "entries": "Entries of the partition's leaderboards",
-    "log_next": "Log position of the next changes in the partition",
-    "fold_lag_seconds": "Time for which changes in the partition have not been folded",
 }
 
 
@@ -44,7 +35,6 @@ class StoreFigures:
         self._build = {"version": version, "python": platform.python_version(), "store": store.dialect.name}
         self.size: StoreSize | None = None  # None: not measured yet
         self.partitions: dict[int, dict[str, float | None]] = {}  # the measured figures, by partition number
-        self._scans_at_s = 0.0  # when the next scan may begin, by the clock of the event loop
 
     def collect(self) -> Iterator[Metric]:
         build = GaugeMetricFamily(
@@ -69,22 +59,17 @@ class StoreFigures:
 
     @asynccontextmanager
     async def measure_periodically(self, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
-        """Measure the size of the store now, and then periodically until the `async with` block ends.
+        """Measure the size of the store periodically until the `async with` block ends.
 
-        Every INTERVAL_S seconds, also check which partitions answer and, if a scan is due, count boards and entries.
+        The block does not wait for the first one, which takes a second beside thousands of tables. Every INTERVAL_S
+        seconds, also check which partitions answer.
         """
-        first = asyncio.create_task(self.measure_size())
-        await asyncio.wait({first}, timeout=FIRST_WAIT_S)
         times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1
 
         async def measure_until_cancelled() -> None:
-            loop = asyncio.get_running_loop()
-            await first
+            await self.measure_size()
             while True:
                 await self.check_partitions()
-                if (begun_s := loop.time()) >= self._scans_at_s:
-                    await self.scan_partitions()
-                    self._scans_at_s = loop.time() + _PAUSE_RATIO * (loop.time() - begun_s)
                 for _ in range(times):
                     await sleep(INTERVAL_S / times)
                     await self.measure_size()
@@ -114,16 +99,3 @@ class StoreFigures:
             away = list(self.partitions)
         for number, found in self.partitions.items():
             found["reachable"] = number not in away
-
-    async def scan_partitions(self) -> None:
-        """Read the figures of the partitions that answered the last check."""
-        for number, found in list(self.partitions.items()):
-            if not found["reachable"]:
-                continue
-            try:
-                figures = await self._store.at(number).read(read_partition_figures, heavy=True)
-            except StorageError as error:
-                log.info("partition_figures_unknown", partition=number, detail=error.detail)
-                continue
-            lag_s = None if figures.folded_us is None else max(0.0, time.time() - figures.folded_us / 1e6)
-            found |= {**figures._asdict(), "fold_lag_seconds": lag_s}

@@ -68,24 +68,30 @@ async def get_boards(context: Context, call: Call) -> BoardList:
     first: Any = (-INT64_MAX, "") if by_activity else ""
     after = context.cursors.find_start(query.cursor, of, first)
 
-    def program() -> Program[tuple[list[tuple[Board, BoardState]], dict[int, int]]]:
+    def program(away: Collection[int]) -> Program[tuple[list[Board], dict[int, BoardState], dict[int, int]]]:
         active: dict[int, int] = {}
         if by_activity:
             boards = yield from listing(archived=False, after="", limit=ACTIVE_BOARDS_MAX + 1)
             if len(boards) > ACTIVE_BOARDS_MAX:
                 detail = f"more than {ACTIVE_BOARDS_MAX} match; leave out leaderboards of families, or name a part"
                 raise ProblemError("too_many_boards", detail, pointer="order")
-            active = yield from find_last_changes(boards)
+            active = yield from find_last_changes(boards, away)
             place = partial(_place, active)
             boards = sorted((board for board in boards if place(board) > after), key=place)[: limit + 1]
         else:
             boards = yield from listing(after=after, limit=limit + 1)
-        return list(zip(boards, (yield from read_states(boards, context.now_us())), strict=True)), active
+        living = [board for board in boards if not any(leaf.partition in away for leaf in board.leaves)]
+        states = yield from read_states(living, context.now_us())
+        return boards, dict(zip([board.key for board in living], states, strict=True)), active
 
-    found, active = await context.store.read(program)
-    shown, next_page = context.cursors.cut_page(found, limit, of, lambda last: _place(active, last[0]))
-    listed = [make_board_answer(context, *each, active_us=active.get(each[0].key)) for each in shown]
-    return BoardList(listed, next_page)
+    (found, states, active), away = await context.read_living(program)
+    shown, next_page = context.cursors.cut_page(found, limit, of, partial(_place, active))
+    listed = [
+        _board_answer(context, board, states[board.key], active_us=active.get(board.key))
+        for board in shown
+        if board.key in states
+    ]
+    return BoardList(listed, next_page, [*away] or UNSET)
 
 
 def _place(active: dict[int, int], board: Board) -> Any:
@@ -140,10 +146,23 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
     for index in board.sorted_indexes:
         found = context.curves.book.find_curve(board, index)
         curves[board.spec.columns[index].name] = None if found is None else curve_state(board, found, now_us)
-    return make_board_answer(context, board, state, curves=curves)
+    return _board_answer(context, board, state, curves=curves)
 
 
-def make_board_answer(
+def show_spec(context: Context, board: Board) -> dict[str, Any]:
+    """Return the fields of `SpecAnswer` by name. `board`: a leaderboard, or the template of a family's leaderboards."""
+    return {
+        "id": board.id,
+        "columns": [show_column(column) for column in board.spec.columns],
+        "ties": show_ties(board.spec),
+        "table": board.spec.table,
+        "partition": board.partition if context.store.partitions > 1 and not board.is_spread else UNSET,
+        "predictor": board.spec.predictor,
+        "created_at": format_us(board.created_at_us),
+    }
+
+
+def _board_answer(
     context: Context,
     board: Board,
     state: BoardState,
@@ -152,18 +171,12 @@ def make_board_answer(
     active_us: int | None = None,
 ) -> BoardAnswer:
     return BoardAnswer(
-        id=board.id,
-        columns=[show_column(column) for column in board.spec.columns],
-        ties=show_ties(board.spec),
-        table=board.spec.table,
-        partition=board.partition if context.store.partitions > 1 and not board.is_spread else UNSET,
+        **show_spec(context, board),
         segments=board.spec.segments,
-        predictor=board.spec.predictor,
         **show_season(board.spec.season),
         closed=state.closed,
         archived=board.gate.archived_us is not None,
         entries=state.entries,
-        created_at=format_us(board.created_at_us),
         active_at=UNSET if active_us is None else format_us(active_us),
         curves=UNSET if curves is None else curves,
     )

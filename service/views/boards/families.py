@@ -26,7 +26,6 @@ from service.contract.values import format_us, to_micros
 from service.views.owners.owners import find_ranked_column
 from service.views.owners.positions import BoardColumn, find_positions
 from storage.boards import journal
-from storage.boards.boards import BoardState
 from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, list_families, put_family
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
 from storage.boards.family_reset import reset_period
@@ -36,7 +35,7 @@ from storage.periods import Period, PeriodKind, calendar_of, find_zone, parse_pe
 from storage.records import Board, Family, FamilySpec, Leaf
 from storage.store import Program
 
-from .boards import make_board_answer
+from .boards import show_spec
 from .specs import make_spec
 
 
@@ -131,21 +130,15 @@ async def empty_period(context: Context, call: Call) -> FamilyReset:
 
 async def _answer(context: Context, family: Family) -> FamilyAnswer:
     boards = await context.store.read(lambda: count_boards(family))
-    spec, common = family.spec, make_board_answer(context, family.template_board, BoardState(0, False))
+    spec = family.spec
     return FamilyAnswer(
-        id=family.id,
-        columns=common.columns,
-        ties=common.ties,
-        table=common.table,
-        partition=common.partition,
-        predictor=common.predictor,
+        **show_spec(context, family.template_board),
         periods=[kind.value for kind in spec.periods],
         time_zone=spec.time_zone,
         facets=[list(names) for names in spec.facets],
         grace_seconds=spec.grace_seconds,
         keep={kind.value: count for kind, count in spec.keep},
         boards=boards,
-        created_at=format_us(family.created_at_us),
     )
 
 

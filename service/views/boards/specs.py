@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from service.context import Context
 from service.contract.problems import ProblemError
-from service.contract.requests import TIE_COLUMNS_MAX, BoardBody, ColumnBody, PutBoard, TiesSent
-from service.contract.responses.boards import ColumnAnswer, TierAnswer, TiesShown
+from service.contract.requests import TIE_COLUMNS_MAX, BoardBody, ColumnBody, PutBoard, TierBody, TiesSent
+from service.contract.responses.boards import ColumnAnswer, TiesShown
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
 from storage.errors import SpecInvalidError
 from storage.records import (
@@ -25,6 +25,7 @@ from storage.records import (
     Season,
     TierSpec,
     Ties,
+    format_decimal,
 )
 
 # By default, a column takes values from minus this number to this number. If the column's scale is too great for these
@@ -168,14 +169,14 @@ def show_column(column: ColumnSpec) -> ColumnAnswer:
     )
 
 
-def show_tiers(column: ColumnSpec) -> list[TierAnswer] | UnsetType:
+def show_tiers(column: ColumnSpec) -> list[TierBody] | UnsetType:
     """Return the tiers of a column, or UNSET if it has none."""
     return [
-        TierAnswer(
+        TierBody(
             name=tier.name,
             to_rank=UNSET if tier.to_rank is None else tier.to_rank,
             to_percent=UNSET if tier.to_percent is None else tier.to_percent,
-            value=UNSET if tier.value_scaled is None else to_wire_number(tier.value_scaled, column.scale),
+            value=UNSET if tier.value_scaled is None else Raw(format_decimal(tier.value_scaled, column.scale).encode()),
         )
         for tier in column.tiers
     ] or UNSET

@@ -25,7 +25,7 @@ from service.contract.lease_messages import (
     ResourceList,
     parse_resource,
 )
-from service.contract.problems import ProblemError
+from service.contract.problems import check_count
 from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import format_us
@@ -122,8 +122,7 @@ async def get_resources(context: Context, call: Call) -> ResourceList:
 
 def _resources(context: Context, given: list[str]) -> list[str]:
     most = context.settings.lease_resources_per_request_max
-    if len(given) > most:
-        raise ProblemError("too_many_resources", f"{len(given)} resources; a request carries at most {most}")
+    check_count(len(given), most, "too_many_resources", "/resources", "resources")
     names = [parse_resource(text, pointer=f"/resources/{index}") for index, text in enumerate(given)]
     return list(dict.fromkeys(names))
 

@@ -7,7 +7,7 @@ from msgspec import UNSET
 
 from service.context import Context
 from service.contract.cursors import ListCursor
-from service.contract.problems import ProblemError
+from service.contract.problems import ProblemError, check_count
 from service.contract.queries import ListQuery, ProfilesQuery
 from service.contract.requests import Lookup
 from service.contract.responses.boards import (
@@ -29,6 +29,7 @@ from storage.boards.postponed_changes import OwnerChange
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
 from storage.leaves.totals import read_board_totals
 from storage.owners import OwnerChanges
+from storage.reads.point_reads import EntryRead
 from storage.records import Best, Board, Entry
 from storage.store import Program
 
@@ -103,27 +104,32 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
         boards = await context.store.read(
             lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)
         )
+
+        async def read(away: Collection[int]) -> dict[int, EntryRead]:
+            living = [board for board in boards if board.leaf_of(owner).partition not in away]  # noqa: B023
+            return await context.reads.read_on_boards(living, owner)
+
         try:
-            found = await context.reads.read_on_boards(boards, owner)
+            found, away = await context.try_living(read)
         except (UnknownBoardError, BoardChangedError):
             continue  # a board was deleted or changed after it was listed, so list the boards again
         listed = []
         for board in boards:
-            if (entry := found[board.key].entry) is not None:
+            if board.key in found and (entry := found[board.key].entry) is not None:
                 stats = context.ranks.find_locator(board).format_stats(entry.cells)
                 listed.append(OwnerBoard(board.id, format_us(entry.updated_at_us), stats))
         last = boards[-1].id if len(boards) == EXAMINED_BOARDS_MAX else None
         if len(listed) > limit:
             listed, last = listed[:limit], listed[limit - 1].board
         cursor = None if last is None else context.cursors.encode_cursor(ListCursor(owner, last))
-        return OwnerBoards(owner, listed, cursor)
+        return OwnerBoards(owner, listed, cursor, [*away] or UNSET)
     raise StoreBusyError("boards were deleted during every try")
 
 
 async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     body: Lookup = call.body
     query: ProfilesQuery = call.query
-    check_count(len(body.owners), context.settings.lookup_owners_max, "too_many_owners", "/owners")
+    check_count(len(body.owners), context.settings.lookup_owners_max, "too_many_owners", "/owners", "owners")
     owners = [parse_owner(owner, pointer=f"/owners/{i}") for i, owner in enumerate(body.owners)]
     board = await context.catalog.find_board(call.path["board"])
     index = None
@@ -170,11 +176,6 @@ def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, in
     for number, cell in enumerate(cells, start=1):
         firsts.setdefault(cell, number)
     return {row.owner: firsts[cell] for row in rows if isinstance(cell := row.cells[index], str)}
-
-
-def check_count(count: int, most: int, code: str, pointer: str) -> None:
-    if count > most:
-        raise ProblemError(code, f"{count} is more than {most}", pointer=pointer)
 
 
 async def rank_entries(

@@ -10,14 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from service.context import Context
-from service.contract.problems import ProblemError
+from service.contract.problems import ProblemError, check_count
 from service.contract.queries import PositionsQuery, RankMode
 from service.contract.requests import ManyBoards
 from service.contract.responses.positions import (
-    BoardPosition,
     BoardPositions,
     NextPlace,
-    NoBoardPosition,
     NoPosition,
     OwnerPositions,
     Position,
@@ -25,7 +23,7 @@ from service.contract.responses.positions import (
 )
 from service.contract.routes import Call
 from service.contract.values import format_us, parse_decimal, to_wire_number
-from service.ranks.locator import CountBegin, LocatedRank, Locator, WantedRank
+from service.ranks.locator import CountBegin, Locator, WantedRank
 from service.ranks.rank_context import AskedRank
 from storage.boards.family_ids import board_id, parse_board_id
 from storage.errors import NotRankedError, UnknownOwnerError
@@ -33,7 +31,7 @@ from storage.leaves.totals import read_board_totals
 from storage.records import Board
 from storage.store import Program
 
-from .owners import check_count, find_column, list_wanted_ranks
+from .owners import find_column, list_wanted_ranks
 
 
 async def get_positions(context: Context, call: Call) -> OwnerPositions:
@@ -131,19 +129,16 @@ def _owner_positions(
 
 async def get_positions_on_boards(context: Context, call: Call) -> BoardPositions:
     body: ManyBoards = call.body
-    check_count(len(body.boards), context.settings.query_values_max, "too_many_boards", "/boards")
+    check_count(len(body.boards), context.settings.query_values_max, "too_many_boards", "/boards", "boards")
     owner = call.path["owner"]
     await context.catalog.find_stored_boards(body.boards)
     found = [await find_column(context, each, body.column) for each in body.boards]
     positions = await find_positions(context, [BoardColumn(*each) for each in found], owner)
-    answers: list[BoardPosition | NoBoardPosition] = []
+    answers: list[Position | NoPosition] = []
     for each, (board, index), position in zip(body.boards, found, positions, strict=True):
-        if position is None:
-            context.metrics.meter.add("rankcurve_reads", 1, "owners", "row")
-            answers.append(NoBoardPosition(board=each, column=board.spec.columns[index].name))
-            continue
-        context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
-        answers.append(BoardPosition(board=each, **msgspec.structs.asdict(position)))
+        context.metrics.meter.add("rankcurve_reads", 1, "owners", "row" if position is None else position.method)
+        answers.append(position or NoPosition(column=board.spec.columns[index].name))
+        answers[-1].board = each
     return BoardPositions(owner, answers)
 
 
@@ -202,25 +197,21 @@ async def _add_previous(
         for index, position in zip(indexes, answer.positions, strict=True)
         if isinstance(position, Position)
     }
-    before = (await context.catalog.find_stored_boards([before_id])).get(before_id)
+    before = await context.catalog.find_board(before_id)
     then = await find_positions(context, [BoardColumn(before, index) for index in indexes], answer.owner, mode)
-    ranked = await _ranked(context, board, before, values, mode)
+    ranked = await _rank_values(context, before, values, mode)
     for index, position, earlier in zip(indexes, answer.positions, then, strict=True):
         position.previous = Previous(board=before_id, position=earlier, value_position=ranked.get(index))
 
 
-async def _ranked(
-    context: Context, board: Board, before: Board | None, values: Mapping[int, int], mode: RankMode
+async def _rank_values(
+    context: Context, board: Board, values: Mapping[int, int], mode: RankMode
 ) -> dict[int, Position]:
-    """Return the positions that new entries with these values would have on the board `before`, by column index."""
-    locator = context.ranks.find_locator(board if before is None else before)
+    """Return the positions that new entries with these values would have on a board, by column index."""
+    locator = context.ranks.find_locator(board)
     rankings = locator.entries.rankings
     wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
-    if before is None:  # no post has reached that board, so every value would have ranked first
-        first = LocatedRank(1, 1, 1, "count", context.now_us())
-        found = [locator.make_position(each, first, {}) for each in wanted]
-    else:
-        found = await context.ranks.find_positions([AskedRank(locator, each) for each in wanted], mode, {})
+    found = await context.ranks.find_positions([AskedRank(locator, each) for each in wanted], mode, {})
     return dict(zip(values, found, strict=True))
 
 

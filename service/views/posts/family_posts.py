@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from functools import partial
 
 from service.context import Context
-from service.contract.post_bodies import PostTarget, ReceivedPost
+from service.contract.post_bodies import PostTarget, check_parts
 from service.contract.problems import ProblemError, clip_text
+from service.contract.requests import FacetedPostBody
 from service.contract.routes import Answer, Call
 from storage.boards.family_ids import find_reached, is_facet_value
-from storage.errors import PostError, UnknownColumnError, UnknownFacetError
+from storage.errors import PostError, UnknownFacetError
 from storage.records import BoardPost, ColumnChange, Family
 
 from .posts import PostOutcome, check_time, make_post, parse_changes, parse_request_posts, take_posts
@@ -24,31 +25,19 @@ from .posts import PostOutcome, check_time, make_post, parse_changes, parse_requ
 async def post_to_family(context: Context, call: Call) -> Answer:
     family = await context.catalog.families.find_family(call.path["family"])
     posts, single = parse_request_posts(context, call, PostTarget.FAMILY)
-    _check_parts(context, family, posts)
+    check_parts(len(posts) * len(family.spec.periods) * len(family.spec.facets), context.settings)
     return await take_posts(context, call, posts, partial(_resolve_posts, context, family.id), single=single)
 
 
-def _check_parts(context: Context, family: Family, posts: Sequence[ReceivedPost]) -> None:
-    parts = len(posts) * len(family.spec.periods) * len(family.spec.facets)
-    most = context.settings.parts_per_request_max
-    if parts > most:
-        detail = f"{parts} posts, counted once for each board that they may reach; a request carries at most {most}"
-        raise ProblemError("too_many_boards", detail, pointer="/posts")
-
-
-async def _resolve_posts(context: Context, family_id: str, posts: Sequence[ReceivedPost]) -> list[PostOutcome]:
+async def _resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[PostOutcome]:
     """Find the boards of each post and create missing boards. Each outcome has a post for the writer, or an error."""
-    families = context.catalog.families
-    family, now_us, settings = await families.find_family(family_id), context.now_us(), context.settings
+    family, now_us = await context.catalog.families.find_family(family_id), context.now_us()
     found = [_resolve(context, family, post, now_us) for post in posts]
-    if any(changes is None and isinstance(outcome.find_cause(), UnknownColumnError) for outcome, changes in found):
-        family = await families.reread_family(family_id)  # another process may have added the missing column
-        found = [_resolve(context, family, post, now_us) for post in posts]
     boards = await context.catalog.make_boards(
         family,
         {str(each) for outcome, _ in found for each, error in outcome.boards if error is None},
         now_us=now_us,
-        boards_max=settings.catalog_boards_max,
+        boards_max=context.settings.catalog_boards_max,
         own_tables_max=context.own_tables_max,
     )
     for post, (outcome, changes) in zip(posts, found, strict=True):
@@ -59,20 +48,20 @@ async def _resolve_posts(context: Context, family_id: str, posts: Sequence[Recei
 
 
 def _resolve(
-    context: Context, family: Family, post: ReceivedPost, now_us: int
+    context: Context, family: Family, post: FacetedPostBody, now_us: int
 ) -> tuple[PostOutcome, list[ColumnChange] | None]:
     """Return an outcome with the boards that the post reaches, and the post's changes.
 
     If the post is faulty, the outcome has an error instead of boards, and the changes are None.
     """
     try:
-        if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
+        if (early := check_time(context, post)) is not None:
             raise early
-        facets = _check_facets(family, post.facets or {})
-        boards = find_reached(family, facets, now_us if post.at_us is None else post.at_us, now_us)
-        changes = parse_changes(family.template_board, post.stats, post.overwrite, context.settings.text_bytes_max)
+        facets, at_us = _check_facets(family, post.facets), post.at_us
+        boards = find_reached(family, facets, now_us if at_us is None else at_us, now_us)
+        changes = parse_changes(family.template_board, post.stats, post.set, context.settings.text_bytes_max)
     except (PostError, ProblemError) as error:
-        return PostOutcome([(family.id, error)], False), None
+        return PostOutcome([(family.template_board.leaf, error)], False), None
     return PostOutcome(boards, True), changes
 
 

@@ -36,15 +36,8 @@ from storage.store import Program
 from .posts import format_stats
 
 PARTITIONS_AWAY = "Partitions-Away"  # the header with the partitions that an answer leaves out
-_POSTS: dict[ChangeKind, PostStatus] = {
-    ChangeKind.APPLIED: PostStatus.APPLIED,
-    ChangeKind.UNCHANGED: PostStatus.UNCHANGED,
-    ChangeKind.UNSEEN: PostStatus.APPLIED,
-    ChangeKind.FIRST: PostStatus.APPLIED,
-    ChangeKind.FIRST_UNSEEN: PostStatus.APPLIED,
-    ChangeKind.REJECTED: PostStatus.REJECTED,
-}
-_KINDS: dict[ChangeKind, JournalKind] = {
+_NOT_APPLIED = {ChangeKind.UNCHANGED: PostStatus.UNCHANGED, ChangeKind.REJECTED: PostStatus.REJECTED}
+_KINDS: dict[ChangeKind, JournalKind] = {  # a change of any other kind is a post
     ChangeKind.VOIDED: "void",
     ChangeKind.ERASED: "erase",
     ChangeKind.HIDDEN: "hide",
@@ -124,8 +117,8 @@ def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalL
         return line
     kind = row.record.kind
     line.kind = _KINDS.get(kind, "post")
-    if kind in _POSTS:
-        line.status = _POSTS[kind]
+    if kind not in _KINDS:
+        line.status = _NOT_APPLIED.get(kind, PostStatus.APPLIED)
         if row.record.error is not None:
             line.error = post_problem_of(decode_error(row.record.error)).to_document()
         if writer is not None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,9 +14,10 @@ from msgspec import Raw
 
 from service.context import Context
 from service.contract.keys import Role
-from service.contract.post_bodies import PostTarget, ReceivedPost, parse_posts
+from service.contract.post_bodies import PostTarget, parse_posts
 from service.contract.problems import ProblemError, name_post, post_problem_of
 from service.contract.queries import PostStateQuery
+from service.contract.requests import FacetedPostBody, FanPostBody, PostBody
 from service.contract.responses.boards import (
     BoardResult,
     PostResult,
@@ -25,10 +28,12 @@ from service.contract.responses.boards import (
 )
 from service.contract.routes import Answer, Call
 from service.contract.values import format_us, parse_decimal, parse_owner, parse_text, to_wire_number
+from service.views.retry_on_change import PAUSES_S
 from storage.errors import (
     AtInFutureError,
     FamilyBoardError,
     NotOwnerError,
+    OutcomeUnknownError,
     PostError,
     PostIdConflictError,
     PostRejectedError,
@@ -57,7 +62,6 @@ from storage.records import (
 
 from .queue import QUEUED, queue_posts
 
-_TRIES = 3  # how often a post is tried at most, if the boards of each try are deleted before it ends
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
@@ -76,7 +80,7 @@ async def post_to_boards(context: Context, call: Call) -> Answer:
     return await take_posts(context, call, posts, partial(_resolve_posts, context, None), single=single)
 
 
-def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple[list[ReceivedPost], bool]:
+def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple[list[Any], bool]:
     """Return the posts of a request, and whether its body is a single post instead of a list.
 
     Raises:
@@ -117,7 +121,7 @@ def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome |
 
 
 async def take_posts(
-    context: Context, call: Call, posts: Sequence[ReceivedPost], resolve: Resolve, *, single: bool
+    context: Context, call: Call, posts: Sequence[PostBody], resolve: Resolve, *, single: bool
 ) -> Answer:
     """Apply the posts of a request and return their results, or queue the posts if the request asks for that.
 
@@ -125,11 +129,23 @@ async def take_posts(
 
     Raises:
         ProblemError: the body was a single post, which is rejected, or a post can't be queued.
+        OutcomeUnknownError: a board is missing in its partition in each try, but the catalog has it.
     """
+
+    async def resolve_renewed(posts: Sequence[PostBody]) -> list[PostOutcome]:
+        found = await resolve(posts)
+        narrow: list[Leaf] = []
+        for each in found:
+            if each.post is None:
+                narrow += each.list_leaves(UnknownColumnError)
+        if not narrow:
+            return found
+        await context.catalog.renew_copies(narrow)  # another process may have added the column
+        return await resolve(posts)
 
     async def resolve_all() -> list[Post]:
         found: list[Post] = []
-        for index, each in enumerate(await resolve(posts)):
+        for index, each in enumerate(await resolve_renewed(posts)):
             if each.post is None:
                 raise name_post(post_problem_of(each.find_cause()), None if single else index)
             found.append(each.post)
@@ -139,16 +155,18 @@ async def take_posts(
         if context.relay is not None:
             raise NotOwnerError
         return await queue_posts(context, resolve_all, single=single)
-    outcomes = await _apply(context, await resolve(posts))
-    for _ in range(_TRIES - 1):
-        again: dict[int, list[Leaf]] = {}
-        for index, outcome in enumerate(outcomes):
-            if outcome.status is PostStatus.REJECTED and (boards := outcome.list_unknown_boards()):
-                again[index] = boards
-        if not again:
-            break
+    outcomes, pauses_s = await _apply(context, await resolve_renewed(posts)), iter(PAUSES_S)
+    while again := {
+        index: boards
+        for index, outcome in enumerate(outcomes)
+        if outcome.status is PostStatus.REJECTED and (boards := outcome.list_leaves(UnknownBoardError))
+    }:
+        pause_s = next(pauses_s, None)
+        if pause_s is None:  # the catalog still has the boards
+            raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
+        await asyncio.sleep(pause_s)
         await context.catalog.renew_copies(board for boards in again.values() for board in boards)
-        applied = await _apply(context, await resolve([posts[index] for index in again]))
+        applied = await _apply(context, await resolve_renewed([posts[index] for index in again]))
         for index, outcome in zip(again, applied, strict=True):
             outcomes[index] = outcome
     return make_results(context, posts, outcomes, single=single)
@@ -213,45 +231,34 @@ async def _find_board(context: Context, named: str) -> Board:
     return await context.catalog.find_board(board_id)
 
 
-async def _resolve_posts(context: Context, only_board: str | None, posts: Sequence[ReceivedPost]) -> list[PostOutcome]:
+async def _resolve_posts(context: Context, only_board: str | None, posts: Sequence[PostBody]) -> list[PostOutcome]:
     """Find the boards of each post. Each outcome has a post for the writer, or the errors of boards that refuse it."""
-    named = [only_board] if only_board is not None else {each for post in posts for each in post.boards or ()}
+    named = {only_board} if only_board is not None else {each for post in posts for each in _boards_of(post)}
     boards: dict[str, Board] = {}
-    await _find_boards(context, named, boards)
-    narrow: set[str] = set()  # ids of boards that, in this process's copy, lack a column of a post
-    found = [_resolve(context, post, only_board, boards, narrow) for post in posts]
-    if narrow:  # another process may have added the column
-        await context.catalog.renew_copies([boards.pop(board_id) for board_id in narrow])
-        await _find_boards(context, narrow, boards)
-        found = [_resolve(context, post, only_board, boards, narrow) for post in posts]
-    return found
-
-
-async def _find_boards(context: Context, named: Iterable[str], boards: dict[str, Board]) -> None:
-    """Add the boards with the ids `named` to `boards`, by id. Leave out ids that no board has."""
     for each in named:
-        try:
+        with suppress(UnknownBoardError):
             boards[each] = await _find_board(context, each)
-        except UnknownBoardError:
-            continue
+    return [_resolve(context, post, only_board, boards) for post in posts]
 
 
-def _resolve(
-    context: Context, post: ReceivedPost, only_board: str | None, boards: Mapping[str, Board], narrow: set[str]
-) -> PostOutcome:
-    board = None if only_board is None or post.at_us is not None else boards.get(only_board)
+def _boards_of(post: PostBody) -> Sequence[str]:
+    return post.boards if isinstance(post, FanPostBody) else ()
+
+
+def _resolve(context: Context, post: PostBody, only_board: str | None, boards: Mapping[str, Board]) -> PostOutcome:
+    board = None if only_board is None or post.at else boards.get(only_board)
     if board is not None and board.family_key is None:  # nearly every post; the loop below takes 2 % longer
         try:
-            changes = parse_changes(board, post.stats, post.overwrite, context.settings.text_bytes_max)
+            changes = parse_changes(board, post.stats, post.set, context.settings.text_bytes_max)
         except (PostError, ProblemError):
             pass  # the loop below raises the error again, and puts it into the outcome
         else:
             parts = [BoardPost(board.leaf_of(post.owner) if board.is_spread else board.leaf, changes)]
-            if post.post_id is None:  # do what `make_post` does, without a call for every post
+            if not isinstance(post.post_id, str):  # do what `make_post` does, without a call for every post
                 return PostOutcome((), False, Post(post.owner, parts, None, None, ""))
             return PostOutcome((), False, make_post(context, post, board.spec, changes, parts))
-    board_ids, named = (post.boards or (), True) if only_board is None else ((only_board,), False)
-    if post.at_us is not None and (early := check_time(context, post.at_us)) is not None:
+    board_ids, named = (_boards_of(post), True) if only_board is None else ((only_board,), False)
+    if (early := check_time(context, post)) is not None:
         return PostOutcome([(each, early) for each in board_ids], named)
     errors: dict[str, Exception] = {}
     parts = []
@@ -260,42 +267,43 @@ def _resolve(
             board = boards[board_id]
             if board.family_key is not None:
                 raise FamilyBoardError(f"{board.id!r} belongs to a family: post to the family")
-            changes = parse_changes(board, post.stats, post.overwrite, context.settings.text_bytes_max)
+            changes = parse_changes(board, post.stats, post.set, context.settings.text_bytes_max)
             parts.append(BoardPost(board.leaf_of(post.owner), changes))
         except KeyError:
             errors[board_id] = UnknownBoardError(f"no leaderboard {board_id!r}")
         except (PostError, ProblemError) as error:
             errors[board_id] = error
-            if isinstance(error, UnknownColumnError):
-                narrow.add(board_id)
     if errors:
-        return PostOutcome([(each, errors.get(each) or PostRejectedError()) for each in board_ids], named)
-    reached = [(each, None) for each in board_ids] if named else []
-    return PostOutcome(reached, named, make_post(context, post, parts[0].leaf.spec, parts[0].changes, parts))
+        reached = [boards[each].leaf if each in boards else each for each in board_ids]
+        causes = [errors.get(each) or PostRejectedError() for each in board_ids]
+        return PostOutcome(list(zip(reached, causes, strict=True)), named)
+    untried = [(each, None) for each in board_ids] if named else []
+    return PostOutcome(untried, named, make_post(context, post, parts[0].leaf.spec, parts[0].changes, parts))
 
 
-def check_time(context: Context, at_us: int) -> AtInFutureError | None:
+def check_time(context: Context, post: PostBody) -> AtInFutureError | None:
     """Return an error if the time of a post is more than `at_ahead_s_max` seconds in the future, else None."""
-    ahead_s_max = context.settings.at_ahead_s_max
-    if at_us <= context.now_us() + ahead_s_max * 1e6:
+    ahead_s_max, at_us = context.settings.at_ahead_s_max, post.at_us
+    if at_us is None or at_us <= context.now_us() + ahead_s_max * 1e6:
         return None
     return AtInFutureError(f"at is more than {ahead_s_max:g} s ahead", pointer="/at")
 
 
 def make_post(
     context: Context,
-    post: ReceivedPost,
+    post: PostBody,
     spec: BoardSpec,
     changes: Sequence[ColumnChange],
     parts: list[BoardPost],
     family: Family | None = None,
 ) -> Post:
     """Return a post for the writer. `parts` has its leaves. The numbers in `changes` have the scales of `spec`."""
-    if post.post_id is None:
+    if not isinstance(post.post_id, str):
         return Post(post.owner, parts, None, post.at_us, "", family)
-    fingerprint = hash_post(post.owner, spec, changes, post.at_us, post.facets)
+    at_us, facets = post.at_us, post.facets if isinstance(post, FacetedPostBody) else None
+    fingerprint = hash_post(post.owner, spec, changes, at_us, facets)
     post_hash = context.posting.post_ids.hash_post_id(post.post_id, post.owner)
-    return Post(post.owner, parts, post_hash, post.at_us, fingerprint, family, post.post_id)
+    return Post(post.owner, parts, post_hash, at_us, fingerprint, family, post.post_id)
 
 
 def parse_changes(
@@ -388,17 +396,13 @@ class PostOutcome(msgspec.Struct):
         errors = [error for _, part in self.boards if (error := _error_of(part)) is not None] or [PostRejectedError()]
         return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 
-    def list_unknown_boards(self) -> list[Leaf]:
-        """Return the leaves that the writer did not find in the store."""
-        return [
-            board
-            for board, part in self.boards
-            if isinstance(board, Leaf) and isinstance(_error_of(part), UnknownBoardError)
-        ]
+    def list_leaves(self, error: type[PostError]) -> list[Leaf]:
+        """Return the leaves that refuse the post with an error of this class."""
+        return [leaf for leaf, part in self.boards if isinstance(leaf, Leaf) and isinstance(_error_of(part), error)]
 
 
 # A function that finds the boards of posts. It returns the posts for the writer, or the errors of rejected posts.
-Resolve = Callable[[Sequence[ReceivedPost]], Awaitable[list[PostOutcome]]]
+Resolve = Callable[[Sequence[Any]], Awaitable[list[PostOutcome]]]
 
 
 def _error_of(part: PartOutcome | Exception | None) -> Exception | None:
@@ -406,7 +410,7 @@ def _error_of(part: PartOutcome | Exception | None) -> Exception | None:
 
 
 def make_results(
-    context: Context, posts: Sequence[ReceivedPost], outcomes: Sequence[PostOutcome], *, single: bool
+    context: Context, posts: Sequence[PostBody], outcomes: Sequence[PostOutcome], *, single: bool
 ) -> PostResults:
     """Return the results of the posts of a request. Raise ProblemError if the body was a single, rejected post."""
     statuses = [outcome.status for outcome in outcomes]

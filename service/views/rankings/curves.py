@@ -130,10 +130,10 @@ def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> Cur
         ]
         return EndAnswer(to_wire_number(padding.decode_value(cell), column.scale), reached_at, ties or UNSET)
 
-    knots = []
-    for key, better_count, ties in curve.knots:
-        at = place_of(key)
-        knots.append(KnotAnswer(at.value, 1 + better_count, ties, at.reached_at, at.tie_values))
+    knots = [
+        KnotAnswer(rank=1 + better_count, ties=ties, **structs.asdict(place_of(key)))
+        for key, better_count, ties in curve.knots
+    ]
     return CurveSegment(
         **curve_facts(curve),
         step=curve.grid,

@@ -7,13 +7,12 @@ from math import floor
 
 from predictor import AnyCurve, BoundedRank, add_up_ranks
 from service.context import Context
-from service.contract.problems import ProblemError
+from service.contract.problems import ProblemError, check_count
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
 from service.contract.responses.boards import (
     Bucket,
     Buckets,
     Page,
-    PercentileValue,
     RankedEntry,
     RankValue,
     Values,
@@ -24,7 +23,7 @@ from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.buckets import Part, count_buckets, estimate_buckets
 from service.ranks.locator import Locator, WantedRank, percentile
 from service.ranks.rank_context import AskedRank
-from service.views.owners.owners import check_count, find_column, rank_entries
+from service.views.owners.owners import find_column, rank_entries
 from service.views.owners.profiles import add_profiles
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.errors import UnknownColumnError
@@ -143,12 +142,7 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
     query: ValuePositionsQuery = call.query
     column = first.spec.columns[index]
     asked, most = len(query.values) * (1 + len(query.with_)), context.settings.query_values_max
-    if asked > most:
-        raise ProblemError(
-            "too_many_values",
-            f"{asked} values, counted once for each leaderboard, are more than {most}",
-            pointer="values",
-        )
+    check_count(asked, most, "too_many_values", "values", "values, counted once for each leaderboard,")
     found: list[tuple[Board, int]] = []
     for position, board_id in enumerate(query.with_):
         pointer = f"with/{position}"
@@ -222,7 +216,7 @@ async def get_values(context: Context, call: Call) -> Values:
 
 def _find_values(
     locator: Locator, index: int, query: ValuesQuery, curve: AnyCurve | None, start: CountStart | None, rows_left: int
-) -> Program[list[RankValue | PercentileValue]]:
+) -> Program[list[RankValue]]:
     """Return the values at ranks and percentiles: exact values from rows, or values with bounds from the curve.
 
     Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. If `start` is given, the rows
@@ -231,9 +225,9 @@ def _find_values(
     board, ranking = locator.board, locator.entries.rankings[index]
     totals = yield from read_board_totals(board)
     total, scale, padding = totals.get(index, 0), board.spec.columns[index].scale, ranking.padding
-    asked: list[tuple[Callable[..., RankValue | PercentileValue], int]]
-    asked = [(partial(RankValue, rank), rank) for rank in query.ranks]
-    asked += [(partial(PercentileValue, share), rank_of_percentile(share, total)) for share in query.percentiles]
+    asked: list[tuple[Callable[..., RankValue], int]]
+    asked = [(partial(RankValue, rank=rank), rank) for rank in query.ranks]
+    asked += [(partial(RankValue, percentile=each), rank_of_percentile(each, total)) for each in query.percentiles]
     found = []
     for make, rank in asked:
         if total == 0:

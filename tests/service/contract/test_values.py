@@ -34,7 +34,6 @@ from service.contract.values import (
     INT64_MIN,
     format_us,
     parse_board_id,
-    parse_column,
     parse_decimal,
     parse_owner,
     parse_post_id,
@@ -42,6 +41,7 @@ from service.contract.values import (
     to_micros,
     to_wire_number,
 )
+from service.http.endpoint import PATH_PARSERS
 from service.views.keys import KeyName
 from storage.records import format_decimal
 from tests.service.toy import toy_settings
@@ -167,7 +167,7 @@ VALID_OWNERS = ("x" * 128, "é" * 128, "o'; DROP TABLE x;--", "a/b", "{x}", "\u2
         (parse_owner, VALID_OWNERS, INVALID_OWNERS),
         (parse_board_id, ("f:2018-W49:org=1,x=a@b+c", "a" * 128), ("", "-a", "b'", "a/b", "a" * 129, "é", "a\n")),
         (parse_board_id, (LONG_ID, LONG_ALIAS), (LONG_ID.replace("W", ""), LONG_ALIAS.replace("this", "next"))),
-        (parse_column, ("time_to_complete",), ("", "Xp", "1a", "_a", "a-b", "a" * 49, "xp\n")),
+        (PATH_PARSERS["column"], ("time_to_complete",), ("", "Xp", "1a", "_a", "a-b", "a" * 49, "xp\n")),
         (parse_post_id, ("x" * 200,), ("", "x" * 201, "a\0")),
     ],
     ids=["owner", "board", "long board", "column", "post id"],

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import pytest
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.telemetry.metrics import store_figures
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.store_figures import StoreFigures
@@ -118,10 +116,7 @@ class SlowStore(SqliteStore):
         return await super().size()
 
 
-async def test_a_start_does_not_wait_for_a_store_that_is_slow_to_measure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store_figures, "FIRST_WAIT_S", 0.0)
+async def test_a_start_does_not_wait_for_a_store_that_is_slow_to_measure(tmp_path: Path) -> None:
     store, rested = await SlowStore.open(tmp_path / "boards.db", SQLITE_LIMITS), asyncio.Event()
     await Deployment.on(store)
     figures = StoreFigures(store, Metrics().meter, version="1", wait_s_max=WAIT_S)

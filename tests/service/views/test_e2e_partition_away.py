@@ -10,10 +10,17 @@ from typing import Any
 import pytest
 
 from jobs.boards.prune import PruneJob
+from querybuilder import col, delete
+from service.views import retry_on_change
+from service.views.posts import posts
 from storage.engines.citus import Address
 from storage.engines.nodes import Node
 from storage.engines.postgres import PostgresStore
+from storage.leaves.totals import store_states
 from storage.meter import NO_METER
+from storage.records import Board
+from storage.schema.tables import GATES, TOTALS
+from storage.store import Program
 from tests.service.closing import make_job_context
 from tests.service.real_service import Service
 
@@ -90,6 +97,59 @@ async def test_the_journal_goes_on_without_the_partition_and_misses_nothing_late
     later = await cluster.service.call("GET", f"/v1/journal?after={page.body[-1]['seq']}")
     assert [line["board"] for line in later.body] == ["b1", "b1"]
     assert "Partitions-Away" not in later.headers
+
+
+@pytest.mark.parametrize("order", ["id", "activity"])
+async def test_lists_of_boards_go_on_without_the_partition(cluster: Cluster, order: str) -> None:
+    service = cluster.service
+    await service.board("wide", XP, segments=4)
+    listed = [board["id"] for board in (await service.get(f"/v1/leaderboards?order={order}"))["leaderboards"]]
+    assert (sorted(listed), AWAY) == ([*IDS, "wide"], 1)
+    cluster.freeze()
+    found, away, path = [], set[int](), f"/v1/leaderboards?order={order}&limit=1"
+    while path:
+        page = await service.get(path)
+        away.update(page.get("partitions_away", ()))  # if the page would have boards of these partitions
+        found += [board["id"] for board in page["leaderboards"]]
+        path = page["next"] and f"/v1/leaderboards?order={order}&limit=1&cursor={page['next']}"
+    assert (found, away) == ([board for board in listed if board not in ("b1", "wide")], {AWAY})
+    boards = await service.get("/v1/owners/ada/boards")
+    assert ([each["board"] for each in boards["boards"]], boards["partitions_away"]) == (["b0", "b2", "b3"], [AWAY])
+    cluster.thaw()
+    assert "partitions_away" not in await service.get("/v1/leaderboards")
+    boards = await service.get("/v1/owners/ada/boards")
+    assert ([each["board"] for each in boards["boards"]], "partitions_away" in boards) == (IDS, False)
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+async def test_a_board_that_moves_is_not_called_unknown(
+    cluster: Cluster, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On Citus, a transaction over two nodes may be visible on one and not yet on the other."""
+    service, store = cluster.service, cluster.service.context.store
+    for module in (posts, retry_on_change):
+        monkeypatch.setattr(module, "PAUSES_S", (0.0, 0.0, 0.0))
+    catalog, rereads = service.context.catalog, 0
+    leaf, reread = (await catalog.find_board("b0")).leaf, catalog.reread_board
+    body = {"owner": "ada", "stats": {"xp": 1}} if method == "POST" else None
+    path = f"/v1/leaderboards/b0/{'posts' if method == 'POST' else 'rankings/xp'}"
+
+    def remove() -> Program[None]:
+        for table in (GATES, TOTALS):
+            yield delete(table).where(col("board_key").eq(leaf.key)).bind().at(leaf.partition)
+
+    async def return_late(board_id: str) -> Board:
+        nonlocal rereads
+        rereads += 1
+        if rereads % 4 == 0:
+            await store.write(lambda: store_states([leaf]))
+        return await reread(board_id)
+
+    monkeypatch.setattr(catalog, "reread_board", return_late)
+    await store.write(remove)
+    assert (await service.call(method, path, body)).status == 503
+    assert (await service.call(method, path, body)).status == 200
+    assert rereads == 4
 
 
 async def test_the_state_of_the_queue_goes_on_without_the_partition(cluster: Cluster) -> None:

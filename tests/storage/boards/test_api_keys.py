@@ -61,7 +61,7 @@ async def test_keys_are_listed_in_pages_and_every_change_changes_the_counts(depl
 
 async def test_one_of_two_operators_who_revoke_each_others_key_at_once_is_refused(deployment: Deployment) -> None:
     async def revoke(key_id: str) -> None:
-        await deployment.write(revoke_key, key_id, now_us=10, keep_ops=True)
+        await deployment.write(revoke_key, key_id, now_us=10)
 
     with pytest.raises(OpsKeyNeededError):
         await add(deployment, KEY, keep_ops=True)
@@ -73,4 +73,3 @@ async def test_one_of_two_operators_who_revoke_each_others_key_at_once_is_refuse
     with pytest.raises(OpsKeyNeededError, match=left):
         await revoke(left)
     await revoke("k1" if left == "k2" else "k2")
-    await deployment.write(revoke_key, left, now_us=20)

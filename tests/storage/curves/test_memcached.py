@@ -1,6 +1,7 @@
 """Test that no answer of the service depends on a memcached server that is down, slow, or sends wrong data."""
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack
@@ -8,62 +9,8 @@ from typing import Any
 
 import pytest
 
-from storage.curves.memcached import Breaker, Memcached
+from storage.curves.memcached import Memcached
 from tests.memcached import MEMCACHED_LIMITS, LyingServer, OpenMemcached
-
-
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
-def make_open_breaker(clock: Clock) -> Breaker:
-    breaker = Breaker(failures_max=3, pause_s=5, monotonic=clock)
-    for _ in range(3):
-        assert breaker.allows()
-        breaker.failed()
-    return breaker
-
-
-def test_the_breaker_opens_only_after_enough_failures_in_a_row() -> None:
-    breaker = Breaker(failures_max=3, pause_s=5, monotonic=Clock())
-    for _ in range(5):
-        breaker.failed()
-        breaker.failed()
-        breaker.succeeded()
-    assert breaker.allows()
-    breaker.failed()
-    breaker.failed()
-    assert breaker.allows()
-    breaker.failed()
-    assert not breaker.allows()
-
-
-def test_a_trial_that_fails_after_the_pause_opens_the_breaker_for_another_pause() -> None:
-    clock = Clock()
-    breaker = make_open_breaker(clock)
-    for _ in range(2):
-        clock.now_s += 4.9
-        assert not breaker.allows()
-        clock.now_s += 0.2
-        assert breaker.allows()
-        assert breaker.open
-        breaker.failed()
-        assert not breaker.allows()
-
-
-def test_a_trial_that_succeeds_closes_the_breaker() -> None:
-    clock = Clock()
-    breaker = make_open_breaker(clock)
-    clock.now_s += 5
-    assert breaker.allows()
-    breaker.succeeded()
-    assert not breaker.open
-    breaker.failed()
-    assert breaker.allows(), "the breaker counts from 0 again"
-
 
 WAIT_S = 60
 TIMEOUT_S = MEMCACHED_LIMITS.memcached_timeout_s
@@ -131,6 +78,52 @@ async def test_a_stopped_server_costs_timeouts_until_the_breaker_opens(server: O
     assert cache.servers_left_alone == 0
 
 
+async def test_a_server_is_left_alone_only_after_enough_failures_in_a_row(
+    server: OpenMemcached, cache_on: Open
+) -> None:
+    cache = cache_on(server.address, failures_max=3)
+    for _ in range(3):
+        server.kill()
+        for _ in range(2):
+            assert (await cache.get_many(["a"])).errors == 1
+        server.start()
+        assert (await cache.get_many(["a"])).errors == 0
+    assert cache.servers_left_alone == 0
+
+
+async def test_after_a_pause_one_call_tries_a_failed_server_again(server: OpenMemcached, cache_on: Open) -> None:
+    now_s = 100.0
+    cache = cache_on(server.address, failures_max=3, monotonic=lambda: now_s)
+    server.kill()
+    assert [(await cache.get_many(["a"])).errors for _ in range(1_000)] == [1, 1, 1] + [0] * 997
+    for _ in range(2):
+        now_s += PAUSE_S - 0.1
+        assert (await cache.get_many(["a"])).errors == 0
+        now_s += 0.2
+        assert [(await cache.get_many(["a"])).errors for _ in range(2)] == [1, 0]
+        assert cache.servers_left_alone == 1
+    server.start()
+    now_s += PAUSE_S
+    assert (await cache.get_many(["a"])).errors == 0
+    assert cache.servers_left_alone == 0
+    server.kill()
+    assert (await cache.get_many(["a"])).errors == 1
+    assert cache.servers_left_alone == 0, "the failures are counted from 0 again"
+
+
+async def test_a_call_that_its_caller_abandons_leaves_nothing_behind(server: OpenMemcached, cache_on: Open) -> None:
+    cache = cache_on(server.address, timeout_s=PATIENT_TIMEOUT_S)
+    assert (await cache.store_value("b", VALUE)).stored
+    before = len(os.listdir("/proc/self/fd"))
+    for number in range(10_000):
+        asking = asyncio.create_task(cache.get_many(["a", "b"]))
+        for _ in range(number % 5):
+            await asyncio.sleep(0)
+        asking.cancel()
+    assert (await cache.get_many(["b"])).values == {"b": VALUE}, "no call gets the answer to another one"
+    assert len(os.listdir("/proc/self/fd")) <= before
+
+
 async def test_the_event_loop_goes_on_while_a_server_hangs(server: OpenMemcached, cache_on: Open) -> None:
     cache = cache_on(server.address)
     server.pause()
@@ -155,7 +148,7 @@ async def test_an_answer_longer_than_any_honest_one_is_not_read_to_its_end(cache
         assert (answered.values, answered.errors) == ({}, 1)
 
 
-async def test_a_server_that_had_no_time_left_is_not_counted_as_failed(server: OpenMemcached, cache_on: Open) -> None:
+async def test_servers_are_asked_at_the_same_time(server: OpenMemcached, cache_on: Open) -> None:
     with OpenMemcached() as other:
         cache = cache_on(server.address, other.address, failures_max=1)
         keys = [f"key-{number}" for number in range(10)]
@@ -163,9 +156,7 @@ async def test_a_server_that_had_no_time_left_is_not_counted_as_failed(server: O
             assert (await cache.store_value(key, VALUE)).stored
         server.pause()
         other.pause()
-        assert (await cache.get_many(keys)).errors == 1
-        assert cache.servers_left_alone == 1
-        assert (await cache.get_many(keys)).errors == 1
+        assert (await cache.get_many(keys)).errors == 2, "each had the whole time to answer"
         assert cache.servers_left_alone == 2
 
 

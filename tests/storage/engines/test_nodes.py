@@ -19,7 +19,7 @@ from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import PostgresConnection
 from storage.errors import OutcomeUnknownError, PartitionAwayError
 from storage.log.change_log import change_log
-from storage.reads.partition_figures import find_away_partitions
+from storage.reads.away_partitions import find_away_partitions
 from storage.records import PostStatus, TableSharing
 from storage.schema.creation import count_partitions
 from storage.schema.sequences import count_fact
@@ -103,7 +103,7 @@ async def test_a_frozen_node_costs_only_its_own_boards(cluster: Cluster) -> None
     both = deployment.post("ada", part(away, {"xp": 1}), part(here, {"xp": 1}), post_id="both")
     await deployment.apply(deployment.post("ada", part(away, {"xp": 1})), deployment.post("ada", part(here, {"xp": 1})))
     cluster.frozen.freeze()
-    with pytest.raises(PartitionAwayError):
+    with pytest.raises(PartitionAwayError, match=r"the database server 127\.0\.0\.1:\d+ \(partitions 1, 3\) does not"):
         await deployment.stats(away, "ada")
     for _ in range(20):  # far more than there are connections
         with pytest.raises(PartitionAwayError):

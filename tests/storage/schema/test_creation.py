@@ -1,10 +1,12 @@
 """Test how the schema of a store is created, and what happens when a process opens an existing store."""
 
+from functools import partial
+
 import pytest
 
 from querybuilder import col, select, update
 from storage.errors import SchemaUnknownError, StoreExistsError, TooManyPartitionsError
-from storage.reads.partition_figures import read_partition_figures
+from storage.leaves.totals import ALL_ENTRIES, find_totals
 from storage.schema.creation import PARTITIONS_MAX, SCHEMA_VERSION, count_partitions, create_schema, find_salt
 from storage.schema.sequences import take_number
 from storage.schema.tables import META
@@ -98,8 +100,8 @@ async def test_an_added_partition_takes_boards(processes: Processes, apart: bool
     board = await deployment.create("b", ranked("xp"), partition=2)
     await deployment.apply(deployment.post("ada", part(board, {"xp": 5})))
     assert store.partitions == await store.read(count_partitions) == 3
-    found = [await store.at(number).read(read_partition_figures) for number in range(3)]
-    assert [each.entries for each in found] == [0, 0, 1]
+    entries = [await store.at(number).read(partial(find_totals, [board.key])) for number in range(3)]
+    assert [each[board.key].get(ALL_ENTRIES, 0) for each in entries] == [0, 0, 1]
 
 
 async def test_a_store_gets_no_more_partitions_than_it_can_have(processes: Processes) -> None:

@@ -203,10 +203,8 @@ export function partitionTable(partitions) {
   const rows = found.map(([number, each]) => [
     number,
     each.Reachable === 0 ? el("b", { class: "fault" }, "does not answer") : "answers",
-    whole(each.Boards),
-    whole(each.Entries),
     bytes(each.Bytes),
   ]);
-  const columns = [{ label: "Partition" }, { label: "State" }, { label: "Boards", kind: NUMBER }, { label: "Entries", kind: NUMBER }, { label: "Size", kind: NUMBER, wide: true }];
+  const columns = [{ label: "Partition" }, { label: "State" }, { label: "Size", kind: NUMBER, wide: true }];
   return scrolled("Partitions", table("Partitions of the store", columns, rows));
 }

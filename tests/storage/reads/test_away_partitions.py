@@ -1,4 +1,4 @@
-"""Test the figures of partitions, and which partitions are found to be away."""
+"""Test which partitions are found to be away, and that posts are counted by partition."""
 
 from urllib.parse import parse_qs, urlsplit
 
@@ -7,7 +7,7 @@ import pytest
 
 from storage.engines.postgres import PostgresStore
 from storage.errors import StoreAwayError
-from storage.reads.partition_figures import find_away_partitions, read_partition_figures
+from storage.reads.away_partitions import find_away_partitions
 from storage.store import CONTROL, Store
 from tests.meter import RecordingMeter
 from tests.schemas import PARTITIONS
@@ -33,27 +33,8 @@ def schema(place: str) -> str:
     return parse_qs(urlsplit(place).query)["search_path"][0]
 
 
-async def test_each_partition_counts_its_own_boards_entries_and_changes(apart: PostgresStore) -> None:
-    deployment = await Deployment.on(apart)
-    boards = [await deployment.create(f"b{at}", XP, partition=partition) for at, partition in enumerate((0, 3, 3))]
-    await deployment.apply(*(deployment.post(owner, part(boards[1], {"xp": 1})) for owner in ("ada", "eve")))
-    await deployment.apply(deployment.post("ada", *(part(board, {"xp": 1}) for board in boards)))
-    found = [await apart.at(number).read(read_partition_figures) for number in range(PARTITIONS)]
-    assert [(each.boards, each.entries, each.log_next) for each in found] == [
-        (1, 1, 2),
-        (0, 0, 1),
-        (0, 0, 1),
-        (2, 3, 4),
-    ]
-    assert {each.folded_us for each in found} == {None}
-
-
-async def test_the_figures_of_a_store_with_any_backend_are_those_of_its_boards(store: Store) -> None:
-    deployment = await Deployment.on(store)
-    board = await deployment.create("b", XP)
-    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
-    found = await store.at(board.partition).read(read_partition_figures, heavy=True)
-    assert (found.boards, found.entries, found.log_next) == (1, 1, 2)
+async def test_in_a_store_with_one_schema_no_partition_is_away(store: Store) -> None:
+    await Deployment.on(store)
     assert await find_away_partitions(store, wait_s_max=WAIT_S) == []
 
 
