@@ -21,10 +21,10 @@ def mono() -> Path:
     return program("mono", "mono-runtime")
 
 
-def build_client(folder: Path) -> Path:
+def build_client(folder: Path, client: Path = CLIENT) -> Path:
     """Compile the client as C# 7. Raises AssertionError if the compiler has a warning. Return the library."""
     library = folder / "Rankcurve.dll"
-    sources = sorted((CLIENT / "Runtime").glob("*.cs"))
+    sources = sorted((client / "Runtime").glob("*.cs"))
     compile_sources(library, *sources, options=["-target:library", f"-doc:{folder / 'Rankcurve.xml'}", "-nowarn:1591"])
     return library
 
