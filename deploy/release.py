@@ -58,7 +58,7 @@ def check_versions() -> None:
 def _packed(package: Path, node_modules: Path) -> Path:
     """Return the folder of an npm package that is ready to be packed."""
     if (package / "tsconfig.json").exists():
-        _run(sys.executable, package / "build.py", node_modules, package / "dist")
+        _run("node", node_modules / "typescript" / "bin" / "tsc", "--project", package)
     return package
 
 

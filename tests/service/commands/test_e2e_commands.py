@@ -115,7 +115,7 @@ def test_an_export_holds_the_whole_ranking_and_can_be_imported_again(small: Shel
     assert list(rows[0]) == ["rank", "owner", "xp", "lap", "updated_at"]
     found = [(row["rank"], row["owner"], row["lap"]) for row in rows]
     assert found == [(str(i + 1), f"p{i:02d}", f"{i}.500") for i in range(40)]
-    lines = small("export", "small", "--format", "ndjson").stdout.splitlines()
+    lines = small("export", "small", "-c", "xp", "--format", "ndjson").stdout.splitlines()
     assert [json.loads(line)["owner"] for line in lines if line.startswith("{")][:4] == ["p38", "p39", "p36", "p37"]
     small("board", "create", "again", "-c", "xp:last:high", "-c", "lap:min:low:scale=3")
     (tmp_path / "export.csv").write_text(text, encoding="utf-8")
