@@ -25,7 +25,7 @@ READ = """
 import { Client } from "rankcurve";
 const client = new Client(process.argv[2]);
 await client.post("b", [{ owner: "ada", stats: { xp: 7 } }]);
-console.log((await client.page("b", "xp")).entries[0].owner);
+console.log((await client.page("b")).entries[0].owner);
 """
 FIRST = """
 using Rankcurve;
