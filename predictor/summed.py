@@ -1,6 +1,6 @@
 """The curve of a board whose entries are spread over disjoint parts (its segments). Each part has its own curve.
 
-Ranks cannot be added up, but numbers of better entries can, and so can their bounds (`add_up_ranks`). If the bracket of
+Ranks cannot be added up, but numbers of better entries can, and so can their bounds. If the bracket of
 every part contains the true rank, the sum's bracket does, too. The largest possible errors of all parts are added up.
 
     |rank - true rank| <= sum over the parts of min(width of the gap, largest error of the gap)
@@ -59,7 +59,7 @@ class SummedCurve:
     def locate(self, key: int) -> Bracket:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries."""
         rank = low = high = 1 - len(self.parts)
-        for part in self.parts:  # the result of `add_up_ranks`, computed in half the time
+        for part in self.parts:
             its_rank, its_low, its_high, _ = part.locate(key)
             rank += its_rank
             low += its_low
