@@ -20,7 +20,6 @@ import structlog
 from prometheus_client.core import Metric
 
 from config.settings import ManagedSettings
-from service.telemetry.metrics.families import Family
 from service.telemetry.metrics.process import Metrics
 
 log = structlog.get_logger(__name__)
@@ -80,9 +79,9 @@ class MetricsMoment:
         self._present, self._past = present, past
 
     @cached_property
-    def views(self) -> list[Metric]:
-        """Return the metrics that are computed at each scrape."""
-        return list(self._metrics.collect_views())
+    def metrics(self) -> list[Metric]:
+        """Return what Prometheus scrapes, without the numbers of the system."""
+        return [*self.totals.collect(), *self._metrics.collect_views()]
 
     def list_series(self, family: str, **wanted: str) -> list[Labels]:
         """Return the label values of a family's series. `status="5"` keeps only series whose status begins with 5."""
@@ -129,10 +128,11 @@ class MetricsMoment:
     def _list(self, read: Callable[[_Snapshot], float]) -> list[tuple[float, float]]:
         return [(self._present.at_s - each.at_s, read(each)) for each in (*self._past, self._present)]
 
-    def percentiles(self, family: Family, labels: Labels) -> dict[str, float | None]:
+    def percentiles(self, family: str, labels: Labels) -> dict[str, float | None]:
         """Return a histogram's percentiles in the last PERCENTILE_WINDOW_S seconds, or None for each if it is empty."""
-        _, *counts = self.growth(family.name, labels, PERCENTILE_WINDOW_S)
-        return {name: quantile(family.bounds, counts, share) for name, share in PERCENTILES.items()}
+        _, *counts = self.growth(family, labels, PERCENTILE_WINDOW_S)
+        bounds = self.totals.families[family].bounds
+        return {name: quantile(bounds, counts, share) for name, share in PERCENTILES.items()}
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:

@@ -51,7 +51,7 @@ class Figures:
 
     def view(self, family: str, absent: float = 0.0) -> float:
         """Return the lowest sample of a gauge that is computed at each scrape, or `absent` if there is no sample."""
-        samples = (sample for metric in self.moment.views if metric.name == family for sample in metric.samples)
+        samples = (sample for metric in self.moment.metrics if metric.name == family for sample in metric.samples)
         return min((sample.value for sample in samples), default=absent)
 
     def slowest(self, sample: str, share: float, window_s: float) -> float:
