@@ -96,10 +96,6 @@ class MetricsMoment:
         """Return a number that the system reports for the node, such as `process_cpu_seconds_total`, or 0."""
         return self._present.processes.get(sample, 0.0)
 
-    def read_numbers(self, family: str, labels: Labels = ()) -> Sequence[float]:
-        """Return a series' numbers, ordered as in `telemetry.metrics.numbers`, or zeros if the series is missing."""
-        return self._numbers(self._present, family, labels)
-
     def growth(self, family: str, labels: Labels, window_s: float) -> list[float]:
         """Return how much each number of a series grew in the last `window_s` seconds.
 
@@ -108,10 +104,11 @@ class MetricsMoment:
         begins_s = self._present.at_s - window_s
         found = bisect_right(self._past, begins_s, key=lambda snapshot: snapshot.at_s)
         before = self._past[max(0, found - 1)] if self._past else self._present
-        now, then = self.read_numbers(family, labels), self._numbers(before, family, labels)
+        now, then = (self._numbers(each, family, labels) for each in (self._present, before))
         return [max(0.0, late - early) for late, early in zip(now, then, strict=True)]
 
     def _numbers(self, snapshot: _Snapshot, family: str, labels: Labels) -> Sequence[float]:
+        """Return a series' numbers, ordered as in `telemetry.metrics.numbers`, or zeros if the series is missing."""
         place, count = self.totals.series[family].get(labels), self.totals.families[family].numbers_count
         found = () if place is None else snapshot.totals[place : place + count]
         return found or [0.0] * count  # a snapshot lacks a series that appeared after it
