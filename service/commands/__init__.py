@@ -1,8 +1,9 @@
 """The commands of `rankcurve`, one group of commands in each file. `service.cli` assembles them.
 
-    boards     board, family, owner     reading  top, rank, curve, refresh, audit, journal, stream, export
+    boards     board, family, owner, post, queue
+    reading    top, rank, curve, refresh, audit, journal, stream, export
     imports    import                   leases   pool, lease (one file)
-    operating  serve, jobs, config, store, partition, keys, queue, backup, restore, rebuild
+    operating  serve, jobs, config, store, partition, keys, backup, restore, rebuild
 
 The groups share these modules: `target` calls the service and reports failures, `requests` declares commands that only
 send a request and show the answer, `tables` prints tables and JSON, and `settings` reads the settings.
