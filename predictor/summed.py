@@ -24,16 +24,10 @@ class SummedCurve:
 
     def __init__(self, parts: Sequence[RankCurve], later: int = 0) -> None:
         self.parts, self._later = tuple(parts), later
+        self.total = sum([part.total for part in parts])
+        self.as_of_us = min([part.as_of_us for part in parts])
 
-    @property
-    def total(self) -> int:
-        return sum([part.total for part in self.parts])
-
-    @property
-    def as_of_us(self) -> int:
-        return min([part.as_of_us for part in self.parts])
-
-    @property
+    @cached_property
     def tag(self) -> str:
         """Return a text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
         return blake2b(" ".join([part.tag for part in self.parts]).encode(), digest_size=16).hexdigest()
