@@ -186,3 +186,20 @@ async def test_boards_are_looked_up_by_id_in_one_read_and_kept(deployment: Deplo
     assert catalog.find_known("c") == boards["c"]
     assert catalog.find_known("a") is None
     assert await catalog.find_stored_boards([]) == {}
+
+
+@pytest.mark.parametrize(("in_first_segment", "statements"), [(0, 4), (40, 8)], ids=["evenly", "all in one segment"])
+async def test_the_top_of_a_board_is_complete_however_its_segments_share_it(
+    deployment: Deployment, in_first_segment: int, statements: int
+) -> None:
+    deployment.table, deployment.segments = TableSharing.OWN, 4
+    board = await deployment.create("b", XP)
+    names = [f"o{number:03}" for number in range(400)]
+    favoured = [name for name in names if board.leaf_of(name) is board.leaves[0]][:in_first_segment]
+    values = {name: number % 90 + 1_000 * (name in favoured) for number, name in enumerate(names)}
+    await deployment.apply(*(deployment.post(name, part(board, {"xp": value})) for name, value in values.items()))
+    store = CountedReads(deployment.store)
+    top = await make_reads(deployment, store).segments.read_first_rows(board, 0, 30)
+    best = sorted(names, key=lambda name: (-values[name], name))[:30]
+    assert [entry.owner for entry in top.near.after] == best
+    assert (top.totals[0], top.totals[CHANGES], store.statements) == (400, 400, statements)
