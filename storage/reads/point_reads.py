@@ -20,7 +20,7 @@ from storage.leaves.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCo
 from storage.leaves.hidden_owners import find_hidden_entries
 from storage.leaves.rankings import Neighbours, OpenLeaf, edge_of
 from storage.leaves.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
-from storage.leaves.totals import ALL_ENTRIES, add_up_totals, check_copy, read_totals
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, add_up_totals, check_copy, read_totals
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry, Gate, Leaf
 from storage.segments.segmented_entries import BEFORE_ALL_OWNERS, SegmentedRanking, add_up_confirmed
@@ -279,7 +279,13 @@ class SegmentReads:
                 owned = zip(around, places, strict=True)
                 return [each._replace(counted=counts.get(cells[owner])) for each, (_, owner) in owned]
 
-            return await (store.read(program) if counted else read_single(store, program))
+            if not counted:
+                return await read_single(store, program)
+            if not store.sole_writer:  # BEGIN and COMMIT double the round trips, so read again only after a change
+                found = await read_steps(store, program)
+                if all(_is_of_one_moment(each) for each in found):
+                    return found
+            return await store.read(program)
 
         reads = await self._each(board, ask)
         totals = add_up_totals([read[0].totals for read in reads])
@@ -314,6 +320,11 @@ class SegmentReads:
             return [(cell, owner) for cell, owner in cells if isinstance(cell, str)]
 
         return [place for places in await self._each(board, ask) for place in places]
+
+
+def _is_of_one_moment(found: OwnersNeighbours) -> bool:
+    """Return whether the segment has not changed between the statements for the rows and for the count."""
+    return found.counted is None or found.counted.totals.get(CHANGES, 0) == found.totals.get(CHANGES, 0)
 
 
 async def _read_first_rows(
