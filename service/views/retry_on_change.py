@@ -57,8 +57,10 @@ def retry_on_change(route: Route) -> Route:
             except (UnknownBoardError, BoardChangedError) as error:
                 # Running the handler again is safe: a transaction that raises one of these errors is rolled back.
                 board_ids = _boards_of(call)
-                if isinstance(error, UnknownBoardError) and not all(map(context.catalog.find_known, board_ids)):
-                    raise  # the handler has just asked the store for the board, so a reread would not find it
+                if isinstance(error, UnknownBoardError):
+                    for each in board_ids:
+                        if context.catalog.find_known(each) is None:  # another request may have forgotten a board
+                            await context.catalog.reread_board(each)  # raises UnknownBoardError if there is none
                 await asyncio.sleep(pause_s)
                 for each in (*board_ids, *call.other_boards):
                     with suppress(UnknownBoardError):
