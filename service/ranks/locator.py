@@ -94,7 +94,7 @@ class Locator:
     ) -> None:
         self.board, self.entries = board, entries
         self.store, self._book, self._limits, self._crowd, self.now_us = store, book, limits, crowd, now_us
-        self._reads, self._rankings = reads, entries.rankings
+        self.reads, self._rankings = reads, entries.rankings
         # In an archive, every rank is counted, which is exact and reads only a few blocks. So no curve is used.
         self._archived = board.gate.archived_us is not None
         self._segmented = board.is_spread
@@ -291,7 +291,7 @@ class Locator:
         """Count a rank and read the totals in one statement. Return None if the count can't start at a knot."""
         index, owner = wanted.column_index, self._owner_among_ties(wanted)
         if self._segmented:
-            return await self._reads.count_in_segments(self.board, index, (wanted.cell, owner), start)
+            return await self.reads.count_in_segments(self.board, index, (wanted.cell, owner), start)
         count = self._rankings[index].count_from_anchor
         found = await read_single(self.store, lambda: count(start, wanted.cell, owner=owner))
         if found is not None:
