@@ -54,6 +54,7 @@ class TableCopy:
     def __init__(self, source: CreateTable, target: CreateTable, scope: dict[str, int]) -> None:
         """Prepare the statements. `scope` selects the rows of the leaf: the name and value of the first key column."""
         self._scope, self._keys = scope, source.keys[len(scope) :]
+        self._key_at = [[*source.kinds].index(key) for key in self._keys]  # where a row has them
         self.page_rows = PAGE_DOCUMENTS if BLOB in source.kinds.values() else PAGE_ROWS
         self._rows = self._select(source, *source.kinds)
         self._pages = self._prepare_pages(self._rows)
@@ -89,7 +90,7 @@ class TableCopy:
         return rows, self.key_of(rows[-1]) if len(rows) == limit else after[:-1] or None
 
     def key_of(self, row: Row) -> Row:
-        return row[len(self._scope) :][: len(self._keys)]
+        return [row[index] for index in self._key_at]
 
     def write_rows(self, rows: Rows) -> Program[None]:
         if rows:
