@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test quick check bench screenshots site typescript lock clean
+.PHONY: help install demo test quick check bench release screenshots site typescript lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
@@ -70,11 +70,15 @@ typescript: $(RUNTIME) ## Build the TypeScript client in clients/typescript/dist
 	tests/install_missing.sh $(BIN)/python typescript
 	$(BIN)/python clients/typescript/build.py build/clients/npm/node_modules clients/typescript/dist
 
+release: $(STAMP) ## Make all files of a release, with checksums, in build/release
+	tests/install_missing.sh $(BIN)/python typescript
+	$(BIN)/python deploy/release.py
+
 # Only this target needs uv, so the lock does not have it. --universal makes one lock for every platform and Python from 3.11.
 lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the newest versions)
 	"$(PYTHON)" -m venv build/lock
 	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
-	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --group site --extra mcp --extra plots --extra redis --extra tracing --universal --python-version 3.11 \
+	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --group release --group site --extra mcp --extra plots --extra redis --extra tracing --universal --python-version 3.11 \
 	  --no-emit-package rankcurve-client --generate-hashes --no-header --quiet --output-file requirements.lock $(ARGS)
 	build/lock/bin/uv pip compile pyproject.toml --no-config --group image --extra tracing --universal --python-version 3.11 \
 	  --no-emit-package rankcurve-client --constraint requirements.lock --generate-hashes --no-header --no-annotate --quiet --output-file deploy/requirements.lock

@@ -10,8 +10,11 @@ never killed. Both reach the service through `FaultyProxy`. The service is kille
 posts the files of the first process may not grow past some bytes. This stands for a full disk: the system writes what
 fits.
 
-In the end the last process empties the spool. The journal then has every applied post with its id, and the entries must
-have exactly the sums of these posts.
+Two processes with the C# client, run by Mono, do the same meanwhile: each keeps its posts in a file before it sends
+them, one is killed, and the next process sends again what is left in the file. Their disk is not full.
+
+In the end the last process of each client sends what is left. The journal then has every applied post with its id, and
+the entries must have exactly the sums of these posts.
 
 Bars: of the posts whose `submit` returned, none is lost; no post counts twice; every kind of fault occurred.
 """
@@ -22,10 +25,11 @@ import random
 import resource
 import signal
 import sys
+import threading
 import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter, defaultdict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,6 +41,7 @@ from benchmarks.boards import board_spec, create_board
 from benchmarks.options import Options
 from benchmarks.proxies import FAULTS, FaultyProxy
 from benchmarks.servers import PROJECT, Server, serve_file
+from tests.clients.csharp_builds import build_client, build_program, mono
 
 BOARD = "faults"
 COLUMNS = ["xp", "posts"]
@@ -52,19 +57,31 @@ _FULL_BYTES_MAX = 250  # of a file: at times its header fits, at times its first
 
 @dataclass
 class Posted:
-    """The output of the posting processes, and the number of kills."""
+    """The output of one client's posting processes, and the number of their kills."""
 
     submitted: set[str] = field(default_factory=set)  # the ids of posts whose `submit` returned
     settled: Counter[str] = field(default_factory=Counter)  # by status
     disk_full: int = 0  # posts that were not accepted
+    kills: int = 0
+
+
+@dataclass
+class Attack:
+    """What both clients have posted, and the number of the service's kills."""
+
+    python: Posted = field(default_factory=Posted)
+    csharp: Posted = field(default_factory=Posted)
     service_kills: int = 0
-    poster_kills: int = 0
+
+    @property
+    def submitted(self) -> set[str]:
+        return self.python.submitted | self.csharp.submitted
 
 
 def post_until_stopped(url: str, spool: str | None) -> None:
-    """Post through a buffer until SIGTERM, and print what was submitted and what became of it. Runs in a process."""
-    stopped: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
+    """Post through a buffer until standard input ends, and print what was submitted and what became of it."""
+    stopping = threading.Thread(target=sys.stdin.read, daemon=True)
+    stopping.start()
     rng = random.Random()
 
     def note(receipt: Receipt) -> None:
@@ -74,7 +91,7 @@ def post_until_stopped(url: str, spool: str | None) -> None:
     with Client(url) as client:
         print("ready", flush=True)
         buffer = client.buffer(BOARD, spool=spool, posts_per_request=_POSTS_PER_REQUEST, on_result=note)
-        while not stopped:
+        while stopping.is_alive():
             owner, xp = f"owner-{rng.randrange(_OWNERS)}", rng.randrange(1, 100)
             full = spool is not None and rng.random() < _FULL_RATIO
             limit_files(rng.randrange(_FULL_BYTES_MAX) if full else resource.RLIM_INFINITY)
@@ -94,10 +111,20 @@ def limit_files(size_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, resource.RLIM_INFINITY))
 
 
-async def start_poster(url: str, spool: Path | None) -> Process:
+def python_poster(url: str, *spool: Path) -> list[str]:
+    """Return the command that posts with the Python client."""
+    return [sys.executable, "-m", "benchmarks.client_faults", "poster", url, *map(str, spool)]
+
+
+def build_csharp_poster(folder: Path) -> list[str]:
+    """Compile the program that posts with the C# client. Return the command, without its arguments."""
+    folder.mkdir()
+    return [str(mono()), str(build_program(build_client(folder), PROJECT / "benchmarks" / "csharp_poster.cs"))]
+
+
+async def start_poster(command: Sequence[str]) -> Process:
     """Start a process, and return it once it is about to post."""
-    words = ["-m", "benchmarks.client_faults", "poster", url, *([] if spool is None else [str(spool)])]
-    poster = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE, cwd=PROJECT)
+    poster = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, cwd=PROJECT)
     assert poster.stdout is not None
     assert await poster.stdout.readline(), "the process has ended before it posts"
     return poster
@@ -117,45 +144,51 @@ async def follow_poster(poster: Process, posted: Posted) -> None:
                 posted.settled[text] += 1
 
 
-async def kill_posters(url: str, spool: Path, posted: Posted, rng: random.Random, until_s: float) -> None:
-    """Run at least two processes, one after the other, on a spool.
+async def kill_posters(command: Sequence[str], posted: Posted, rng: random.Random, until_s: float) -> None:
+    """Run at least two processes, one after the other, on the same spool or file.
 
     Kill each but the last, which posts everything that is left.
     """
     while True:
-        poster = await start_poster(url, spool)
+        poster = await start_poster(command)
         following = asyncio.create_task(follow_poster(poster, posted))
         await asyncio.sleep(rng.uniform(*_POSTER_LIVES_S))
-        last = time.monotonic() >= until_s and posted.poster_kills > 0
-        poster.send_signal(signal.SIGTERM if last else signal.SIGKILL)
-        await following
-        code = await poster.wait()
+        last = time.monotonic() >= until_s and posted.kills > 0
         if last:
-            assert code == 0, "the last process settles every post of the spool"
+            await stop_poster(poster, following)
             return
-        posted.poster_kills += 1
+        poster.kill()
+        await following
+        await poster.wait()
+        posted.kills += 1
 
 
-async def run_poster(url: str, posted: Posted, until_s: float) -> None:
-    """Run a process without a spool until the end, and let it settle its posts."""
-    poster = await start_poster(url, None)
+async def run_poster(command: Sequence[str], posted: Posted, until_s: float) -> None:
+    """Run a process until the end, and let it settle its posts."""
+    poster = await start_poster(command)
     following = asyncio.create_task(follow_poster(poster, posted))
     await asyncio.sleep(until_s - time.monotonic())
-    poster.send_signal(signal.SIGTERM)
+    await stop_poster(poster, following)
+
+
+async def stop_poster(poster: Process, following: Awaitable[None]) -> None:
+    """End the input of a process, and let it settle its posts."""
+    assert poster.stdin is not None
+    poster.stdin.close()
     await following
     assert await poster.wait() == 0, "the process settles every post"
 
 
-async def kill_service(server: Server, posted: Posted, rng: random.Random, until_s: float) -> None:
+async def kill_service(server: Server, attacked: Attack, rng: random.Random, until_s: float) -> None:
     while time.monotonic() < until_s:
         await asyncio.sleep(rng.uniform(*_SERVICE_LIVES_S))
         await asyncio.to_thread(server.stop, signal.SIGKILL)
         server.spawn()
         await asyncio.to_thread(server.wait_ready, poll_s=0.01)
-        posted.service_kills += 1
+        attacked.service_kills += 1
 
 
-def audit(url: str, posted: Posted) -> Counter[str]:
+def audit(url: str, submitted: set[str]) -> Counter[str]:
     """Return how many submitted posts are lost, and how many count twice or have no right sum."""
     faults, applied = Counter[str](), Counter[str]()
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0])
@@ -166,40 +199,49 @@ def audit(url: str, posted: Posted) -> Counter[str]:
                 sums[line.owner][0] += line.stats["xp"]
                 sums[line.owner][1] += 1
         stored = {entry.owner: [entry.stats["xp"], entry.stats["posts"]] for entry in client.entries(BOARD, "xp")}
-    faults["lost"] = len(posted.submitted - applied.keys())
+    faults["lost"] = len(submitted - applied.keys())
     faults["twice"] = sum(count - 1 for count in applied.values())
     faults["wrong sums"] = sum(stored.get(owner) != sums.get(owner) for owner in stored.keys() | sums.keys())
     return faults
 
 
-async def attack(server: Server, spool: Path, seconds: float) -> tuple[Posted, FaultyProxy, Counter[str]]:
-    posted, rng = Posted(), random.Random(7)
+async def attack(server: Server, folder: Path, seconds: float) -> tuple[Attack, FaultyProxy, Counter[str]]:
+    """Let both clients post while everything fails. `folder` is for their spools and files."""
+    attacked, rng = Attack(), random.Random(7)
+    csharp = await asyncio.to_thread(build_csharp_poster, folder / "csharp")
     await create_board(server.port, BOARD, board_spec(COLUMNS))
     until_s = time.monotonic() + seconds
     async with FaultyProxy(server.port, random.Random(8)).running() as proxy:
         url = f"http://127.0.0.1:{proxy.port}"
+        csharp += [url, BOARD, str(_OWNERS)]
         work: list[Awaitable[None]] = [
-            kill_service(server, posted, rng, until_s),
-            kill_posters(url, spool, posted, rng, until_s),
-            run_poster(url, posted, until_s),
+            kill_service(server, attacked, rng, until_s),
+            kill_posters(python_poster(url, folder / "spool"), attacked.python, rng, until_s),
+            run_poster(python_poster(url), attacked.python, until_s),
+            kill_posters([*csharp, str(folder / "killed.posts")], attacked.csharp, rng, until_s),
+            run_poster([*csharp, str(folder / "living.posts")], attacked.csharp, until_s),
         ]
         await asyncio.gather(*work)
-    return posted, proxy, await asyncio.to_thread(audit, server.url, posted)
+    return attacked, proxy, await asyncio.to_thread(audit, server.url, attacked.submitted)
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
     with serve_file(folder / "faults.db") as server:
-        posted, proxy, faults = asyncio.run(attack(server, folder / "spool", options.seconds))
-    print(f"   {len(posted.submitted):,} posts submitted, settled as {dict(posted.settled)}")
-    print(f"   kills: {posted.service_kills} of the service, {posted.poster_kills} of the client's process")
-    print(f"   posts that a full disk refused: {posted.disk_full:,}")
+        attacked, proxy, faults = asyncio.run(attack(server, folder, options.seconds))
+    python, csharp = attacked.python, attacked.csharp
+    for name, posted in (("Python", python), ("C#", csharp)):
+        print(f"   {name}: {len(posted.submitted):,} posts submitted, settled as {dict(posted.settled)}")
+    print(
+        f"   kills: {attacked.service_kills} of the service, {python.kills} of Python's process, {csharp.kills} of C#'s"
+    )
+    print(f"   posts that a full disk refused: {python.disk_full:,}")
     print(f"   requests: {json.dumps(proxy.counts)}")
-    kinds = [posted.service_kills, posted.poster_kills, posted.disk_full, *(proxy.counts[fault] for fault in FAULTS)]
+    kinds = [attacked.service_kills, python.kills, csharp.kills, python.disk_full, *map(proxy.counts.get, FAULTS)]
     return [
         report.Bar("submitted posts lost", faults["lost"], 0, at_most=True),
         report.Bar("posts applied twice", faults["twice"], 0, at_most=True),
         report.Bar("owners whose sums are not those of their posts", faults["wrong sums"], 0, at_most=True),
-        report.Bar("kinds of kills and faults that occurred", sum(count > 0 for count in kinds), len(kinds)),
+        report.Bar("kinds of kills and faults that occurred", sum(bool(count) for count in kinds), len(kinds)),
     ]
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Install what the tests need and this machine lacks: servers and a browser from Debian's packages, and a client of Jolokia
+# Install what the tests need and this machine lacks: servers, a browser and Mono from Debian's packages, and a client of Jolokia
 # and generators of clients from npm and PyPI, pinned with hashes, into build/clients. `make test` runs this script; pytest
 # itself installs nothing.
 #
@@ -29,6 +29,10 @@ if [ "$only" != typescript ]; then
   need chromium chromium
   need docker-compose docker-compose
   need systemd-analyze systemd
+  need mono mono-runtime
+  need mcs mono-mcs
+  [ -e /usr/lib/mono/4.5/System.Net.Http.dll ] || missing="$missing libmono-system-net-http4.0-cil"
+  [ -e /usr/lib/cli/Newtonsoft.Json-5.0/Newtonsoft.Json.dll ] || missing="$missing libnewtonsoft-json5.0-cil"
 fi
 
 if [ -n "$missing" ]; then

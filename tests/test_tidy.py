@@ -250,10 +250,26 @@ def test_the_lock_pins_every_package_with_hashes_and_names_no_registry() -> None
     assert {re.split(r"[><=;\[ ]", want)[0] for want in wanted} - locked == {"rankcurve-client"}, "of this tree"
 
 
+def read_workflow(name: str) -> dict[str, Any]:
+    path = ROOT / ".github" / "workflows" / name
+    workflow: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return workflow
+
+
+def test_a_tag_publishes_what_make_release_makes_and_only_publishing_jobs_may_write() -> None:
+    jobs = read_workflow("release.yml")["jobs"]
+    assert {"run": "make release"} in jobs["build"]["steps"]
+    assert {name for name, job in jobs.items() if "build" not in job.get("needs", ())} == {"build", "page"}
+    assert {name: job["permissions"] for name, job in jobs.items() if "permissions" in job} == {
+        "python": {"id-token": "write"},
+        "npm": {"id-token": "write"},
+        "page": {"contents": "write"},
+    }
+    assert [name for name, job in jobs.items() if "secrets." in str(job)] == ["image"]
+
+
 def test_the_hosted_ci_runs_what_the_local_one_runs_and_may_only_read() -> None:
-    workflows = sorted((ROOT / ".github" / "workflows").iterdir())
-    assert [path.name for path in workflows] == ["ci.yml"]
-    workflow: dict[str, Any] = yaml.safe_load(workflows[0].read_text(encoding="utf-8"))
+    workflow = read_workflow("ci.yml")
     local = re.findall(r"^make .+$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
     [job] = workflow["jobs"].values()
     assert [step["run"] for step in job["steps"] if "run" in step] == local == ["make check", "make test"]

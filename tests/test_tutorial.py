@@ -14,8 +14,8 @@ from tests.schemas import fresh_schema
 from tests.servers import RedisServer
 from tests.service.real_service import ROOT, Process
 
-BLOCK = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<kind>sh|python|toml|text)\n(?P<text>.*?)```", re.DOTALL)
-FILE = re.compile(r"`(\w+\.(?:py|toml))`:$")
+BLOCK = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<kind>sh|python|csharp|toml|text)\n(?P<text>.*?)```", re.DOTALL)
+FILE = re.compile(r"`(\w+\.(?:py|cs|toml))`:$")
 
 
 def normalised(text: str) -> str:
@@ -40,7 +40,7 @@ def follow(page: str, folder: Path, environment: dict[str, str]) -> int:
     port, compared, printed = environment["RANKCURVE_PORT"], 0, ""
     for block in BLOCK.finditer((ROOT / "docs" / page).read_text(encoding="utf-8")):
         text = block["text"].replace(":8080", f":{port}")
-        if block["kind"] in ("python", "toml"):
+        if block["kind"] in ("python", "csharp", "toml"):
             named = FILE.search(block["before"])
             assert named, f"which file? {block['before']}"
             (folder / named[1]).write_text(text)
@@ -91,12 +91,13 @@ def test_every_request_and_call_in_the_table_of_commands_finds_what_it_asks_for(
 
 
 @pytest.mark.parametrize(
-    ("page", "outputs"), [("tutorial.md", 9), ("how_to.md", 11), ("migrating.md", 7), ("llms.txt", 2)]
+    ("page", "outputs"), [("tutorial.md", 9), ("how_to.md", 12), ("migrating.md", 7), ("llms.txt", 2)]
 )
 def test_a_page_does_what_it_shows(
     page: str, outputs: int, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
     """Follow a page with a new service, and check that `outputs` outputs were compared."""
+    environment["PROJECT"] = str(ROOT)
     if page == "migrating.md":
         request.getfixturevalue("old_stores")
     assert shutil.which("curl"), "apt-get install curl"

@@ -1,0 +1,157 @@
+using System;
+using System.Collections.Generic;
+using System.Globalization;
+using System.IO;
+using System.Linq;
+using Newtonsoft.Json;
+using Newtonsoft.Json.Linq;
+
+namespace Rankcurve {
+    /// <summary>Something that the service answered.</summary>
+    public abstract class Answer {
+        /// <summary>All that the service said, with members that have no property here.</summary>
+        public JToken Json { get; }
+
+        internal Answer(JToken json) => Json = json;
+    }
+
+    /// <summary>A rank, and what is known of it. The true rank lies between <c>Low</c> and <c>High</c>.</summary>
+    public sealed class Position : Answer {
+        /// <summary>Null where the owner has no value; then the ranks are null, too.</summary>
+        public decimal? Value => Json.Number("value");
+        public string Column => Json.Text("column");
+        public long? Rank => Json.Whole("rank");
+        public long? Low => Json.Whole("low");
+        public long? High => Json.Whole("high");
+        public long? Total => Json.Whole("total");
+        public decimal? Percentile => Json.Number("percentile");
+        public DateTimeOffset? AsOf => Json.Time("as_of");
+        /// <summary>Null if no tier fits, or if the column has none.</summary>
+        public string Tier => Json.Text("tier");
+        /// <summary>False if the ranks between <c>Low</c> and <c>High</c> have several tiers.</summary>
+        public bool TierCertain => (bool?)Json.Member("tier_certain") ?? true;
+        /// <summary>What is missing to the next better place (<c>rank</c>, <c>points</c>, …), if asked for.</summary>
+        public JToken Next => Json.Member("next");
+
+        internal Position(JToken json) : base(json) => json.Require("column");
+    }
+
+    /// <summary>A row of a ranking.</summary>
+    public sealed class Row : Answer {
+        public long Rank => (long)Json["rank"];
+        public string Owner => Json.Text("owner");
+        public decimal Value => (decimal)Json["value"];
+        public JToken Stats => Json["stats"];
+        public string Tier => Json.Text("tier");
+        /// <summary>The owner's profile, if profiles were asked for and there is one.</summary>
+        public JToken Profile => Json.Member("profile");
+
+        internal Row(JToken json) : base(json) => json.Require("rank");
+    }
+
+    /// <summary>Rows of a ranking, best to worst.</summary>
+    public sealed class Page : Answer {
+        public IReadOnlyList<Row> Rows { get; }
+        public long Total => (long)Json["total"];
+        /// <summary>The cursor of the page that follows; null at the end.</summary>
+        public string Next => Json.Text("next");
+
+        internal Page(JToken json) : base(json) => Rows = json.List("entries", row => new Row(row));
+    }
+
+    /// <summary>One owner's stats.</summary>
+    public sealed class Entry : Answer {
+        public string Owner => Json.Text("owner");
+        public JToken Stats => Json["stats"];
+        public JToken Profile => Json.Member("profile");
+        public DateTimeOffset? UpdatedAt => Json.Time("updated_at");
+        /// <summary>The rank among all, of a lookup with a column; null if the owner has no value in it.</summary>
+        public Position Position => Json.Member("position") is JToken position ? new Position(position) : null;
+        /// <summary>The rank among the owners asked for, of a lookup with a column.</summary>
+        public long? Place => Json.Whole("place");
+
+        internal Entry(JToken json) : base(json) => json.Require("stats");
+    }
+
+    /// <summary>The entries of the owners asked for, in their order, and the owners who have none.</summary>
+    public sealed class Lookup : Answer {
+        public IReadOnlyList<Entry> Entries { get; }
+        public IReadOnlyList<string> Missing => Json.List("missing", owner => (string)owner);
+
+        internal Lookup(JToken json) : base(json) => Entries = json.List("entries", entry => new Entry(entry));
+    }
+
+    /// <summary>What became of a post.</summary>
+    public sealed class PostResult : Answer {
+        public string Owner => Json.Text("owner");
+        /// <summary>"applied", "unchanged" (nothing was better), "duplicate", or "rejected".</summary>
+        public string Status => Json.Text("status");
+        /// <summary>The stored values; null for a post to a family, where <c>Json["boards"]</c> has them.</summary>
+        public JToken Stats => Json.Member("stats");
+        /// <summary>Why it was rejected; its <c>code</c> is stable.</summary>
+        public JToken Error => Json.Member("error");
+
+        internal PostResult(JToken json) : base(json) => json.Require("status");
+    }
+
+    /// <summary>An event of a stream.</summary>
+    public sealed class StreamEvent : Answer {
+        /// <summary>"top", "position", or "reset": events before it may have been missed.</summary>
+        public string Kind { get; }
+        /// <summary>A place in the journal, from which another stream can continue.</summary>
+        public string Id { get; }
+        /// <summary>The best rows, if it is of the kind "top".</summary>
+        public Page Top => Kind == "top" ? new Page(Json) : null;
+        /// <summary>The owner's position, if it is of this kind. <c>Json["overtaken_by"]</c> has names.</summary>
+        public Position Position => Kind == "position" ? new Position(Json) : null;
+
+        internal StreamEvent(string kind, string id, JToken json) : base(json) {
+            Kind = kind;
+            Id = id;
+        }
+    }
+
+    // Reads JSON with exact decimals, and members of objects by name. It needs no reflection, so Unity's
+    // code stripping and ahead-of-time compilation remove nothing that is used.
+    static class Json {
+        const int DepthMax = 64;
+        static readonly CultureInfo Invariant = CultureInfo.InvariantCulture;
+
+        public static JToken Parse(string text) {
+            var reader = new JsonTextReader(new StringReader(text)) { MaxDepth = DepthMax };
+            reader.DateParseHandling = DateParseHandling.None;
+            reader.FloatParseHandling = FloatParseHandling.Decimal;
+            return JToken.ReadFrom(reader);
+        }
+
+        // Return what a function reads. Throws UnexpectedAnswerException if it finds something else.
+        public static T Understand<T>(Func<T> read) {
+            try {
+                return read();
+            } catch (Exception cause) when (!(cause is RankcurveException)) {
+                throw new UnexpectedAnswerException($"the answer does not come from rankcurve: {cause.Message}", cause);
+            }
+        }
+
+        // Return a member, or null if it is missing or null.
+        public static JToken Member(this JToken json, string name) {
+            JToken member = json[name];
+            return member == null || member.Type == JTokenType.Null ? null : member;
+        }
+
+        // Return a member. Throws if it is missing or null.
+        public static JToken Require(this JToken json, string name) =>
+            json.Member(name) ?? throw new JsonException($"the member {name} is missing");
+
+        public static string Text(this JToken json, string name) => (string)json.Member(name);
+        public static decimal? Number(this JToken json, string name) => (decimal?)json.Member(name);
+        public static long? Whole(this JToken json, string name) => (long?)json.Member(name);
+
+        public static DateTimeOffset? Time(this JToken json, string name) =>
+            json.Text(name) is string time ? DateTimeOffset.Parse(time, Invariant) : (DateTimeOffset?)null;
+
+        // Read the items of a list that must be there.
+        public static IReadOnlyList<T> List<T>(this JToken json, string name, Func<JToken, T> read) =>
+            json.Require(name).Select(read).ToArray();
+    }
+}

@@ -1,0 +1,124 @@
+using System;
+using System.Collections.Generic;
+using System.Linq;
+using System.Net.Http;
+using System.Threading.Tasks;
+using Newtonsoft.Json.Linq;
+using static Rankcurve.Transport;
+
+namespace Rankcurve {
+    /// <summary>A client of one service. Its methods throw ApiException if the service refuses, UnreachableException
+    /// if no answer comes, and UnexpectedAnswerException if something else answers. Any thread may use it. It has no
+    /// threads of its own: where you <c>await</c> on Unity's main thread, your code goes on there.</summary>
+    public sealed class Client : IDisposable {
+        readonly Transport transport;
+
+        /// <summary>Make a client. Leave out the key where the service lets readers in without one. One attempt to send
+        /// a request may take <c>timeoutS</c>. A <c>handler</c> sends requests in place of the client's own; it must
+        /// not follow redirects.</summary>
+        public Client(string url, string key = null, double timeoutS = 10, int attemptsMax = 5,
+            HttpMessageHandler handler = null) =>
+            transport = new Transport(url, key, timeoutS, attemptsMax, handler);
+
+        /// <summary>Close the connections. Whatever still waits ends with an OperationCanceledException.</summary>
+        public void Dispose() => transport.Dispose();
+
+        /// <summary>Post to a board, one or many, and return a result for each, once they are durable. After an
+        /// UnreachableException call it again with the same <c>Post</c> objects: each counts once. Throws
+        /// PostsRejectedException if some were rejected.</summary>
+        public Task<IReadOnlyList<PostResult>> PostAsync(string board, params Post[] posts) =>
+            SendPostsAsync(PathOf("leaderboards", board, "posts"), posts);
+
+        /// <summary>Post to the boards of a family, as <c>PostAsync</c> does, for all its periods.</summary>
+        public Task<IReadOnlyList<PostResult>> PostToFamilyAsync(string family, params Post[] posts) =>
+            SendPostsAsync(PathOf("families", family, "posts"), posts);
+
+        /// <summary>Return an owner's positions in these columns, by default in every ranked one. <c>rank</c> is
+        /// <c>auto</c>, <c>exact</c> or <c>estimate</c>. With <c>next</c>, each has what is missing to the next
+        /// better place.</summary>
+        public Task<IReadOnlyList<Position>> PositionsAsync(string board, string owner, string[] columns = null,
+            string rank = null, bool next = false) {
+            string path = WithQuery(PathOf("leaderboards", board, "entries", owner, "positions"),
+                ("columns", columns), ("rank", rank), ("next", next));
+            return GetAsync(path, json => CheckOwner(json, owner).List("positions", each => new Position(each)));
+        }
+
+        /// <summary>Return the rows around an owner, best to worst, with the owner's own.</summary>
+        public Task<Page> AroundAsync(string board, string owner, string column, int better = 5, int worse = 5,
+            bool profiles = false) {
+            string path = WithQuery(PathOf("leaderboards", board, "entries", owner, "around"),
+                ("column", column), ("better", better), ("worse", worse), ("profiles", profiles));
+            return GetAsync(path, json => new Page(json));
+        }
+
+        /// <summary>Return the best rows of a ranking, or the rows from a rank or a cursor on.</summary>
+        public Task<Page> TopAsync(string board, string column, int limit = 10, long? fromRank = null,
+            string cursor = null, bool profiles = false) {
+            string path = WithQuery(PathOf("leaderboards", board, "rankings", column),
+                ("limit", limit), ("from_rank", fromRank), ("cursor", cursor), ("profiles", profiles));
+            return GetAsync(path, json => new Page(json));
+        }
+
+        /// <summary>Return an owner's stats.</summary>
+        public Task<Entry> EntryAsync(string board, string owner, bool profiles = false) =>
+            GetAsync(WithQuery(PathOf("leaderboards", board, "entries", owner), ("profiles", profiles)),
+                json => new Entry(CheckOwner(json, owner)));
+
+        /// <summary>Return the entries of owners, such as friends; with a column, also their positions.</summary>
+        public Task<Lookup> LookupAsync(string board, string[] owners, string column = null, bool profiles = false) {
+            string path = WithQuery(PathOf("leaderboards", board, "entries", "lookup"), ("profiles", profiles));
+            var asked = new JProperty("owners", new JArray(owners));
+            JObject body = column == null ? new JObject(asked) : new JObject(asked, new JProperty("column", column));
+            return transport.SendAsync(HttpMethod.Post, path, body, (json, _) => new Lookup(json));
+        }
+
+        /// <summary>Follow the top of a ranking, or an owner's position. <c>NextAsync</c> opens the stream.</summary>
+        public RankingStream Stream(string board, string column, int? top = null, string owner = null,
+            string lastEventId = "") {
+            string path = WithQuery(PathOf("leaderboards", board, "stream"),
+                ("column", column), ("top", top), ("owner", owner));
+            return new RankingStream(transport, path, lastEventId);
+        }
+
+        /// <summary>Return the curve of a column, which ranks values without further requests.</summary>
+        public Task<OfflineCurve> CurveAsync(string board, string column) {
+            string path = PathOf("leaderboards", board, "rankings", column, "curve");
+            return transport.SendAsync(HttpMethod.Get, path, null, (json, tag) => new OfflineCurve(json, tag, path));
+        }
+
+        /// <summary>Return the curve of now: the same one, after a short answer, if it has not changed.</summary>
+        public Task<OfflineCurve> RenewCurveAsync(OfflineCurve curve) =>
+            transport.SendAsync(HttpMethod.Get, curve.Path, null,
+                (json, tag) => json == null ? curve : new OfflineCurve(json, tag, curve.Path), tag: curve.Tag);
+
+        /// <summary>Send a request that has no method here, and return its JSON, or null if it has none. <c>path</c>
+        /// is percent-encoded. A request that is not <c>repeatable</c> is sent again only if the service has refused
+        /// it unread.</summary>
+        public Task<JToken> RequestAsync(HttpMethod method, string path, JToken body = null, bool repeatable = false) =>
+            transport.SendAsync(method, path, body, (json, _) => json, repeatable);
+
+        Task<T> GetAsync<T>(string path, Func<JToken, T> read) =>
+            transport.SendAsync(HttpMethod.Get, path, null, (json, _) => read(json));
+
+        async Task<IReadOnlyList<PostResult>> SendPostsAsync(string path, Post[] posts) {
+            var body = new JObject { { "posts", new JArray(posts.Select(post => post.Json)) } };
+            PostResult[] results = await transport.SendAsync(HttpMethod.Post, path, body, (json, _) => {
+                JToken[] read = json.Require("results").ToArray();
+                if (read.Length != posts.Length) {
+                    throw new UnexpectedAnswerException($"{posts.Length} posts have {read.Length} results");
+                }
+                return read.Zip(posts, (result, post) => new PostResult(CheckOwner(result, post.Owner))).ToArray();
+            }).ConfigureAwait(false);
+            bool isStored = results.All(result => result.Status != "rejected");
+            return isStored ? results : throw new PostsRejectedException(results);
+        }
+
+        // Throw UnexpectedAnswerException if an answer names another owner, and so is another's answer. The service
+        // normalises names beyond ASCII, which not every runtime can do.
+        static JToken CheckOwner(JToken json, string owner) {
+            string named = json.Text("owner");
+            return named != null && (named == owner || owner.Any(letter => letter > '~')) ? json
+                : throw new UnexpectedAnswerException($"the answer is about '{named}', and '{owner}' was asked for");
+        }
+    }
+}
