@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import asyncpg
 
 from benchmarks import report
-from benchmarks.boards import BATCH, BOARD, batch_body, fill_board, owner_at, send_batches
+from benchmarks.boards import BATCH, BOARD, batch_body, fill_board, keep_store, owner_at, send_batches
 from benchmarks.client import call_service
 from benchmarks.options import Options
 from benchmarks.servers import POSTGRES_SETTINGS, PROJECT, serve_file
@@ -153,10 +153,13 @@ def count_file_differences(file: Path, other: Path) -> int:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    old, back = folder / "old.db", folder / "back.db"
-    kills = min(options.kills, KILLS)
-    with serve_file(old) as server:
-        asyncio.run(fill(server.port, options.rows))
+    back, kills = folder / "back.db", min(options.kills, KILLS)
+
+    def fill_file(store: Path) -> None:
+        with serve_file(store) as server:
+            asyncio.run(fill(server.port, options.rows))
+
+    old = keep_store(options, folder, f"copied-{options.rows}", fill_file)
     with postgres(POSTGRES_SETTINGS) as database:
         url = database.url()
         there = copy_killed(f"{SQLITE_PREFIX}{old}", url, rows=options.rows, kills=kills)

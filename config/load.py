@@ -56,10 +56,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
             problems.extend(f"{source}: {name} is {_shown(raw)}; {_reason(each)}" for each in error.errors())
     if problems:
         raise ConfigError(tuple(problems))
-    try:
-        settings = Settings(**values)
-    except ValidationError as error:
-        raise ConfigError(tuple(_reason(each) for each in error.errors())) from error
+    settings = Settings(**values)
     settings._sources = sources
     return settings
 

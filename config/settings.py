@@ -8,19 +8,13 @@ output of `rankcurve config`.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, model_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr
 
 from config.kinds import Origins, PeersText, Servers, StoreUrl
 from config.kinds import number as _number
 from config.kinds import text as _text
-
-# In each pair, the first setting may not be greater than the second.
-_ORDERED_PAIRS = (
-    ("body_bytes_max", "arriving_bytes_max"),
-    ("page_entries_default", "page_entries_max"),
-)
 
 
 class _Group(BaseModel):
@@ -61,7 +55,7 @@ class RequestSettings(_Group):
     """Longest pause within a body that is arriving. After it, the request is refused with 408."""
     arriving_bytes_max: int = _number(256 * 1024 * 1024, 1024, 1024**4, "bytes")
     """Maximum size of all bodies in one process, each counted from its arrival to its answer. Further bodies are
-    refused with 503."""
+    refused with 503. It should not be less than `body_bytes_max`."""
     head_wait_s_max: float = _number(20, 0.1, 600, "s")
     """Longest wait for the headers of a connection's first request. Then the connection is closed."""
     keepalive_s_max: float = _number(3_630, 1, 86_400, "s")
@@ -77,8 +71,6 @@ class RequestSettings(_Group):
     family is refused with 422."""
     page_entries_max: int = _number(1_000, 1, 100_000, "entries")
     """Maximum number of entries on one page; more are refused with 400."""
-    page_entries_default: int = _number(100, 1, 100_000, "entries")
-    """Entries on a page if the request gives no limit."""
     around_rows_max: int = _number(500, 1, 100_000, "rows")
     """Maximum number of rows on each side in a view around an owner or a value; more are refused with 400."""
     lookup_owners_max: int = _number(1_000, 1, 100_000, "owners")
@@ -101,6 +93,11 @@ class RequestSettings(_Group):
     buckets_max: ClassVar[int] = 1_000  # maximum number of buckets in one distribution; more are refused with 400
     # A post is rejected with 422 if its time `at` is further ahead of the service's clock than this.
     at_ahead_s_max: ClassVar[float] = 300
+
+    @property
+    def page_entries_default(self) -> int:
+        """Return the number of entries on a page if the request gives no limit."""
+        return min(100, self.page_entries_max)
 
 
 class PostingSettings(_Group):
@@ -525,14 +522,3 @@ class Settings(
 
     # Maps the name of each setting that was given to the source of its value. `config.load` sets it.
     _sources: Mapping[str, str] = PrivateAttr(default_factory=dict)
-
-    @model_validator(mode="after")
-    def _limits_agree(self) -> Self:
-        wrong = [
-            f"{lower} should not be greater than {upper}"
-            for lower, upper in _ORDERED_PAIRS
-            if getattr(self, lower) > getattr(self, upper)
-        ]
-        if wrong:
-            raise ValueError("; ".join(wrong))
-        return self

@@ -19,7 +19,7 @@ from .codec import decode_curve, encode_curve
 from .curve import Curve, FitMethod, Knot
 from .errors import CurveCorruptError, KnotsInvalidError, WalkInconsistentError
 from .live import AsOf, LiveCounts, LiveCurve, Move, RankCurve
-from .locate import SHAPE_UNIT, BoundedRank, Bracket, Gap, KeyBracket, KnotRanks, add_up_ranks
+from .locate import SHAPE_UNIT, BoundedRank, Bracket, Gap, KeyBracket, KnotRanks
 from .sample import RATIO_UNIT, Landing, Skip, Stride, WorstEntry, walk
 from .summed import AnyCurve, SummedCurve
 from .tally import LIMB_BITS, Tally

@@ -10,7 +10,7 @@ the gap. The `high` of a gap is the rank of the knot after the gap. If both are 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 # A Bézier value (control value) of a cubic is an integer from 0 to SHAPE_UNIT, which stands for the rise of its gap.
@@ -36,20 +36,6 @@ class BoundedRank(NamedTuple):
     rank: int
     low: int
     high: int
-
-
-def add_up_ranks(parts: Iterable[BoundedRank | Bracket]) -> BoundedRank:
-    """Return the rank of a key in the union of disjoint sets, from its rank in each set. Return 1 if there is no set.
-
-    Ranks cannot be added up, but numbers of better entries can, and so can their bounds. The result is exact if the
-    rank in every set is exact.
-    """
-    rank = low = high = 1
-    for part in parts:
-        rank += part.rank - 1
-        low += part.low - 1
-        high += part.high - 1
-    return BoundedRank(rank, low, high)
 
 
 class KeyBracket(NamedTuple):

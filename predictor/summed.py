@@ -1,6 +1,6 @@
 """The curve of a board whose entries are spread over disjoint parts (its segments). Each part has its own curve.
 
-Ranks cannot be added up, but numbers of better entries can, and so can their bounds (`add_up_ranks`). If the bracket of
+Ranks cannot be added up, but numbers of better entries can, and so can their bounds. If the bracket of
 every part contains the true rank, the sum's bracket does, too. The largest possible errors of all parts are added up.
 
     |rank - true rank| <= sum over the parts of min(width of the gap, largest error of the gap)
@@ -24,16 +24,10 @@ class SummedCurve:
 
     def __init__(self, parts: Sequence[RankCurve], later: int = 0) -> None:
         self.parts, self._later = tuple(parts), later
+        self.total = sum([part.total for part in parts])
+        self.as_of_us = min([part.as_of_us for part in parts])
 
-    @property
-    def total(self) -> int:
-        return sum([part.total for part in self.parts])
-
-    @property
-    def as_of_us(self) -> int:
-        return min([part.as_of_us for part in self.parts])
-
-    @property
+    @cached_property
     def tag(self) -> str:
         """Return a text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
         return blake2b(" ".join([part.tag for part in self.parts]).encode(), digest_size=16).hexdigest()
@@ -59,7 +53,7 @@ class SummedCurve:
     def locate(self, key: int) -> Bracket:
         """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries."""
         rank = low = high = 1 - len(self.parts)
-        for part in self.parts:  # the result of `add_up_ranks`, computed in half the time
+        for part in self.parts:
             its_rank, its_low, its_high, _ = part.locate(key)
             rank += its_rank
             low += its_low

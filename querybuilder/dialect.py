@@ -53,6 +53,8 @@ class Dialect:
     counts_skipped: bool = True  # the reported row count of an insert leaves out rows that conflicts skipped
     spares_tables: bool = False  # there are times at which no table can be made, so tables are made in advance
     schema_of: Callable[[str], str | None] = lambda table: None  # a table's schema; None: the connection's schema
+    # On Citus, the number of a table's only shard, by schema and table. If set, statements read the shard itself.
+    shard_of: Callable[[str, str], int] | None = None
 
 
 # SQLite silently takes an unknown name in double quotes for a string. An unknown name in backticks is an error.

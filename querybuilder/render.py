@@ -109,6 +109,7 @@ class Rendering:
         self.dialect = dialect
         self._binds_values = binds_values
         self.schema: str | None = None  # of the last table that has one; all tables of a statement are in one schema
+        self._shard: int | None = None  # of the last table, if the dialect reads shards
         self.slots: list[Slot] = []
         self.constants: list[object] = []
         self.encoders: dict[str, Encoder] = {}
@@ -127,6 +128,9 @@ class Rendering:
         if schema is None:
             return quoted
         self.schema = schema
+        if self.dialect.shard_of is not None:
+            self._shard = self.dialect.shard_of(schema, identifier)
+            quoted = self.name(f"{identifier}_{self._shard}")
         return f"{quote(self.dialect, schema)}.{quoted}"
 
     def fresh_name(self, stem: str) -> str:
@@ -159,6 +163,10 @@ class Rendering:
 
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
         """Return the statement with the text `sql`. Call this after all parts of the text have been rendered."""
+        if self._shard is not None:
+            # A shard stays for a while after it was moved to another node. Then this condition divides by zero.
+            here = f"pg_dist_placement JOIN pg_dist_local_group USING (groupid) WHERE shardid = {self._shard}"
+            sql = f"SELECT * FROM ({sql}) AS {self.fresh_name('r')} WHERE (SELECT 1 / count(*) FROM {here}) = 1"
         return Statement(sql, self, packed=packed)
 
     def _encoded(self, name: str, encoder: Encoder, casts: Sequence[str | None]) -> list[str]:

@@ -12,20 +12,18 @@ from service.commands.boards.applying import apply
 from service.commands.boards.boards import board_app
 from service.commands.boards.families import family_app
 from service.commands.boards.owners import owner_app
-from service.commands.boards.posts import post_app
+from service.commands.boards.posts import post_app, queue_app
 from service.commands.imports.importing import import_posts
 from service.commands.language_models import serve_tools
 from service.commands.leases import lease_app, pool_app
 from service.commands.operating.keys import keys_app
 from service.commands.operating.partitions import partition_app, store_app
-from service.commands.operating.queues import queue_app
 from service.commands.operating.serving import run_jobs, serve, show_config
 from service.commands.operating.stores import backup, rebuild, restore
 from service.commands.reading.curves import audit, curve, refresh
 from service.commands.reading.exporting import export
 from service.commands.reading.following import journal, stream
 from service.commands.reading.ranks import rank, top
-from service.commands.target import NumbersAreArguments
 
 app = typer.Typer(
     name="rankcurve",
@@ -72,7 +70,7 @@ app.command("journal", rich_help_panel=READ)(journal)
 app.command("stream", rich_help_panel=READ)(stream)
 app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)
-app.command("rank", cls=NumbersAreArguments, rich_help_panel=READ)(rank)
+app.command("rank", rich_help_panel=READ)(rank)
 app.command("curve", rich_help_panel=READ)(curve)
 app.command("mcp", rich_help_panel=READ)(serve_tools)
 app.add_typer(pool_app, name="pool", rich_help_panel=LEASES)

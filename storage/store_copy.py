@@ -29,6 +29,7 @@ from storage.leaves.catalog_rows import CATALOG_ROWS, FAMILY_ROWS, WHOLE, read_f
 from storage.leaves.hidden_owners import MARK_KEY
 from storage.leaves.leaf_copy import PAGE_PARTS, TableCopy
 from storage.leaves.row_tables import Layout, create_row_table, define_row_table, layout_of, name_columns
+from storage.log.change_log import change_log
 from storage.schema import ingest_tables, tables
 from storage.schema.creation import COPIED_FROM, COPIED_TO, COPYING_TO, check_meta, create_schema, is_apart, read_meta
 from storage.schema.placement import TABLES, list_tables, prepare_put
@@ -48,6 +49,7 @@ _LEFT_OUT = (
 _OF_BOARDS = {name for place, name in list_tables(1, apart=True) if place != CONTROL}
 _PLACED = (tables.BOARDS, tables.FAMILIES, tables.SHARED_TABLES)  # these tables say where a board is
 _CURVE_VERSION = "curve_version"  # a sequence
+_SEQUENCES_MAX = 100  # a partition has fewer
 _PROGRESS = "copy of "  # in `meta`, the names of the rows that say where the next page of a table begins
 _DIGEST_BYTES = 16
 _SET, _SET_SEQUENCE, _SET_COUNTER = map(prepare_put, (tables.META, *_IN_NEW_STORES))
@@ -139,12 +141,15 @@ class Spread:
 
 
 class MergedLog:
-    """The logs of all partitions of the source, merged by time. The positions in each target begin with `first`."""
+    """The logs of all partitions of the source, merged by time. The positions in each target begin with `first`.
+
+    Changes before `since_us` are left out. All pruned logs begin then or earlier, so the merged ones have no gaps.
+    """
 
     table, place = TABLES[tables.CHANGE_LOG], CONTROL
 
-    def __init__(self, spread: Spread, first: int) -> None:
-        self._spread, self._first = spread, first
+    def __init__(self, spread: Spread, first: int, since_us: int) -> None:
+        self._spread, self._first, self._since_us = spread, first, since_us
 
     async def read_pages(self, store: Store, after: Any = ()) -> Pages:
         """Yield the pages after `after`: the last position read in each log, and the next one in each target."""
@@ -169,7 +174,8 @@ class MergedLog:
     async def _read_rows(self, store: Store, log: int, position: int) -> AsyncIterator[Row]:
         async for page, _ in CopiedTable(self.table, log, stay(log)).read_pages(store, [position]):
             for _, row in page:
-                yield row
+                if row[2] >= self._since_us:
+                    yield row
 
 
 class StoreCopy:
@@ -202,24 +208,21 @@ class StoreCopy:
         return await self._target.write(partial(self._mark_target, meta))
 
     async def _spread_rows(self, spread: Spread) -> None:
+        since_us = 0
         for table in self._here:
-            name = table.table.name
-            if name in (*_UNFINISHED, *_IN_NEW_STORES):
-                async for page, _ in table.read_pages(self._source):
-                    for _, row in page:
-                        self._sum_up(name, dict(zip(table.table.kinds, row, strict=True)))
-            elif name not in (*_LEFT_OUT, tables.CHANGE_LOG):
+            name, read = table.table.name, self._source.at(table.place).read
+            rows = await read(partial(_read_some, name)) if name in (*_UNFINISHED, tables.SEQUENCES) else []
+            if rows and name in _UNFINISHED:
+                raise StoreCopyError(f"for other partitions, {name} has to be empty: serve the source until it is")
+            for sequence, number in rows:
+                number = (number + 1) * spread.sources if sequence == _CURVE_VERSION else number
+                self._sequences[sequence] = max(number, self._sequences.get(sequence, 0))
+            if name == tables.LOG_COUNTER and (pruned_before := (await read(change_log.read_counter)).pruned_before):
+                oldest_us = await read(change_log.oldest_us)
+                since_us, self._pruned_before = max(since_us, oldest_us or 0), max(pruned_before, self._pruned_before)
+            if name not in (*_UNFINISHED, *_LEFT_OUT, *_IN_NEW_STORES, tables.CHANGE_LOG):
                 self._copied.append(table._replace(route=partial(spread.route, name, table.place)))
-        self._copied.append(MergedLog(spread, max(1, self._pruned_before)))
-
-    def _sum_up(self, table: str, row: dict[str, Any]) -> None:
-        if table in _UNFINISHED:
-            raise StoreCopyError(f"for other partitions, {table} has to be empty: serve the source until it is")
-        if table == tables.LOG_COUNTER:
-            self._pruned_before = max(self._pruned_before, row["pruned_before"])
-        else:
-            number = (row["next"] + 1) * self._source.partitions if row["name"] == _CURVE_VERSION else row["next"]
-            self._sequences[row["name"]] = max(number, self._sequences.get(row["name"], 0))
+        self._copied.append(MergedLog(spread, max(1, self._pruned_before), since_us))
 
     def _mark_target(self, meta: dict[str, str]) -> Program[bool]:
         if not is_apart(self._target.dialect):
@@ -287,8 +290,9 @@ class StoreCopy:
                     yield _SET_SEQUENCE.bind(name=name, next=number).at(table.place)
             elif table.table.name == tables.LOG_COUNTER:
                 [[last]] = yield select(max_(col("position"))).from_(tables.CHANGE_LOG).bind().at(table.place)
-                following = max(1, self._pruned_before) if last is None else last + 1
-                counter = {"next": following, "changed_at": 0, "pruned_before": self._pruned_before, "facts": 0}
+                # A log without changes counts as whole. Where there are some, the log of each board begins late enough.
+                following, pruned_before = (1, 0) if last is None else (last + 1, self._pruned_before)
+                counter = {"next": following, "changed_at": 0, "pruned_before": pruned_before, "facts": 0}
                 yield _SET_COUNTER.bind(counter_key=0, **counter).at(table.place)
         for partition in range(self._target.partitions) if self._sequences else ():
             curves = select(col("board_key"), col("column_index")).from_(tables.CURVES)
@@ -316,6 +320,10 @@ def _read_catalog() -> Program[tuple[Rows, list[tuple[int, int, Layout]]]]:
         if row.segment_of is not None or row.segment != WHOLE:
             layouts.append((row.leaf.key, row.leaf.partition, layout_of(row.leaf)))
     return keys, layouts
+
+
+def _read_some(table: str) -> Program[Rows]:
+    return (yield select(*map(col, TABLES[table].kinds)).from_(table).limit(_SEQUENCES_MAX).bind())
 
 
 def _create_table(layout: Layout, place: int, name: str) -> Program[None]:

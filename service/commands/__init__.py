@@ -1,9 +1,10 @@
 """The commands of `rankcurve`, one group of commands in each file. `service.cli` assembles them.
 
-    boards     board, family, owner, apply     reading  top, rank, curve, refresh, audit, journal, stream, export
-    imports    import                          leases   pool, lease (one file)
+    boards     board, family, owner, post, queue, apply
+    reading    top, rank, curve, refresh, audit, journal, stream, export
+    imports    import                   leases   pool, lease (one file)
+    operating  serve, jobs, config, store, partition, keys, backup, restore, rebuild
     language_models  mcp (one file)
-    operating  serve, jobs, config, store, partition, keys, queue, backup, restore, rebuild
 
 The groups share these modules: `target` calls the service and reports failures, `requests` declares commands that only
 send a request and show the answer, `tables` prints tables and JSON, and `settings` reads the settings.

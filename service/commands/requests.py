@@ -20,7 +20,6 @@ from service.commands.target import (
     URL_OPTION,
     JsonOption,
     LimitOption,
-    NumbersAreArguments,
     call_service,
     take,
 )
@@ -131,4 +130,4 @@ def add_command(app: typer.Typer, name: str, command: Callable[..., None], about
     """Add a command with these parameters. `about` is its help text."""
     # typer reads the arguments and options of a command from its signature.
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    app.command(name, cls=NumbersAreArguments, help=about)(command)
+    app.command(name, help=about)(command)

@@ -5,7 +5,6 @@ never cause a traceback.
 """
 
 import asyncio
-import re
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
@@ -15,7 +14,6 @@ from typing import Annotated, Any, NoReturn, TypeVar
 import typer
 from rankcurve import ApiError, AsyncClient, RankcurveError, Retries, UnreachableError
 from rankcurve.errors import one_line
-from typer.core import TyperCommand
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 URL_VARIABLE = "RANKCURVE_URL"
@@ -54,17 +52,6 @@ HINTS: Mapping[str, str] = {
 }
 AWAY_HINT = f"start it with `rankcurve serve`, or name another with --url or {URL_VARIABLE}"
 T = TypeVar("T")
-NEGATIVE_NUMBER = re.compile(r"-[0-9]+(\.[0-9]+)?")
-
-
-class NumbersAreArguments(TyperCommand):
-    """A command that takes a text such as `-5` as an argument. None of its options looks like a negative number."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        # With this setting, typer takes every unknown option for an argument, and would report a misspelled option as a
-        # surplus argument. So set it only if an argument is a negative number.
-        ctx.ignore_unknown_options = any(map(NEGATIVE_NUMBER.fullmatch, args))
-        return super().parse_args(ctx, args)
 
 
 def fail(message: str, *, code: int = 1) -> NoReturn:

@@ -94,7 +94,7 @@ class Locator:
     ) -> None:
         self.board, self.entries = board, entries
         self.store, self._book, self._limits, self._crowd, self.now_us = store, book, limits, crowd, now_us
-        self._reads, self._rankings = reads, entries.rankings
+        self.reads, self._rankings = reads, entries.rankings
         # In an archive, every rank is counted, which is exact and reads only a few blocks. So no curve is used.
         self._archived = board.gate.archived_us is not None
         self._segmented = board.is_spread
@@ -103,7 +103,6 @@ class Locator:
         self._default_changes_max = min(limits.exact_changes_max, DEFAULT_CHANGES_MAX)
         self._cells = [self._cell_form(index) for index in range(len(board.spec.columns))]
         self.tiers = {index: Tiers(column) for index, column in enumerate(board.spec.columns) if column.tiers}
-        self._ranked_indexes = {board.spec.columns[index].name: index for index in board.sorted_indexes}
 
     def _cell_form(self, index: int) -> _CellForm:
         column = self.board.spec.columns[index]
@@ -126,12 +125,6 @@ class Locator:
                     raise StoreDamagedError("a row of this leaderboard is damaged: restore a backup") from error
             found[name] = value if scale == 0 or not isinstance(value, int) else to_wire_number(value, scale)
         return found
-
-    def find_ranked_indexes(self, names: tuple[str, ...]) -> list[int] | None:
-        """Return the indexes of the columns with these names, or None if a name is unknown or not ranked."""
-        if not self._ranked_indexes.keys() >= set(names):
-            return None
-        return [self._ranked_indexes[name] for name in names]
 
     def find_position(
         self, wanted: WantedRank, mode: RankMode, starts: Mapping[int, CountStart], read: EntryRead
@@ -291,7 +284,7 @@ class Locator:
         """Count a rank and read the totals in one statement. Return None if the count can't start at a knot."""
         index, owner = wanted.column_index, self._owner_among_ties(wanted)
         if self._segmented:
-            return await self._reads.count_in_segments(self.board, index, (wanted.cell, owner), start)
+            return await self.reads.count_in_segments(self.board, index, (wanted.cell, owner), start)
         count = self._rankings[index].count_from_anchor
         found = await read_single(self.store, lambda: count(start, wanted.cell, owner=owner))
         if found is not None:

@@ -77,8 +77,11 @@ class Pager:
         self.board = locator.board
 
     async def read_first(self, limit: int) -> Window:
-        """Read the best rows of the ranking, in a snapshot that only this read uses."""
-        return await self._locator.store.read(lambda: self.find_first_rows(limit))
+        """Read the best rows of the ranking. Each leaf of the board is read in a snapshot of its own."""
+        if not self.board.is_spread:
+            return await self._locator.store.read(lambda: self.find_first_rows(limit))
+        near, totals, _ = await self._locator.reads.segments.read_first_rows(self.board, self._index, limit + 1)
+        return Window(near.after[:limit], 1, 1, True, totals, False, len(near.after) > limit)
 
     def find_first_rows(self, limit: int) -> Program[Window]:
         totals = yield from read_board_totals(self.board)

@@ -26,7 +26,6 @@ from storage.errors import (
     UnknownOwnerError,
 )
 from storage.leaves.exact_ranks import CountStart
-from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.log import partition_journal
 from storage.log.partition_journal import JournalRow
 from storage.meter import Meter
@@ -104,7 +103,6 @@ class Feed:
         self._topics: dict[Hashable, Topic] = {}
         self._joining: list[_Joining] = []
         self._seen: Numbers | None = None  # the topics have seen all rows up to these numbers; None: no topics
-        self._sizes: dict[int, int] = {}  # entries by board key, for boards whose ranks are counted from the top
         self._task: asyncio.Task[None] | None = None
         self._failure = ""  # the error of the last poll; empty if it succeeded
         self._beaten_s = 0.0  # when the last heartbeat was sent to the clients, by the monotonic clock
@@ -161,9 +159,7 @@ class Feed:
                     if one.key not in topics:
                         topics[one.key] = one.make()
                 starts = _find_count_starts(topics.values())
-                uncurved = {key for (key, _), start in starts.items() if start is None}
-                heavy = await self._counts_far([each.board for each in topics.values() if each.board.key in uncurved])
-                poll = await self._store.read(lambda: self._poll(starts, topics, joining), heavy=heavy)  # noqa: B023
+                poll = await self._store.read(lambda: self._poll(starts, topics, joining))  # noqa: B023
             except Exception as error:
                 if str(error) != self._failure:  # there may be many polls a second; log a repeated failure once
                     log.warning("feed_failed", detail=str(error))
@@ -178,15 +174,6 @@ class Feed:
             self._beat()
             await self._sleep(self._limits.stream_poll_s)
         self._seen = None
-
-    async def _counts_far(self, boards: Sequence[Board]) -> bool:
-        """Return whether counting ranks from the top of these boards may read more than `light_read_rows_max` rows."""
-        by_key = {board.key: board for board in boards}
-        if unknown := [board for key, board in sorted(by_key.items()) if key not in self._sizes]:
-            totals = await self._store.read(lambda: find_totals_of(unknown))
-            self._sizes |= {board.key: totals[board.key].get(ALL_ENTRIES, 0) for board in unknown}
-        self._sizes = {key: self._sizes[key] for key in by_key}
-        return any(size > self._limits.light_read_rows_max for size in self._sizes.values())
 
     def _poll(
         self, starts: CountStarts, topics: dict[Hashable, Topic], joining: list[_Joining]

@@ -4,8 +4,8 @@ Before each further try, the boards of the request are read from the store again
 state. If a handler does not find an owner because the owner is hidden, the answer says that the owner is hidden.
 
 On Citus, a transaction over several partitions becomes visible on one node after the other. Until then, a board that
-moves may be missing in its partition and present in the catalog. So later tries come after a pause, and a board that
-the catalog still has is never called unknown.
+moves may be missing in its partition and present in the catalog. So later tries come after a pause. A board is called
+unknown only if the store has just said so: other requests may remove a board from this process's copy of the catalog.
 
 Before each try, aliases of periods in ids of boards (`arena:this-week`) are replaced by the periods. So handlers see
 only ids of real boards. All tries of a request use the time at which the request arrived.
@@ -57,8 +57,12 @@ def retry_on_change(route: Route) -> Route:
             except (UnknownBoardError, BoardChangedError) as error:
                 # Running the handler again is safe: a transaction that raises one of these errors is rolled back.
                 board_ids = _boards_of(call)
-                if isinstance(error, UnknownBoardError) and not all(map(context.catalog.find_known, board_ids)):
-                    raise  # the handler has just asked the store for the board, so a reread would not find it
+                if isinstance(error, UnknownBoardError):
+                    for each in board_ids:
+                        if context.catalog.find_known(each) is None:  # another request may have forgotten the board
+                            board = await context.catalog.reread_board(each)  # raises an error if there is none
+                            if board.is_unreached:
+                                raise
                 await asyncio.sleep(pause_s)
                 for each in (*board_ids, *call.other_boards):
                     with suppress(UnknownBoardError):

@@ -98,6 +98,7 @@ class CurveBook:
         self._served: dict[Slot, ServedCurve] = {}  # while folds update a live curve, its mark is None
         # The latest pairs of each curve, the newest last: a time of the curve, and the board's count of changes then.
         self._states: dict[Slot, tuple[tuple[int, int], ...]] = {}
+        self._sums: dict[Slot, tuple[Board, SummedCurve]] = {}  # of boards with segments; emptied at each change
         self._expecting = 0
         # Keys of boards that were forgotten while a `remember_forgotten` context is open.
         self._forgotten_meanwhile: set[int] = set()
@@ -110,10 +111,15 @@ class CurveBook:
         if not board.is_spread:
             served = self._find_in_use(board.leaf, column_index)
             return None if served is None else served.curve
+        known = self._sums.get((board.key, column_index))
+        if known is not None and known[0] is board:
+            return known[1]
         parts = [self.find_leaf_curve(leaf, column_index) for leaf in board.leaves]
         if None in parts:
             return None
-        return SummedCurve(parts, self._count_later(board, column_index, parts))  # type: ignore[arg-type]
+        summed = SummedCurve(parts, self._count_later(board, column_index, parts))  # type: ignore[arg-type]
+        self._sums[board.key, column_index] = board, summed
+        return summed
 
     def _find_in_use(self, leaf: Leaf, column_index: int) -> ServedCurve | None:
         """Return the column's newest curve of the leaf's current epoch, or None. `_find_mark` returns its mark."""
@@ -197,6 +203,7 @@ class CurveBook:
             self._stop(slot)
             self._served[slot] = served
             self._note_state(served)
+            self._sums.clear()
 
     def count_changes(self, board: Board, column_index: int) -> int:
         """Return the board's count of changes at the moment of its curve, or 0 if the curve or the count is unknown."""
@@ -223,6 +230,7 @@ class CurveBook:
             await self._shared.store_curve(listed, served.fit)
 
     def forget_board(self, board_key: int) -> None:
+        self._sums.clear()
         if self._expecting:
             self._forgotten_meanwhile.add(board_key)
         for slot in [slot for slot in self._served if slot[0] == board_key]:
@@ -290,6 +298,7 @@ class CurveBook:
         polled.as_of.us, polled.mark, polled.live_version = now.as_of_us, now.mark, now.version
         for one in counts:
             self._take_over(polled, one, fits.get(one.slot), built.get(one.slot))
+        self._sums.clear()
 
     def _find_fitted(self, slot: Slot) -> ServedCurve | None:
         served = self._served.get(slot)

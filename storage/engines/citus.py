@@ -7,8 +7,14 @@ that has the tables. `nodes` asks Citus which node that is. Two things are diffe
   statement, it is rolled back and runs again on a connection to the coordinator.
 - An operator may move a partition to another node at any time. A read that began before the move would then see a later
   state of the partition, or an empty partition. So `PostgresStore.read` checks at its end that nothing was moved.
+
+Citus plans each statement anew, which takes longer than a short read. So reads do not name a table, but its only shard,
+which is a table of the node, named after the table and the shard's number. A move leaves the number as it is, and no
+name of a table is used twice. Each such statement checks in its own snapshot that the shard is on the node. If it has
+been moved, the statement fails, and runs again through Citus.
 """
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import asyncpg
@@ -26,14 +32,8 @@ _PLACED = (
     .prepared()
 )
 # One table shows where a partition is: META for the control partition, otherwise LOG_COUNTER. Each is one shard.
-_SHOWING = any_of(*(col("relname", "c").eq(table) for table in (META, LOG_COUNTER)))
-_SHARDS = (
-    select(col("shardid", "s"))
-    .from_("pg_class", "c")
-    .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
-    .where(_SHOWING)
-    .prepared()
-)
+_SHOWING_TABLES = META, LOG_COUNTER
+_SHOWING = any_of(*(col("relname", "c").eq(table) for table in _SHOWING_TABLES))
 _NODES = (
     select(col("groupid"), col("nodename"), col("nodeport"))
     .from_("pg_dist_node")
@@ -55,12 +55,25 @@ _PLACEMENTS = (
     select(col("shardid"), col("xmin")).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
 )
 
+_SHARDS_OF = (
+    select(col("nspname", "n"), col("relname", "c"), col("shardid", "s"))
+    .from_("pg_class", "c")
+    .join("pg_namespace", col("oid", "n").eq(col("relnamespace", "c")), alias="n")
+    .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
+    .where(col("relname", "c").in_(param("tables")))
+    .prepared()
+)
+
 COORDINATOR_GROUP = 0  # Citus gives this number to the coordinator
 Placements = set[tuple[Any, ...]]  # pairs of a shard's id and `xmin`
 
 
 class DefinitionNeededError(Exception):
     """The transaction creates or changes a table or schema, so it has to run on the coordinator."""
+
+
+class ShardAwayError(Exception):
+    """The shard of a table is not known yet, or no longer on the node, so the statement has to go through Citus."""
 
 
 class Address(NamedTuple):
@@ -89,6 +102,12 @@ async def read_node_map(connection: PostgresConnection) -> NodeMap:
     return NodeMap(schemas, addresses.get(COORDINATOR_GROUP))
 
 
+async def find_shards(connection: PostgresConnection, tables: Iterable[str]) -> dict[tuple[str, str], int]:
+    """Return the number of the only shard of each table with one of these names, by schema and table."""
+    found = await connection.run_query(_SHARDS_OF.bind(tables=list(tables)).build(POSTGRES))
+    return {(schema, table): shard for schema, table, shard in found}
+
+
 class PlacementCheck:
     """Checks that no partition was moved to another node while a read ran, over connections to one and the same node.
 
@@ -106,7 +125,7 @@ class PlacementCheck:
     async def begin(self, connection: PostgresConnection) -> Placements:
         """Return the placements of all partitions. Call this before a read, and give the result to `end` after it."""
         if self._last is None:
-            self._shards = [row[0] for row in await connection.run_query(_SHARDS.bind().build(POSTGRES))]
+            self._shards = [*(await find_shards(connection, _SHOWING_TABLES)).values()]
             self._last = await self._find_placements(connection)
         return self._last
 

@@ -24,7 +24,7 @@ from storage.errors import PartitionAwayError, StoreAwayError, StoreBusyError, S
 from storage.meter import Meter
 
 from .breaker import Breaker, EndWait
-from .citus import Address, PlacementCheck, read_node_map
+from .citus import Address, PlacementCheck, ShardAwayError, find_shards, read_node_map
 from .connection_pool import ConnectionPool
 from .postgres_connection import Connector, Kind, PostgresConnection, hosts_of, replace_host
 from .postgres_errors import DRIVER_ERRORS, is_lost
@@ -35,6 +35,7 @@ PROBE_S_MAX = 0.8  # with the breaker's `SILENCE_S`, a node that does not answer
 # node to commit, and that node is frozen, only a new attempt sees that the holder has committed.
 LOCK_S_MAX = 0.8
 MAP_S_MAX = 2.0  # a process reads the map again when it is older
+SHARDS_MAX = 20_000  # a process knows the shards of about this many tables
 
 
 class Node:
@@ -111,6 +112,8 @@ class Nodes:
         self._by_address: dict[Address, Node] = {}
         self._of_schema: dict[str, Node] = {}  # the map
         self.coordinator: Node | None = None  # None: the store is not on Citus
+        self._shards: dict[tuple[str, str], int] = {}  # by schema and table
+        self._sought: set[str] = set()  # names of tables whose shards the next reading of the map looks up
         self._read_s = 0.0  # when the map was read, by the clock of the event loop
         self._reading: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Task[None]] = set()  # close dead nodes
@@ -122,6 +125,15 @@ class Nodes:
         if asyncio.get_running_loop().time() - self._read_s > MAP_S_MAX:
             self.renew()
         return self._of_schema.get(schema, self.entry)
+
+    def find_shard(self, schema: str, table: str) -> int:
+        """Return the number of a table's shard. Raise ShardAwayError if it is to be looked up with the next map."""
+        shard = self._shards.get((schema, table))
+        if shard is None:
+            if len(self._sought) < SHARDS_MAX:
+                self._sought.add(table)
+            raise ShardAwayError
+        return shard
 
     async def distribute(self) -> None:
         """Read the map. From now on, each statement goes to the node of its partition.
@@ -157,6 +169,8 @@ class Nodes:
         for node in [*living, self.entry]:
             try:
                 found = await node.light.run(read_node_map)
+                if self._sought:
+                    await node.light.run(self._find_shards)
                 break
             except StoreBusyError:
                 if node is self.entry:
@@ -169,6 +183,12 @@ class Nodes:
             node.breaker.name = f"{node.name} (partitions {', '.join(sorted(theirs))})"
         self._close_dead()
         self._read_s = asyncio.get_running_loop().time()
+
+    async def _find_shards(self, connection: PostgresConnection) -> None:
+        sought, self._sought = self._sought, set()
+        if len(self._shards) >= SHARDS_MAX:
+            self._shards.clear()
+        self._shards |= await find_shards(connection, sought)
 
     def _find_or_make(self, address: Address) -> Node:
         if address not in self._by_address:
@@ -231,6 +251,7 @@ class Reach:
     def __init__(self, nodes: Nodes, node: Node, end: EndWait) -> None:
         self._nodes, self._node, self._end = nodes, node, end
         self.others: list[Node] = []
+        self.uses_citus = False  # whether a statement went through Citus, so that a move may have changed what it read
 
     def go_to(self, schema: str | None) -> None:
         """Note that a statement needs tables of this schema. Raise `PartitionAwayError` if their node is away."""

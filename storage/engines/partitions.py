@@ -10,6 +10,7 @@ connection, or `rankcurve` if this first schema is `public`. A store that Citus 
 layout "apart", because Citus cannot move the schema `public` to another server.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import structlog
@@ -41,7 +42,7 @@ class Partitions:
     apart: bool = False  # whether the control partition and partition 0 have their own schemas
     distributed: bool = False  # whether Citus places the schemas on its nodes
     count: int = 1  # how many partitions hold boards; other processes may have added more
-    _dialects: dict[int, Dialect] = field(default_factory=dict, init=False)
+    _dialects: dict[tuple[int, bool], Dialect] = field(default_factory=dict, init=False)
 
     @classmethod
     async def find(cls, connection: PostgresConnection) -> "Partitions":
@@ -69,10 +70,13 @@ class Partitions:
         """Return the schema of a partition, or None if it is the schema of the connection."""
         return self.schema_named(partition) if self.apart or partition > 0 else None
 
-    def dialect_of(self, partition: int) -> Dialect:
-        dialect = self._dialects.get(partition)
+    def dialect_of(self, partition: int, shard_of: Callable[[str, str], int] | None = None) -> Dialect:
+        """Return the dialect of a partition. With `shard_of`, its statements read shards on their own node."""
+        key = partition, shard_of is not None
+        dialect = self._dialects.get(key)
         if dialect is None:
-            dialect = self._dialects[partition] = self._make_dialect(partition)
+            dialect = self._make_dialect(partition)
+            dialect = self._dialects[key] = dialect if shard_of is None else replace(dialect, shard_of=shard_of)
         return dialect
 
     def _make_dialect(self, partition: int) -> Dialect:

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
+import asyncpg
+import msgspec
 import structlog
 
 from config.settings import Settings
@@ -21,7 +23,7 @@ from storage.meter import NO_METER, Meter, report_statements
 from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
 
-from .citus import DefinitionNeededError
+from .citus import DefinitionNeededError, ShardAwayError
 from .nodes import Node, Nodes, Reach
 from .partitions import Partitions
 from .postgres_connection import PostgresConnection
@@ -31,6 +33,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
+_SHARD_MOVED = (asyncpg.DivisionByZeroError, asyncpg.UndefinedTableError)  # of a statement that reads shards
 
 
 class PostgresStore:
@@ -42,7 +45,8 @@ class PostgresStore:
         self._meter = meter
         self._nodes = Nodes(url, limits, meter)
         self._partitions = Partitions()
-        self._schema: str | None = None  # of the partition for which this object runs programs
+        self._partition = CONTROL  # for which this object runs programs
+        self._schema: str | None = None  # of this partition
         self.dialect: Dialect = self._partitions.dialect_of(CONTROL)
         self._views: dict[int, PostgresStore] = {CONTROL: self}
         self.damaged = asyncio.Event()  # never set: a server reports damaged files in the server's own log
@@ -124,6 +128,7 @@ class PostgresStore:
             dialect = self._partitions.dialect_of(partition)
             view = self if dialect is self.dialect else copy.copy(self)
             view.dialect, view._schema = dialect, self._partitions.schema_of(partition)
+            view._partition = partition
             self._views[partition] = view
             self._nodes.renew()
         return view
@@ -133,23 +138,36 @@ class PostgresStore:
             return query.build(self.dialect)
         return query.build(self._partitions.dialect_of(query.partition))
 
+    def _build_for_shards(self, query: Bound, built: Built, node: Node) -> Built | None:
+        """Return a query that reads the shards of its tables on this node, or None if it has to go through Citus."""
+        if node.placements is None or built.schema is None or self._nodes.find_node(built.schema) is not node:
+            return None
+        number = self._partition if query.partition is None else query.partition
+        dialect = self._partitions.dialect_of(number, self._nodes.find_shard)
+        try:
+            return msgspec.structs.replace(built, sql=query.query.compile(dialect).sql)
+        except ShardAwayError:
+            return None
+
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
         node = self._nodes.find_node(self._schema)
         placements = node.placements
 
-        async def attempt(connection: PostgresConnection) -> T:
+        async def attempt(connection: PostgresConnection, *, through_citus: bool = False) -> T:
             begun = set() if placements is None else await placements.begin(connection)
             refusal: Exception | None = None
             with self._nodes.reach(node, connection.terminate) as reach:
                 await connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
                 try:
-                    result = await self._drive(connection, program(), reach)
-                except DRIVER_ERRORS:
+                    result = await self._drive(connection, program(), reach, shards_on=None if through_citus else node)
+                except DRIVER_ERRORS as error:
+                    if isinstance(error, _SHARD_MOVED) and placements is not None and not through_citus:
+                        raise ShardAwayError from error
                     raise
                 except Exception as error:  # check for a move first: a moved partition looks empty, the possible cause
                     refusal = error
                 await connection.execute("COMMIT")
-            if placements is not None:
+            if placements is not None and reach.uses_citus:
                 try:
                     await placements.end(connection, begun)
                 except DRIVER_ERRORS:
@@ -159,13 +177,28 @@ class PostgresStore:
                 raise refusal
             return result
 
-        return await (node.heavy if heavy else node.light).run(attempt)
+        pool = node.heavy if heavy else node.light
+        try:
+            return await pool.run(attempt)
+        except ShardAwayError:
+            self._nodes.renew()
+            return await pool.run(partial(attempt, through_citus=True))
 
     async def read_query(self, query: Bound) -> Rows:
         """Return the rows of one query without BEGIN and COMMIT, which saves two round trips."""
         built = self._build(query)
         node = self._nodes.find_node(built.schema)
-        return await node.light.run(lambda connection: self._run(connection, built))
+        for_shards = self._build_for_shards(query, built, node)
+
+        async def attempt(connection: PostgresConnection) -> Rows:
+            if for_shards is not None:
+                try:
+                    return await self._run(connection, for_shards)
+                except _SHARD_MOVED:
+                    self._nodes.renew()
+            return await self._run(connection, built)
+
+        return await node.light.run(attempt)
 
     async def count_other_writers(self) -> int:
         """Return how many sessions of other processes may write to this database.
@@ -207,7 +240,13 @@ class PostgresStore:
         return rows
 
     async def _drive(
-        self, connection: PostgresConnection, program: Program[T], reach: Reach, *, defines: bool = True
+        self,
+        connection: PostgresConnection,
+        program: Program[T],
+        reach: Reach,
+        *,
+        defines: bool = True,
+        shards_on: Node | None = None,
     ) -> T:
         try:
             query = next(program)
@@ -216,6 +255,11 @@ class PostgresStore:
                     raise DefinitionNeededError
                 built = self._build(query)
                 reach.go_to(built.schema)
+                for_shards = None if shards_on is None else self._build_for_shards(query, built, shards_on)
+                if for_shards is None:
+                    reach.uses_citus = True
+                else:
+                    built = for_shards
                 query = program.send(await self._run(connection, built))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]

@@ -151,9 +151,9 @@ class Connector:
             _keep_alive(connection)
             connection._protocol.get_settings().register_data_types(_ARRAYS)
             await connection.execute(self._session_settings())
-            if self._kind == "read" and not await connection.has_citus():
+            if self._kind == "read":
                 # Planning a short read takes as long as running it, so plan each statement only once. The plan fits all
-                # parameters, because short reads use an index. Citus must plan anew: parameters decide the node.
+                # parameters, because short reads use an index.
                 await connection.execute("SET plan_cache_mode = force_generic_plan")
         except BaseException:
             connection.terminate()

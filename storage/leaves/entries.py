@@ -300,7 +300,9 @@ def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:
     `changes`: what to add, by leaf key and column index.
     """
     rows = total_rows(changes)
-    if rows:
+    if len(rows) == 1:
+        yield _ADD_TOTAL.bind(**dict(zip(_TOTAL_ROW, rows[0], strict=True)))
+    elif rows:
         yield _ADD_TOTALS.bind(total_rows=rows)
 
 
@@ -311,10 +313,17 @@ def total_rows(changes: dict[int, dict[int, int]]) -> list[tuple[int, int, int]]
 
 def build_totals_upsert() -> Insert:
     """Return the part of a statement that adds the rows in the parameter `total_rows` to the stored totals."""
-    added = insert(TOTALS).rows(param("total_rows"), board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
-    return added.on_conflict("board_key", "column_index").do_update(
-        entries=plus(col("entries", TOTALS), excluded("entries"))
-    )
+    return _add_to_stored(insert(TOTALS).rows(param("total_rows"), **_TOTAL_ROW))
 
 
+def _add_to_stored(added: Insert) -> Insert:
+    more = plus(col("entries", TOTALS), excluded("entries"))
+    return added.on_conflict("board_key", "column_index").do_update(entries=more)
+
+
+_TOTAL_ROW = dict.fromkeys(("board_key", "column_index", "entries"), INTEGER)
 _ADD_TOTALS = build_totals_upsert().prepared()
+_one_total = insert(TOTALS).values(**{name: param(name, kind) for name, kind in _TOTAL_ROW.items()})
+_ADD_TOTAL = _add_to_stored(
+    _one_total
+).prepared()  # nearly every post changes one total; Citus plans it in half the time

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from querybuilder import (
-    ASC,
     BLOB,
     INTEGER,
     CreateTable,
@@ -25,7 +24,6 @@ from querybuilder import (
     hold_table,
     insert,
     param,
-    seek,
     select,
 )
 from storage.errors import JournalIncompleteError, LostRaceError
@@ -56,9 +54,10 @@ class TableCopy:
     def __init__(self, source: CreateTable, target: CreateTable, scope: dict[str, int]) -> None:
         """Prepare the statements. `scope` selects the rows of the leaf: the name and value of the first key column."""
         self._scope, self._keys = scope, source.keys[len(scope) :]
+        self._key_at = [[*source.kinds].index(key) for key in self._keys]  # where a row has them
         self.page_rows = PAGE_DOCUMENTS if BLOB in source.kinds.values() else PAGE_ROWS
         self._rows = self._select(source, *source.kinds)
-        self._first, self._next = self._prepare_pages(self._rows)
+        self._pages = self._prepare_pages(self._rows)
         parts = _PARTS.get(source.name)
         self._parts = None if parts is None else self._prepare_pages(self._select(source, parts))
         written = insert(target.name).rows(param("rows"), **target.kinds)
@@ -68,26 +67,30 @@ class TableCopy:
         theirs = (col(name).eq(param(name, INTEGER)) for name in self._scope)
         return select(*map(col, names)).from_(source.name).where(*theirs)
 
-    def _prepare_pages(self, rows: Select) -> tuple[Prepared, Prepared]:
-        """Return the statements that read the first page of rows, and a page after a key."""
-        first = rows.order_by(*(asc(col(key)) for key in self._keys)).limit(param("limit"))
-        return first.prepared(), first.where(seek(*((key, ASC, param(key)) for key in self._keys))).prepared()
+    def _prepare_pages(self, rows: Select) -> list[Prepared]:
+        """Return a statement for each length of the key after which a page begins: it reads one range of an index."""
+        page = rows.order_by(*(asc(col(key)) for key in self._keys)).limit(param("limit"))
+        pages = [page.prepared()]
+        for index, last in enumerate(self._keys):
+            same = (col(key).eq(param(key)) for key in self._keys[:index])
+            pages.append(page.where(*same, col(last).gt(param(last))).prepared())
+        return pages
 
     def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
         """Return a page of rows after the key `after`, and the key to pass for the next page, or None at the end.
 
         An empty `after` gives the first page. A row has all columns. A key has the key columns that are not in `scope`.
+        A shorter key stands for all rows with its values, so that a page begins after them.
         """
-        key = dict(zip(self._keys, after, strict=True)) if after else {}
-        limit = self.page_rows
+        bound, limit = {**self._scope, **dict(zip(self._keys, after, strict=False))}, self.page_rows
         if self._parts is not None:
-            sizes = yield self._parts[bool(after)].bind(**self._scope, **key, limit=limit)
+            sizes = yield self._parts[len(after)].bind(**bound, limit=limit)
             limit = max(1, count_rows_holding(sizes, PAGE_PARTS))
-        rows = yield (self._next if after else self._first).bind(**self._scope, **key, limit=limit)
-        return rows, self.key_of(rows[-1]) if len(rows) == limit else None
+        rows = yield self._pages[len(after)].bind(**bound, limit=limit)
+        return rows, self.key_of(rows[-1]) if len(rows) == limit else after[:-1] or None
 
     def key_of(self, row: Row) -> Row:
-        return row[len(self._scope) :][: len(self._keys)]
+        return [row[index] for index in self._key_at]
 
     def write_rows(self, rows: Rows) -> Program[None]:
         if rows:

@@ -196,7 +196,7 @@ class RowRanking(Ranking):
         self.timed = self.padding.timed
         self.gaps = GapCounts(leaf, index, self.padding)
         self._sql, self._scope = _statements_of(layout_of(leaf), index), scope_of(leaf)
-        self.board_key, self._best = leaf.key, BETTER_THAN_ANY[self.padding.high]
+        self.board_key, self.before_best = leaf.key, BETTER_THAN_ANY[self.padding.high]
 
     def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
         if rows_max is None:
@@ -239,13 +239,13 @@ class RowRanking(Ranking):
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
         """Skip rows from the top, or after the cell `below`. Return the cell and owner of the next row, or None."""
-        below = self._best if below is None else below
+        below = self.before_best if below is None else below
         rows = yield self._sql.landing_below.bind(cell=below, offset=skip_rows, **self._scope)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def sample_row(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
         """Find a row as `find_row_after_skip` does, and count its ties in the same statement. Sampling uses it."""
-        below = self._best if below is None else below
+        below = self.before_best if below is None else below
         return _sample((yield self._sql.sample_below.bind(cell=below, offset=skip_rows, **self._scope)))
 
     def sample_worst_row(self) -> Program[Sample | None]:
@@ -256,7 +256,7 @@ class RowRanking(Ranking):
 
         Begin at the top, or after the cell `below`.
         """
-        below = self._best if below is None else below
+        below = self.before_best if below is None else below
         return (yield self._sql.tallied_below.bind(cell=below, limit=limit, **self._scope))
 
     def find_worst_cell(self) -> Program[str | None]:

@@ -83,6 +83,8 @@ PRUNED_BEFORE = select(col("pruned_before")).from_(LOG_COUNTER)
 CHANGED_AT = select(col("changed_at")).from_(LOG_COUNTER)
 AFTER_MARK = POSITION.ge(param("mark"))  # the condition that a mark does not cover a bundle
 _only_row = col("counter_key").eq(0)
+_BUNDLE_ROW = dict.fromkeys(("position", "board_key", "updated_at", "changes"), INTEGER)
+_BUNDLE_ROW |= dict.fromkeys(("owners", "cells", "posts"), TEXT)
 
 
 def date_snapshot(changed_us: int, asked_us: int, now_us: Callable[[], int]) -> int:
@@ -103,8 +105,7 @@ def build_position_taking() -> Update:
 
 def build_log_insert() -> Insert:
     """Return the part of a statement that appends the rows in the parameter `bundle_rows` to the log."""
-    row = dict.fromkeys(("position", "board_key", "updated_at", "changes"), INTEGER)
-    return insert(CHANGE_LOG).rows(param("bundle_rows"), **row, **dict.fromkeys(("owners", "cells", "posts"), TEXT))
+    return insert(CHANGE_LOG).rows(param("bundle_rows"), **_BUNDLE_ROW)
 
 
 def bundle_rows(drafts: Sequence[BundleDraft], *, now_us: int, next_position: int) -> list[tuple[object, ...]]:
@@ -120,6 +121,8 @@ class ChangeLog:
         self._facts = select(col("facts")).from_(LOG_COUNTER).prepared()
         self._set_pruned = update(LOG_COUNTER).where(_only_row).set(pruned_before=param("boundary")).prepared()
         self._append = build_log_insert().prepared()
+        one = {name: param(name, kind) for name, kind in _BUNDLE_ROW.items()}
+        self._append_one = insert(CHANGE_LOG).values(**one).prepared()  # Citus plans it in half the time
         self._counter = select(*map(col, ("next", "changed_at", "pruned_before"))).from_(LOG_COUNTER).prepared()
         sizes, bundles = (
             select(*columns).from_(CHANGE_LOG).where(AFTER_MARK).order_by(asc(POSITION)).limit(param("limit")).packed()
@@ -152,8 +155,11 @@ class ChangeLog:
     def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int) -> Program[Logged]:
         taken = yield self._take.bind(bundles=len(drafts), now_us=now_us)
         logged = Logged(*taken[0])
-        if drafts:
-            yield self._append.bind(bundle_rows=bundle_rows(drafts, now_us=now_us, next_position=logged.next))
+        rows = bundle_rows(drafts, now_us=now_us, next_position=logged.next)
+        if len(rows) == 1:
+            yield self._append_one.bind(**dict(zip(_BUNDLE_ROW, rows[0], strict=True)))
+        elif rows:
+            yield self._append.bind(bundle_rows=rows)
         return logged
 
     def read_facts(self) -> Program[int]:

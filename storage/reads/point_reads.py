@@ -20,15 +20,16 @@ from storage.leaves.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCo
 from storage.leaves.hidden_owners import find_hidden_entries
 from storage.leaves.rankings import Neighbours, OpenLeaf, edge_of
 from storage.leaves.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
-from storage.leaves.totals import ALL_ENTRIES, add_up_totals, check_copy, read_totals
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, add_up_totals, check_copy, read_totals
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry, Gate, Leaf
-from storage.segments.segmented_entries import SegmentedRanking, add_up_confirmed
+from storage.segments.segmented_entries import BEFORE_ALL_OWNERS, SegmentedRanking, add_up_confirmed
 from storage.store import Program, Store, read_single, read_steps
 
 T = TypeVar("T")
 
 SEGMENT_GATHER_TURNS = 20  # turns of the event loop that a batch for segments waits for more requests
+FEW_ROWS = 10  # of a segment, read at least about this many rows
 NO_STARTS: Mapping[int, CountStart] = MappingProxyType({})
 
 
@@ -70,7 +71,7 @@ class PointReads:
         # segments, one large batch at a time is faster than several.
         gathering = limits | {"gather_turns": SEGMENT_GATHER_TURNS}
         few_batches = gathering | {"tasks_max": 1}
-        self._segments = SegmentReads(store, boards.open_rows)
+        self.segments = SegmentReads(store, boards.open_rows)
         self._around_in_segments = StoreCoalescers(self._read_owners_in_segments, **few_batches, crowd=crowd)
         self._entries_in_segments = StoreCoalescers(self._read_entries, **gathering, crowd=crowd)
         self._counts = StoreCoalescers(self._count_in_segments, **few_batches, crowd=crowd)
@@ -147,7 +148,7 @@ class PointReads:
         # Every `CountStart` gives right counts, because the log adds the later changes. So use the first.
         board, column_index, _, start = asked[0]
         cells = list({cell for _, _, cell, _ in asked})
-        found = await self._segments.count_cells(board, column_index, start, cells)
+        found = await self.segments.count_cells(board, column_index, start, cells)
         return [found[cell] for _, _, cell, _ in asked]
 
     def _find_gap_rows_max(self) -> int:
@@ -172,7 +173,7 @@ class PointReads:
     async def _read_totals(self, asked: list[Board | Leaf]) -> list[dict[int, int]]:
         board = asked[0]
         if isinstance(board, Board) and board.is_spread:
-            return [await self._segments.read_totals(board)] * len(asked)
+            return [await self.segments.read_totals(board)] * len(asked)
         leaf = board.leaf if isinstance(board, Board) else board
         found = await read_single(self._store.at(leaf.partition), lambda: read_totals([leaf]))
         return [found[leaf.key]] * len(asked)
@@ -194,7 +195,7 @@ class PointReads:
 
     async def _read_owners_in_segments(self, asked: list[AroundOwner]) -> list[OwnersNeighbours | None]:
         first, owners = asked[0], list({each.owner for each in asked})
-        found = await self._segments.read_around(first, owners, gap_rows_max=self._find_gap_rows_max())
+        found = await self.segments.read_around(first, owners, gap_rows_max=self._find_gap_rows_max())
         return [found.get(each.owner) for each in asked]
 
 
@@ -218,6 +219,22 @@ class SegmentReads:
             return (await read_single(store, lambda: read_totals([leaf])))[leaf.key]
 
         return add_up_totals(await self._each(board, ask))
+
+    async def read_first_rows(self, board: Board, column_index: int, limit: int) -> OwnersNeighbours:
+        """Return the best rows of the board, and its totals, mostly with one statement for each segment.
+
+        Of N segments, each probably has about an Nth of these rows. So read some more than that, and all if the last
+        row read from a segment is among the best.
+        """
+        merged = SegmentedRanking(board, column_index, ())
+        rows_max = min(limit, limit * 3 // (2 * len(board.leaves)) + FEW_ROWS)
+        while True:
+            parts = await self._each(board, partial(_read_first_rows, column_index, rows_max))
+            cut = [part.near.after[-1] for part in parts if len(part.near.after) == rows_max]
+            near = merged.merge_neighbours([part.near for part in parts], better_rows=0, worse_rows=limit)
+            if rows_max == limit or all(merged.order_of(last) > merged.order_of(near.after[-1]) for last in cut):
+                return OwnersNeighbours(near, add_up_totals([part.totals for part in parts]))
+            rows_max = limit
 
     async def count_cells(
         self, board: Board, column_index: int, start: CountStart, cells: Sequence[CellOf]
@@ -262,7 +279,13 @@ class SegmentReads:
                 owned = zip(around, places, strict=True)
                 return [each._replace(counted=counts.get(cells[owner])) for each, (_, owner) in owned]
 
-            return await (store.read(program) if counted else read_single(store, program))
+            if not counted:
+                return await read_single(store, program)
+            if not store.sole_writer:  # BEGIN and COMMIT double the round trips, so read again only after a change
+                found = await read_steps(store, program)
+                if all(_is_of_one_moment(each) for each in found):
+                    return found
+            return await store.read(program)
 
         reads = await self._each(board, ask)
         totals = add_up_totals([read[0].totals for read in reads])
@@ -297,6 +320,21 @@ class SegmentReads:
             return [(cell, owner) for cell, owner in cells if isinstance(cell, str)]
 
         return [place for places in await self._each(board, ask) for place in places]
+
+
+def _is_of_one_moment(found: OwnersNeighbours) -> bool:
+    """Return whether the segment has not changed between the statements for the rows and for the count."""
+    return found.counted is None or found.counted.totals.get(CHANGES, 0) == found.totals.get(CHANGES, 0)
+
+
+async def _read_first_rows(
+    column_index: int, rows_max: int, _number: int, leaf: Leaf, store: Store, entries: Entries
+) -> OwnersNeighbours:
+    ranking = entries.rankings[column_index]
+    top = [(ranking.before_best, BEFORE_ALL_OWNERS)]
+    [first] = await read_single(store, lambda: ranking.read_around_places(top, better_rows=0, worse_rows=rows_max))
+    check_copy(leaf, first.totals)
+    return first
 
 
 def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list[EntryRead]]:

@@ -11,9 +11,8 @@ SEMAPHORES = "semaphores"
 # The waiting posts in blocks, the shards of the queue, and the posts that were rejected.
 QUEUE_TABLES: tuple[Query, ...] = (
     create_table(INGEST_BLOCKS)
-    .column("shard", INTEGER)
     .column("number", INTEGER)  # grows in the order of the commits
-    .with_columns(queued_at=INTEGER, posts=INTEGER)
+    .with_columns(shard=INTEGER, queued_at=INTEGER, posts=INTEGER)
     .column("edition", INTEGER)  # grows when the block is rewritten, so that an earlier reader notices the change
     .column("block", TEXT, sortable=False)
     .primary_key("shard", "number"),

@@ -130,10 +130,8 @@ def test_a_missing_file_is_a_problem_and_hides_no_other(tmp_path: Path) -> None:
     assert len(_problems({"port": -1}, {}, tmp_path / "absent.toml")) == 2
 
 
-def test_limits_that_contradict_each_other_are_refused() -> None:
-    (problem,) = _problems({"page_entries_max": 10, "body_bytes_max": 10_000, "arriving_bytes_max": 5_000}, {})
-    assert "page_entries_default should not be greater than page_entries_max" in problem
-    assert "body_bytes_max should not be greater than arriving_bytes_max" in problem
+def test_a_page_without_a_limit_has_100_entries_or_as_many_as_a_page_may_have() -> None:
+    assert [load({"page_entries_max": most}, {}).page_entries_default for most in (10, 1_000)] == [10, 100]
 
 
 def test_a_password_in_a_refused_address_is_not_repeated() -> None:

@@ -69,8 +69,12 @@ def test_sqlite_takes_bytes_alone_and_refuses_them_in_bulk(run: Run) -> None:
     lambda: insert("t").values(a=1).where(col("a").gt(0)),
     lambda: insert("t").values(a=1).on_conflict(),
     lambda: insert("t").values(a=1).on_conflict("a").do_update(),
-    lambda: insert("t").values(a=1).on_conflict("a").overwrite(),
 ])  # fmt: skip
 def test_an_incomplete_or_contradictory_write_is_refused(build: Callable[[], Any]) -> None:
     with pytest.raises(QueryError):
         build().compile(SQLITE)
+
+
+def test_overwriting_a_row_that_is_only_a_key_changes_nothing() -> None:
+    only_key = insert("t").values(a=1).on_conflict("a")
+    assert only_key.overwrite().compile(SQLITE).sql == only_key.do_nothing().compile(SQLITE).sql

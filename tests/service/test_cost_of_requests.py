@@ -49,7 +49,7 @@ BUDGETS: dict[str, Cost | Way] = {
     "positions, exact": Cost(236, 0, 2.2, 0, 325),
     "around": Cost(270, 0, 1.8, 0, 1_725),
     "top page": Cost(209, 0, 2.2, 0, 1_540),
-    "single post": Cost(196, 168, 5.2, 1.5, 245),
+    "single post": Cost(196, 150, 5.2, 1.5, 245),
     "batch of 1,000": Cost(6_600, 16_000, 5.5, 2, 109_000),
     "way: post": Way(150, 128),
     "way: positions": Way(75, 55),

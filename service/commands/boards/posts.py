@@ -1,10 +1,11 @@
-"""`rankcurve post …`: take back posts."""
+"""`rankcurve post …`: take back posts. `rankcurve queue …`: show the posts that wait to be applied."""
 
 from typing import Annotated
 
 import typer
 from rankcurve import AsyncClient
 
+from service.commands.requests import add_request
 from service.commands.tables import show_json
 from service.commands.target import service_command
 
@@ -16,6 +17,13 @@ OwnerOption = Annotated[str, typer.Option("--owner", help="Whose post it is.")]
 FamilyOption = Annotated[bool, typer.Option("--family", help="BOARD is a family: take it back on all its boards.")]
 
 post_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Take back posts.")
+queue_app = typer.Typer(
+    no_args_is_help=True, help="Show the ingest queue: posts that are accepted and not yet applied."
+)
+add_request(
+    queue_app, "show", "GET /v1/queue",
+    "Show the posts that wait in each shard of the queue, and the queue workers, as JSON (role `ops`).",
+)  # fmt: skip
 
 
 @post_app.command("void")

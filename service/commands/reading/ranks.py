@@ -18,7 +18,7 @@ OwnerArgument = Annotated[
     str | None,
     typer.Argument(
         metavar="OWNER",
-        help="Owner whose positions are shown, even one like `-5`; not with --value.",
+        help="Owner whose positions are shown; not with --value. Write `-- -5` for an owner named -5.",
         show_default=False,
     ),
 ]

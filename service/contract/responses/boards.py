@@ -59,7 +59,6 @@ class CurveState(CurveFacts, kw_only=True):
 
     knots: int
     age_seconds: float
-    certificate: float | None = None
     live: bool  # whether the curve counts the changes since its fit, so that its ranks include them
     moves: int  # how often since the fit an entry's value entered a gap between knots, left one, or changed within one
     bound: float  # the largest relative error that a rank greater than `exact_top` may have now

@@ -20,7 +20,6 @@ import structlog
 from prometheus_client.core import Metric
 
 from config.settings import ManagedSettings
-from service.telemetry.metrics.families import Family
 from service.telemetry.metrics.process import Metrics
 
 log = structlog.get_logger(__name__)
@@ -80,9 +79,9 @@ class MetricsMoment:
         self._present, self._past = present, past
 
     @cached_property
-    def views(self) -> list[Metric]:
-        """Return the metrics that are computed at each scrape."""
-        return list(self._metrics.collect_views())
+    def metrics(self) -> list[Metric]:
+        """Return what Prometheus scrapes, without the numbers of the system."""
+        return [*self.totals.collect(), *self._metrics.collect_views()]
 
     def list_series(self, family: str, **wanted: str) -> list[Labels]:
         """Return the label values of a family's series. `status="5"` keeps only series whose status begins with 5."""
@@ -97,10 +96,6 @@ class MetricsMoment:
         """Return a number that the system reports for the node, such as `process_cpu_seconds_total`, or 0."""
         return self._present.processes.get(sample, 0.0)
 
-    def read_numbers(self, family: str, labels: Labels = ()) -> Sequence[float]:
-        """Return a series' numbers, ordered as in `telemetry.metrics.numbers`, or zeros if the series is missing."""
-        return self._numbers(self._present, family, labels)
-
     def growth(self, family: str, labels: Labels, window_s: float) -> list[float]:
         """Return how much each number of a series grew in the last `window_s` seconds.
 
@@ -109,10 +104,11 @@ class MetricsMoment:
         begins_s = self._present.at_s - window_s
         found = bisect_right(self._past, begins_s, key=lambda snapshot: snapshot.at_s)
         before = self._past[max(0, found - 1)] if self._past else self._present
-        now, then = self.read_numbers(family, labels), self._numbers(before, family, labels)
+        now, then = (self._numbers(each, family, labels) for each in (self._present, before))
         return [max(0.0, late - early) for late, early in zip(now, then, strict=True)]
 
     def _numbers(self, snapshot: _Snapshot, family: str, labels: Labels) -> Sequence[float]:
+        """Return a series' numbers, ordered as in `telemetry.metrics.numbers`, or zeros if the series is missing."""
         place, count = self.totals.series[family].get(labels), self.totals.families[family].numbers_count
         found = () if place is None else snapshot.totals[place : place + count]
         return found or [0.0] * count  # a snapshot lacks a series that appeared after it
@@ -129,10 +125,11 @@ class MetricsMoment:
     def _list(self, read: Callable[[_Snapshot], float]) -> list[tuple[float, float]]:
         return [(self._present.at_s - each.at_s, read(each)) for each in (*self._past, self._present)]
 
-    def percentiles(self, family: Family, labels: Labels) -> dict[str, float | None]:
+    def percentiles(self, family: str, labels: Labels) -> dict[str, float | None]:
         """Return a histogram's percentiles in the last PERCENTILE_WINDOW_S seconds, or None for each if it is empty."""
-        _, *counts = self.growth(family.name, labels, PERCENTILE_WINDOW_S)
-        return {name: quantile(family.bounds, counts, share) for name, share in PERCENTILES.items()}
+        _, *counts = self.growth(family, labels, PERCENTILE_WINDOW_S)
+        bounds = self.totals.families[family].bounds
+        return {name: quantile(bounds, counts, share) for name, share in PERCENTILES.items()}
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:

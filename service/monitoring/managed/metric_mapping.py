@@ -4,15 +4,12 @@ Every family whose name begins with `rankcurve_` is mapped. The beginning of its
 (`GROUPS`). A family that no group names becomes an attribute of `type=Metrics`.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from prometheus_client.core import Metric
 
-from service.telemetry.metrics.families import Family
-
-from .history import Labels, MetricsMoment
+from .history import MetricsMoment
 from .object_names import ObjectName
 from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject, name_object
 
@@ -20,7 +17,9 @@ _PREFIX = "rankcurve_"
 _ALL = "all"  # if a group has an object for each value of a label, samples without the label belong to the object `all`
 _UNITS = ("seconds", "bytes", "ratio", "posts", "rows", "entries", "requests", "reads", "connections", "curves")
 
+Labels = tuple[tuple[str, str], ...]  # the name and the value of each label of a series
 Figures = dict[str, Any]  # the numbers shown for a series, by name: Value, or Count, Sum, Mean and percentiles
+_FIGURES = {"": "Value", "_total": "Count", "_count": "Count", "_sum": "Sum"}  # by the ending of a sample's name
 
 
 class MetricGroup(NamedTuple):
@@ -60,17 +59,6 @@ GROUPS: Sequence[MetricGroup] = (
 _OTHERS = MetricGroup("Metrics", (), "Metrics that belong to no other object")
 
 
-class _Shown(NamedTuple):
-    """A family of metrics with all that its attributes need: a description, its series, and a function to read them."""
-
-    name: str
-    description: str
-    is_number: bool  # whether it is a gauge; a gauge without labels is shown as a plain number instead of Figures
-    labels: Sequence[str]
-    series: Iterable[Labels]
-    read: Callable[[Labels], Figures]
-
-
 def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
     """Return the managed objects of all metrics, by name. `store`, such as `sqlite`, names the object of the store."""
     named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
@@ -78,43 +66,37 @@ def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
         ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
     )
     objects: dict[str, ManagedObject] = {}
-    for shown in (*_counted(now), *_viewed(now)):
+    for metric in now.metrics:
         prefix, group = next(
-            ((prefix, group) for prefix, group in by_prefix if shown.name.startswith(prefix)), (_PREFIX, _OTHERS)
+            ((prefix, group) for prefix, group in by_prefix if metric.name.startswith(prefix)), (_PREFIX, _OTHERS)
         )
-        for name, series in _split(group, shown):
+        for name, series in _split(group, _read_series(now, metric)):
             managed = objects.setdefault(name.text, ManagedObject(name, group.description))
-            managed.attributes[attribute_name(shown.name, prefix)] = _attribute(shown, series, group.label)
+            managed.attributes[attribute_name(metric.name, prefix)] = _attribute(metric, series)
     return objects
 
 
-def _counted(now: MetricsMoment) -> Iterator[_Shown]:
-    """Yield the families whose numbers the processes of the node count."""
-    for family in now.totals.families.values():
-        about = "; percentiles of the last 5 minutes" if family.kind == "histogram" else ""
-        series, read = now.totals.series[family.name], partial(_figures, now, family)
-        yield _Shown(family.name, _described(family) + about, family.is_gauge, tuple(family.labels), series, read)
+def _read_series(now: MetricsMoment, metric: Metric) -> dict[Labels, Figures]:
+    found: dict[Labels, Figures] = {}
+    for sample in metric.samples:
+        figure = _FIGURES.get(sample.name.removeprefix(metric.name))
+        if figure is not None:
+            found.setdefault(tuple(sample.labels.items()), {})[figure] = _whole(sample.value)
+    for labels, figures in found.items():
+        if "Sum" in figures:
+            figures["Mean"] = figures["Sum"] / figures["Count"] if figures["Count"] else None
+        if metric.type == "histogram":
+            figures |= now.percentiles(metric.name, tuple(value for _, value in labels))
+    return found
 
 
-def _viewed(now: MetricsMoment) -> Iterator[_Shown]:
-    """Yield the families that are computed at each scrape. None of these families is a histogram."""
-    for metric in now.views:
-        figures: dict[Labels, Figures] = {}
-        labels: Sequence[str] = ()
-        for sample in metric.samples:
-            labels, figure = tuple(sample.labels), sample.name.removeprefix(metric.name).strip("_").title()
-            figures.setdefault(tuple(sample.labels.values()), {})[figure or "Value"] = _whole(sample.value)
-        is_number, read = metric.type == "gauge", figures.__getitem__
-        yield _Shown(metric.name, _described(metric), is_number, labels, figures, read)
-
-
-def _split(group: MetricGroup, shown: _Shown) -> list[tuple[ObjectName, list[Labels]]]:
-    """Return the series of a family, grouped by the name of the managed object that shows them."""
-    found: dict[str, list[Labels]] = {}
-    for labels in shown.series:
-        named = dict(zip(shown.labels, labels, strict=True)).get(group.label, _ALL) if group.label else group.name
-        found.setdefault(named, []).append(labels)
-    return [(name_object(group.type, **({group.key: each} if each else {})), series) for each, series in found.items()]
+def _split(group: MetricGroup, series: Mapping[Labels, Figures]) -> list[tuple[ObjectName, dict[Labels, Figures]]]:
+    """Group the series of a metric by the managed object that shows them. Leave out the label that the name has."""
+    found: dict[str, dict[Labels, Figures]] = {}
+    for labels, figures in series.items():
+        named = dict(labels).get(group.label, _ALL) if group.label else group.name
+        found.setdefault(named, {})[tuple(each for each in labels if each[0] != group.label)] = figures
+    return [(name_object(group.type, **({group.key: each} if each else {})), parts) for each, parts in found.items()]
 
 
 def attribute_name(family: str, prefix: str = _PREFIX) -> str:
@@ -127,32 +109,28 @@ def attribute_name(family: str, prefix: str = _PREFIX) -> str:
     return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)
 
 
-def _described(family: Family | Metric) -> str:
-    unit = next((word for word in reversed(family.name.split("_")) if word in _UNITS), "count")
-    return f"{family.documentation.rstrip('.')} [{unit}]"
+def _attribute(metric: Metric, series: Mapping[Labels, Figures]) -> Attribute:
+    unit = next((word for word in reversed(metric.name.split("_")) if word in _UNITS), "count")
+    about = f"{metric.documentation.rstrip('.')} [{unit}]"
+    if metric.type == "histogram":
+        about += "; percentiles of the last 5 minutes"
+    if metric.type == "gauge" and () in series:
+        return Attribute(DOUBLE, about, lambda: series[()]["Value"])
+    return Attribute(COMPOSITE, about, lambda: _nested(series))
 
 
-def _attribute(shown: _Shown, series: list[Labels], in_name: str) -> Attribute:
-    names = [(name, index) for index, name in enumerate(shown.labels) if name != in_name]
-    if shown.is_number and not names:
-        return Attribute(DOUBLE, shown.description, lambda: shown.read(series[0])["Value"])
-    read = shown.read
-    return Attribute(COMPOSITE, shown.description, lambda: _nested(names, {each: read(each) for each in series}))
-
-
-def _nested(names: Sequence[tuple[str, int]], series: Mapping[Labels, Figures]) -> Figures:
+def _nested(series: Mapping[Labels, Figures]) -> Figures:
     """Return figures nested by labels, such as `{"Count": 3, "kind": {"read": {"Count": 1}, "write": {"Count": 2}}}`.
 
-    The outer figures are sums over the values of a label. The keys of `series` are tuples of label values. `names` has
-    the labels by which to nest, each with the index of its value in these tuples.
+    The outer figures are sums over the values of a label.
     """
-    if not names:
-        return next(iter(series.values()))
-    (name, index), *others = names
+    if () in series:
+        return series[()]
+    name = next(iter(series))[0][0]
     parts: dict[str, dict[Labels, Figures]] = {}
-    for labels, figures in series.items():
-        parts.setdefault(labels[index], {})[labels] = figures
-    by_value = {value: _nested(others, inner) for value, inner in parts.items()}
+    for ((_, value), *others), figures in series.items():
+        parts.setdefault(value, {})[tuple(others)] = figures
+    by_value = {value: _nested(inner) for value, inner in parts.items()}
     # Percentiles can't be added up, so the total has none.
     sums = {
         figure: sum(part[figure] for part in by_value.values())
@@ -160,17 +138,6 @@ def _nested(names: Sequence[tuple[str, int]], series: Mapping[Labels, Figures]) 
         if all(figure in part for part in by_value.values())
     }
     return {**sums, name: by_value}
-
-
-def _figures(now: MetricsMoment, family: Family, labels: Labels) -> Figures:
-    first, *counts = now.read_numbers(family.name, labels)
-    if family.kind == "counter":
-        return {"Count": _whole(first)}
-    if family.is_gauge:
-        return {"Value": first}
-    count = sum(counts)
-    figures = {"Count": _whole(count), "Sum": first, "Mean": first / count if count else None}
-    return figures | (now.percentiles(family, labels) if family.kind == "histogram" else {})
 
 
 def _whole(value: float) -> int | float:

@@ -26,15 +26,19 @@ class Figures:
 
     moment: MetricsMoment
 
-    def _values(self, sample: str) -> list[float]:
-        return [self.moment.read_numbers(sample, labels)[0] for labels in self.moment.list_series(sample)]
+    def _values(self, gauge: str) -> list[float]:
+        return [each.value for metric in self.moment.metrics if metric.name == gauge for each in metric.samples]
 
-    def highest(self, sample: str) -> float:
+    def highest(self, gauge: str) -> float:
         """Return the highest current number of a gauge's series, or 0."""
-        return max(self._values(sample), default=0.0)
+        return max(self._values(gauge), default=0.0)
 
-    def total(self, sample: str) -> float:
-        return sum(self._values(sample))
+    def lowest(self, gauge: str, absent: float) -> float:
+        """Return the lowest current number of a gauge's series, or `absent` if there is none."""
+        return min(self._values(gauge), default=absent)
+
+    def total(self, gauge: str) -> float:
+        return sum(self._values(gauge))
 
     def _growths(self, sample: str, window_s: float, **wanted: str) -> list[float]:
         family = sample.removesuffix("_total")
@@ -49,11 +53,6 @@ class Figures:
         """Return the highest growth of a counter's series in the window, or 0."""
         return max(self._growths(sample, window_s), default=0.0)
 
-    def view(self, family: str, absent: float = 0.0) -> float:
-        """Return the lowest sample of a gauge that is computed at each scrape, or `absent` if there is no sample."""
-        samples = (sample for metric in self.moment.views if metric.name == family for sample in metric.samples)
-        return min((sample.value for sample in samples), default=absent)
-
     def slowest(self, sample: str, share: float, window_s: float) -> float:
         """Return the quantile of the times of requests to SLOW_ROUTES in the window, or 0. `share` is 0.99 for 99 %."""
         growths = [self.moment.growth(sample, (route,), window_s)[1:] for route in SLOW_ROUTES]
@@ -61,7 +60,7 @@ class Figures:
         return quantile(self.moment.totals.families[sample].bounds, counts, share) or 0.0
 
     def is_partition_away(self) -> bool:
-        return not self.view("rankcurve_partition_reachable", absent=1)
+        return not self.lowest("rankcurve_partition_reachable", absent=1)
 
     def longest_rest_s(self) -> float:
         """Find the job whose last finished round is the oldest. Return how many seconds ago this round ended, or 0."""
@@ -111,9 +110,10 @@ RULES: tuple[Rule, ...] = (
          lambda now: now.growth("rankcurve_store_retries_total", _5_MIN) / _5_MIN,
          "Connections to the store are lost again and again."),
     Rule("RankcurveCurvesOld", "ticket", 3600,
-         lambda now: now.view("rankcurve_curve_age_seconds_max") * (now.view("rankcurve_live_lag_seconds_max") > 60),
+         lambda now: now.highest("rankcurve_curve_age_seconds_max")
+         * (now.highest("rankcurve_live_lag_seconds_max") > 60),
          "A curve is an hour old."),
-    Rule("RankcurveLiveLag", "ticket", 30, lambda now: now.view("rankcurve_live_lag_seconds_max"),
+    Rule("RankcurveLiveLag", "ticket", 30, lambda now: now.highest("rankcurve_live_lag_seconds_max"),
          "Live curves are far behind what is posted."),
     Rule("RankcurveRefreshFails", "ticket", 0, lambda now: now.growth("rankcurve_refresh_failures_total", _15_MIN),
          "Refreshes of curves end in errors."),
@@ -127,7 +127,7 @@ RULES: tuple[Rule, ...] = (
          "Processes of the node end and are replaced."),
     Rule("RankcurveCurvesCorrupt", "ticket", 0, lambda now: now.growth("rankcurve_curves_corrupt_total", _15_MIN),
          "A stored curve could not be read."),
-    Rule("RankcurveMemcachedAway", "ticket", 0, lambda now: now.view("rankcurve_memcached_servers_left_alone"),
+    Rule("RankcurveMemcachedAway", "ticket", 0, lambda now: now.highest("rankcurve_memcached_servers_left_alone"),
          "A memcached server fails."),
     Rule("RankcurveLogLinesDropped", "ticket", 0,
          lambda now: now.growth("rankcurve_log_lines_dropped_total", _15_MIN),
@@ -138,7 +138,7 @@ RULES: tuple[Rule, ...] = (
          "A leaderboard waits to be closed."),
     Rule("RankcurveLeasesDry", "ticket", 0.05, _share("rankcurve_lease_requests_total", "outcome", "no_resource"),
          "Requests for leases find no resource."),
-    Rule("RankcurveDiskFull", "page", 1e9, lambda now: now.view("rankcurve_store_disk_free_bytes", absent=inf),
+    Rule("RankcurveDiskFull", "page", 1e9, lambda now: now.lowest("rankcurve_store_disk_free_bytes", absent=inf),
          "The disk of the store has less than 1 GB left.", below=True),
 )  # fmt: skip
 

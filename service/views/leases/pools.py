@@ -7,7 +7,6 @@ Such leases are counted row by row and subtracted, at most `lease_expired_counte
 import random
 
 import msgspec
-from msgspec import UNSET
 
 from jobs.leases.rebalance_plan import decode_load, forecast_headroom
 from service.context import Context
@@ -144,17 +143,12 @@ async def _answer(context: Context, pool: Pool) -> PoolAnswer:
             regions[region] = RegionAnswer(total=total, leased=leased, available=available, headroom=left)
         return regions
 
-    answer = _pool_answer(pool, await context.store.read(program))
-    return msgspec.structs.replace(answer, headroom_seconds=settings.balance_horizon_s)
+    regions = await context.store.read(program)
+    return msgspec.structs.replace(_pool_answer(pool), regions=regions, headroom_seconds=settings.balance_horizon_s)
 
 
-def _pool_answer(pool: Pool, regions: dict[str, RegionAnswer] | None = None) -> PoolAnswer:
-    return PoolAnswer(
-        client_id=pool.client_id,
-        pool_id=pool.pool_id,
-        created_at=format_us(pool.created_at_us),
-        regions=UNSET if regions is None else regions,
-    )
+def _pool_answer(pool: Pool) -> PoolAnswer:
+    return PoolAnswer(client_id=pool.client_id, pool_id=pool.pool_id, created_at=format_us(pool.created_at_us))
 
 
 POOLS = [

@@ -31,7 +31,7 @@ from storage.leaves.totals import read_board_totals
 from storage.records import Board
 from storage.store import Program
 
-from .owners import find_column, list_wanted_ranks
+from .owners import find_column, find_ranked_column, list_wanted_ranks
 
 
 async def get_positions(context: Context, call: Call) -> OwnerPositions:
@@ -41,14 +41,11 @@ async def get_positions(context: Context, call: Call) -> OwnerPositions:
     owner = call.path["owner"]
     board = context.catalog.find_known(call.path["board"]) or await context.catalog.find_board(call.path["board"])
     indexes: Sequence[int] = board.sorted_indexes
-    locator = context.ranks.find_locator(board)
     if query.columns:
-        named = locator.find_ranked_indexes(query.columns)
-        if named is None:
-            columns = [await find_column(context, board.id, name) for name in query.columns]
-            board, named = columns[-1][0], [index for _, index in columns]
-            locator = context.ranks.find_locator(board)
-        indexes = named
+        if not board.column_index.keys() >= set(query.columns):
+            board = await context.catalog.reread_board(board.id)
+        indexes = [find_ranked_column(board, name) for name in query.columns]
+    locator = context.ranks.find_locator(board)
     if query.next:
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
     starts = locator.find_default_starts(indexes, query.rank, in_segments=False)

@@ -156,11 +156,13 @@ async def take_posts(
             raise NotOwnerError
         return await queue_posts(context, resolve_all, single=single)
     outcomes, pauses_s = await _apply(context, await resolve_renewed(posts)), iter(PAUSES_S)
-    while again := {
-        index: boards
-        for index, outcome in enumerate(outcomes)
-        if outcome.status is PostStatus.REJECTED and (boards := outcome.list_leaves(UnknownBoardError))
-    }:
+    while True:
+        again: dict[int, list[Leaf]] = {}
+        for index, outcome in enumerate(outcomes):
+            if outcome.status is PostStatus.REJECTED and (boards := outcome.list_leaves(UnknownBoardError)):
+                again[index] = boards
+        if not again:
+            return make_results(context, posts, outcomes, single=single)
         pause_s = next(pauses_s, None)
         if pause_s is None:  # the catalog still has the boards
             raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
@@ -169,7 +171,6 @@ async def take_posts(
         applied = await _apply(context, await resolve_renewed([posts[index] for index in again]))
         for index, outcome in zip(again, applied, strict=True):
             outcomes[index] = outcome
-    return make_results(context, posts, outcomes, single=single)
 
 
 async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutcome]:

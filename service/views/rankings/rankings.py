@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import partial
 from math import floor
 
-from predictor import AnyCurve, BoundedRank, add_up_ranks
+from predictor import AnyCurve
 from service.context import Context
 from service.contract.problems import ProblemError, check_count
 from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
@@ -168,7 +168,8 @@ def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int,
     each of `parts` is for a time of its own. Each change of a board between both times can alter the rank by one, so it
     widens the limits. `spans`: each board's count of changes just before `as_of`, in its curve, and after all reads.
     """
-    rank, low, high = add_up_ranks(BoundedRank(part.rank, part.low, part.high) for part in parts)
+    ranks = zip(*((part.rank, part.low, part.high) for part in parts), strict=True)
+    rank, low, high = (1 + sum(numbers) - len(parts) for numbers in ranks)
     for part, (before, off_curve, after) in zip(parts, spans, strict=True):
         doubt = after - (off_curve if part.method in ("knot", "curve") else before)
         low, high = max(1, low - doubt), high + doubt

@@ -21,8 +21,8 @@ from storage.engines.sqlite import SqliteStore
 from storage.errors import StorageError, StoreBusyError, StoreCopyError, StoreLockedError
 from storage.leaves import leaf_copy
 from storage.schema import ingest_tables, tables
-from storage.schema.placement import TABLES
-from storage.store import Program
+from storage.schema.placement import TABLES, list_tables
+from storage.store import CONTROL, Program
 from storage.store_copy import begin_copy, reopen_store
 from tests.schemas import fresh_schema
 from tests.service.cli_fake_service import run
@@ -199,6 +199,13 @@ async def test_boards_are_spread_over_partitions_and_brought_back(
                 [sent_again] = await service.post(board, {"owner": "owner3", "stats": {"xp": 3}, "post_id": "once"})
                 assert sent_again["status"] == "duplicate"
     assert answers[0] == answers[1] == answers[2]
+
+
+def test_the_rows_of_every_table_beside_the_catalog_name_their_board_first() -> None:
+    """`Spread` finds the partition of such a row by this key."""
+    spread = {name for place, name in list_tables(1, apart=True) if place != CONTROL}
+    spread -= {*store_copy._UNFINISHED, *store_copy._LEFT_OUT, *store_copy._IN_NEW_STORES, tables.CHANGE_LOG}
+    assert {TABLES[name].keys[0] for name in spread} == {"board_key", "family_key"}
 
 
 @pytest.fixture
@@ -404,3 +411,22 @@ async def test_a_short_run_of_the_benchmark_kills_the_command_and_finds_equal_ro
     again = benchmark.copy_killed(schema, url_of(back), rows=rows, kills=2)
     assert benchmark.count_file_differences(old, back) == 0
     assert max(there.memory_mib, again.memory_mib) <= benchmark.MEMORY_MIB_MAX
+
+
+async def test_merged_logs_begin_where_the_last_pruned_one_begins(
+    source: Filled, apart_url: str, tmp_path: Path
+) -> None:
+    await copy_store(Settings(), url_of(source.file), apart_url)
+    connection = await asyncpg.connect(apart_url)
+    name = await connection.fetchval("SELECT current_schema()")
+    times = [row[0] for row in await connection.fetch(f"SELECT updated_at FROM {name}_p2.changes ORDER BY position")]
+    assert len(times) > 2
+    await connection.execute(f"DELETE FROM {name}_p2.changes WHERE position < 3")
+    await connection.execute(f"UPDATE {name}_p2.log_counter SET pruned_before = 3")
+    await connection.close()
+    await copy_store(Settings(), apart_url, url_of(tmp_path / "back.db"))
+    rows = read_file(tmp_path / "back.db")
+    positions, logged = [row[0] for row in rows["changes"]], [row[2] for row in rows["changes"]]
+    assert sorted(positions) == [*range(3, 3 + len(positions))]
+    assert min(logged) == times[2]
+    assert [row[:4] for row in rows["log_counter"]] == [(0, 3 + len(positions), 0, 3)]

@@ -54,8 +54,8 @@ def test_every_command_takes_a_column_in_the_same_way(fake: FakeService, b: Fake
 
 
 @pytest.mark.parametrize("owner", ["-5", "-1001234567890", "-5.25"])
-def test_an_owner_that_looks_like_a_negative_number_is_not_taken_for_an_option(fake: FakeService, owner: str) -> None:
-    run("rank", "b", owner, "-c", "xp", fake=fake, code=0)
+def test_an_owner_after_two_dashes_is_not_taken_for_an_option(fake: FakeService, owner: str) -> None:
+    run("rank", "b", "-c", "xp", "--", owner, fake=fake, code=0)
     assert f"/entries/{owner}/positions" in fake.requests[-1][1]
 
 
@@ -64,7 +64,7 @@ def test_a_negative_number_can_be_the_value_of_an_option(fake: FakeService) -> N
     assert position["value"] == -5
 
 
-@pytest.mark.parametrize("arguments", [["p1", "--nxt"], ["-5", "--nxt"], ["--nxt", "-5"], ["-x"]])
+@pytest.mark.parametrize("arguments", [["p1", "--nxt"], ["--nxt", "5"], ["-x"], ["-5"]])
 def test_an_option_that_does_not_exist_is_refused(fake: FakeService, arguments: list[str]) -> None:
     run("rank", "b", *arguments, fake=fake, code=2)
     assert not fake.requests

@@ -152,6 +152,30 @@ async def test_a_board_that_moves_is_not_called_unknown(
     assert rereads == 4
 
 
+async def test_a_board_that_another_request_has_forgotten_is_not_called_unknown(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, store, catalog = cluster.service, cluster.service.context.store, cluster.service.context.catalog
+    leaf, find, reread = (await catalog.find_board("b0")).leaf, catalog.find_board, catalog.reread_board
+
+    async def find_and_forget(board_id: str) -> Board:
+        board = await find(board_id)
+        catalog.forget_board(board_id)  # as a post does that meets a segment of before a split
+        return board
+
+    async def restore_and_reread(board_id: str) -> Board:
+        await store.write(lambda: store_states([leaf]))
+        return await reread(board_id)
+
+    def remove() -> Program[None]:
+        yield delete(TOTALS).where(col("board_key").eq(leaf.key)).bind().at(leaf.partition)
+
+    monkeypatch.setattr(catalog, "find_board", find_and_forget)
+    monkeypatch.setattr(catalog, "reread_board", restore_and_reread)
+    await store.write(remove)
+    assert (await service.call("GET", "/v1/leaderboards/b0/rankings/xp")).status == 200
+
+
 async def test_the_state_of_the_queue_goes_on_without_the_partition(cluster: Cluster) -> None:
     before = await cluster.service.get("/v1/queue")
     assert "partitions_away" not in before

@@ -11,7 +11,7 @@ from querybuilder import col, delete, param, update
 from storage.curves.stored_curves import CurveBook, store_curve
 from storage.errors import UnknownBoardError
 from storage.leaves.totals import store_states
-from storage.records import Board
+from storage.records import Board, TableSharing
 from storage.schema.tables import BOARDS, CURVES, TOTALS
 from storage.store import Program
 from tests.schemas import PARTITIONS
@@ -116,3 +116,27 @@ async def test_a_slow_poll_of_the_old_partition_does_not_replace_the_curve_of_th
     store.go.set()
     await slow
     assert book.find_curve(moved, 0) == curve(11)
+
+
+async def test_the_curve_of_segments_is_added_up_anew_after_each_change_of_a_part(deployment: Deployment) -> None:
+    deployment.table, deployment.segments = TableSharing.OWN, 2
+    board, book = await deployment.create("b", ranked("xp")), open_book(deployment)
+    stores = [deployment.store.at(leaf.partition) for leaf in board.leaves]
+
+    async def refresh(number: int, total: int) -> None:
+        await stores[number].write(lambda: store_curve(board.leaves[number], 0, curve(total)))
+        await book.poll()
+
+    await refresh(0, 10)
+    assert book.find_curve(board, 0) is None
+    await refresh(1, 20)
+    first = book.find_curve(board, 0)
+    assert first is not None
+    assert (first.total, book.find_curve(board, 0) is first) == (30, True)
+    for total in range(21, 31):
+        await refresh(1, total)
+        summed = book.find_curve(board, 0)
+        assert summed is not None
+        assert (summed.total, len(book._sums)) == (10 + total, 1)
+    book.forget_board(board.leaves[0].key)
+    assert (book.find_curve(board, 0), book._sums) == (None, {})

@@ -98,7 +98,7 @@ async def explain(connection: PostgresConnection, query: Built, options: str) ->
     """
     modes = [await connection.fetchval(f"SHOW {name}") for name in ("default_transaction_read_only", "enable_seqscan")]
     generic = await connection.fetchval("SHOW plan_cache_mode") == "force_generic_plan"
-    assert generic == (modes == ["on", "off"] and not await connection.has_citus())
+    assert generic == (modes == ["on", "off"])
     arguments = f"({', '.join(map(_literal, query.arguments))})" if query.arguments else ""
     await connection.execute(f"PREPARE explained AS {query.sql}")
     lines = await connection.fetch(f"EXPLAIN ({options}) EXECUTE explained{arguments}")

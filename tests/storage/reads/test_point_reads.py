@@ -1,19 +1,26 @@
 """Test point reads that share statements: which data each caller gets, and as of which time."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
+from predictor import Curve, SummedCurve
 from querybuilder import Bound
 from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError
+from storage.leaves.exact_ranks import CountStart
+from storage.leaves.row_rankings import AroundOwner
 from storage.leaves.totals import ALL_ENTRIES, CHANGES, STATE, state_of
+from storage.log.change_log import change_log
 from storage.reads.point_reads import EntryRead, PointReads, read_owner_on_leaves
 from storage.records import Board, TableSharing
-from storage.store import Rows, Store
-from tests.storage.deployment import Deployment, counter, part, ranked, spec
+from storage.store import Program, Rows, Store
+from tests.storage.deployment import NOW_US, Deployment, counter, part, ranked, spec
 from tests.storage.meddling import MeddlingStore
 
+T = TypeVar("T")
 XP, LAP, SHOTS = ranked("xp"), ranked("lap"), counter("shots")
 
 
@@ -186,3 +193,61 @@ async def test_boards_are_looked_up_by_id_in_one_read_and_kept(deployment: Deplo
     assert catalog.find_known("c") == boards["c"]
     assert catalog.find_known("a") is None
     assert await catalog.find_stored_boards([]) == {}
+
+
+@pytest.mark.parametrize(("in_first_segment", "statements"), [(0, 4), (40, 8)], ids=["evenly", "all in one segment"])
+async def test_the_top_of_a_board_is_complete_however_its_segments_share_it(
+    deployment: Deployment, in_first_segment: int, statements: int
+) -> None:
+    deployment.table, deployment.segments = TableSharing.OWN, 4
+    board = await deployment.create("b", XP)
+    names = [f"o{number:03}" for number in range(400)]
+    favoured = [name for name in names if board.leaf_of(name) is board.leaves[0]][:in_first_segment]
+    values = {name: number % 90 + 1_000 * (name in favoured) for number, name in enumerate(names)}
+    await deployment.apply(*(deployment.post(name, part(board, {"xp": value})) for name, value in values.items()))
+    store = CountedReads(deployment.store)
+    top = await make_reads(deployment, store).segments.read_first_rows(board, 0, 30)
+    best = sorted(names, key=lambda name: (-values[name], name))[:30]
+    assert [entry.owner for entry in top.near.after] == best
+    assert (top.totals[0], top.totals[CHANGES], store.statements) == (400, 400, statements)
+
+
+class PostedBetween(CountedReads):
+    """Lets another writer post after the statement with the number `after`, counted from 1."""
+
+    def __init__(self, store: Store, post: Callable[[], Awaitable[object]], after: int) -> None:
+        super().__init__(store)
+        self._post, self._after, self.snapshots = post, after, 0
+
+    async def read_query(self, query: Bound) -> Rows:
+        rows = await super().read_query(query)
+        if self.statements == self._after:
+            self._after = 0
+            await self._post()
+        return rows
+
+    async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
+        self.snapshots += 1
+        return await super().read(program, heavy=heavy)
+
+
+@pytest.mark.parametrize(("after", "snapshots"), [(0, 0), (3, 1)], ids=["unchanged", "changed"])
+async def test_rows_around_an_owner_and_the_count_are_of_one_moment(
+    deployment: Deployment, after: int, snapshots: int
+) -> None:
+    deployment.table, deployment.segments = TableSharing.OWN, 2
+    board = await deployment.create("b", XP)
+    marks = [await deployment.store.at(leaf.partition).read(change_log.take_mark) for leaf in board.leaves]
+    await deployment.apply(*(deployment.post(f"o{number}", part(board, {"xp": number})) for number in range(20)))
+    empty = Curve((), total=0, as_of_us=1)
+    parts = tuple(CountStart(empty, mark, 1_000, NOW_US) for mark in marks)
+    start = CountStart(SummedCurve([empty, empty]), 0, 1_000, NOW_US, parts)
+    store = PostedBetween(
+        deployment.store, lambda: deployment.apply(deployment.post("new", part(board, {"xp": 16}))), after
+    )
+    found = await make_reads(deployment, store).read_around_owner(AroundOwner(board, 0, "o15", 9, 1, start))
+    assert found is not None
+    assert found.counted is not None
+    better = ["o19", "o18", "o17", *(["new"] if after else []), "o16"]
+    assert ([entry.owner for entry in found.near.before], found.counted.better_count) == (better, len(better))
+    assert store.snapshots == snapshots

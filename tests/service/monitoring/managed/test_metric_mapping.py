@@ -73,7 +73,7 @@ def test_every_metric_of_the_service_has_an_attribute_with_a_unit() -> None:
     shown = [family for family in (*metrics.totals.collect(), *metrics.collect_views()) if family.samples]
     assert len(attributes) == len(shown)
     cache = objects["rankcurve:type=Cache"]
-    assert (cache.read("CurveAgeSecondsMax"), cache.read("CurveKnots")) == (10, {"Count": 1, "Sum": 1000})
+    assert (cache.read("CurveAgeSecondsMax"), cache.read("CurveKnots")) == (10, {"Count": 1, "Sum": 1000, "Mean": 1000})
     assert all("[" in attribute.description and "]" in attribute.description for attribute in attributes)
     assert {
         "rankcurve:name=sqlite,type=Store", "rankcurve:name=default,type=Pool", "rankcurve:type=Cache",

@@ -39,8 +39,8 @@ class Recorded:
 
     total = highest
 
-    def view(self, family: str, absent: float = 0.0) -> float:
-        return self.highest(family)
+    def lowest(self, gauge: str, absent: float) -> float:
+        return self.highest(gauge)
 
     def highest_growth(self, sample: str, window_s: float) -> float:
         return self.highest(sample)
