@@ -158,7 +158,7 @@ export type CurveState = {
   total: number;
   /** ISO 8601 in UTC, with microseconds */
   as_of: string;
-  certificate?: number | null;
+  certificate: number | null;
   knots: number;
   age_seconds: number;
   live: boolean;
