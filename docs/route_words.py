@@ -139,8 +139,9 @@ ROUTE_WORDS: dict[str, Words] = {
         problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full", "own_tables_full"),
         statuses=(200, 202), response=(PostResults, Accepted),
         description=_FORMS + " A post reaches the leaderboards of its time (`at`) in every period, for every list of"
-        " facets that it has values for. It is applied to all of them or to none;"
-        " those whose period is closed are left out. Its id is remembered once for all of them: sent again, the post"
+        " facets that it has values for. It is applied to all of them or to none,"
+        " except that a leaderboard whose period is closed does not take it: it is `rejected` in the result's"
+        " `boards`. Its id is remembered once for all of them: sent again, the post"
         " is a duplicate, even after the end of a period." + _QUEUED),
     "reset_family": Words("Empty the current leaderboards of a kind of period",
         problems=("unknown_board",),

@@ -23,7 +23,7 @@ FLAGS = {
     "store": ("--store", "Address of the store, like sqlite:///data/rankcurve.db."),
     "memcached_servers": ("--memcached", "memcached servers that share curves: HOST:PORT, several with commas."),
     "jobs": ("--jobs", "embedded: this service runs the jobs, too. none: it runs no jobs."),
-    "workers": ("--workers", "Number of processes that serve (PostgreSQL only)."),
+    "workers": ("--workers", "Number of processes that serve; on SQLite, one more writes."),
 }
 SETTING_OPTIONS = {name: option(name, str, about, flag) for name, (flag, about) in FLAGS.items()}
 SETTING_OPTIONS["read_only"] = option("read_only", bool, "Refuse all writes: the store is being copied.", "--read-only")

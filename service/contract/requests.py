@@ -36,6 +36,7 @@ TO_PERCENT_MIN = 0.0001  # one entry in a million
 SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
 REFRESH_SECONDS_MAX = 86_400
+GRACE_SECONDS = 3600
 GRACE_SECONDS_MAX = 10**12  # over 30,000 years, more than any calendar covers; in microseconds it still fits 64 bits
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
 
@@ -175,7 +176,7 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """Posts before this time are rejected. It can be moved until it has passed."""
     closes_at: Instant | None = None
     """Posts at or after this time are rejected. It can be set or moved while posts still count."""
-    grace_seconds: GraceSeconds = 3600
+    grace_seconds: GraceSeconds = GRACE_SECONDS
     """The time after `closes_at` during which earlier posts still count."""
     keep_seconds: Annotated[int, Meta(ge=0, le=KEEP_SECONDS_MAX)] | None = None
     """The time for which the leaderboard keeps its rows after it was closed; null means forever."""
@@ -193,9 +194,9 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(min_length=1, extra_json_schema=_UNIQUE),
     ] = msgspec.field(default_factory=lambda: [[]])
     """Lists of facets by which boards are split. The empty list makes the board for everybody."""
-    grace_seconds: GraceSeconds = 3600
-    """The time after the end of a period during which late posts still reach it. If you shorten this time, periods
-    close whose new end has passed."""
+    grace_seconds: GraceSeconds | UnsetType = UNSET
+    """The time after the end of a period during which late posts still reach it. Default: 3600 for a new family; one
+    that exists keeps its own. It can only be shortened, and then periods close whose new end has passed."""
     keep: Annotated[
         dict[KeptName, Annotated[int, Meta(ge=1)]],
         Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}}),

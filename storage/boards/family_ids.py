@@ -23,6 +23,7 @@ from storage.records import Family, FamilySpec
 FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 FACET_PATTERN = "^[a-z][a-z0-9_]{0,15}$"
 FACET_VALUE_PATTERN = "^[A-Za-z0-9._@+-]{1,64}$"
+FACET_VALUES = "1 to 64 ASCII letters, digits and . _ @ + -"
 FACETS_TOGETHER_MAX = 3
 FACETS_RESERVED = ("period", "at")  # request parameters have these names, so no facet may have them
 # A process remembers the ids of the boards for at most this many combinations of a period and facet values.

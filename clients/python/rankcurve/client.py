@@ -46,7 +46,7 @@ from .answers import (
     check_name,
     decode,
 )
-from .column_words import make_spec
+from .column_words import make_spec, parse_column
 from .errors import RankcurveError, UnexpectedAnswerError
 from .event_stream import follow
 from .leases import AsyncLeases, Leases
@@ -139,7 +139,10 @@ def whole_spec(spec: Mapping[str, Any] | str, columns: Sequence[str], ties: Any,
     """Return a specification as JSON. `spec` is all of it, or the first column in words."""
     if isinstance(spec, str):
         return make_spec([spec, *columns], ties, members)
-    return {**spec, **make_spec(columns, ties, members)}
+    made = {**spec, **make_spec(columns, ties, members)}
+    if "columns" in made:
+        made["columns"] = [parse_column(each) if isinstance(each, str) else each for each in made["columns"]]
+    return made
 
 
 def check_owner(answer: Answered, owner: str) -> Answered:
@@ -386,7 +389,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         at: datetime | None = None,
         **stats: Stat,
     ) -> Program[PostResult]:
-        """Post one owner's stats to the boards of a family, as `post_one` does."""
+        """Post one owner's stats to the boards of a family, as `post_one` does.
+
+        A board of a period that is closed has the status `rejected` in the result's `boards`; nothing is raised for it.
+        """
         path = family_path(family, "posts")
         return (yield from self._post_one(path, owner, post_id, at, stats=stats, facets=facets))
 
@@ -420,7 +426,11 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def post_to_family(
         self, family: str, posts: Sequence[Post] | Post, *, round_floats: bool = False, raise_rejected: bool = True
     ) -> Program[list[PostResult]]:
-        """Post stats to the boards of a family, as `post` does. A post may have `facets`."""
+        """Post stats to the boards of a family, as `post` does. A post may have `facets`.
+
+        A post is applied if one of its boards takes it. A board of a period that is closed does not take it, and has
+        the status `rejected` in the result's `boards`; nothing is raised for it.
+        """
         options = {"round_floats": round_floats, "raise_rejected": raise_rejected}
         return (yield from post_all(self._sender, family_path(family, "posts"), posts, **options))
 
@@ -480,9 +490,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
     ) -> Program[Board]:
         """Create a board, or confirm that it has this specification (role `ops`).
 
-        `spec` is the whole specification, or the first column in words, such as `xp:sum` or `lap:min:low.3`; further
-        `columns` are in words, too (`rankcurve.column_words` says which). `ties` says how equal values are ordered, and
-        `members` are all others that the specification may have, such as `closes_at` and `segments`.
+        `spec` is the whole specification, whose columns may be in words, or the first column in words, such as `xp:sum`
+        or `lap:min:low.3`; further `columns` are in words, too (`rankcurve.column_words` says which). `ties` says how
+        equal values are ordered, and `members` are all others that the specification may have, such as `closes_at` and
+        `segments`.
         """
         return (yield from self._ask(Board, "PUT", board_path(board), whole_spec(spec, columns, ties, members)))
 

@@ -138,7 +138,8 @@ class _Buffering:
         """Accept a post, and return its receipt. With a spool, the post is then on disk.
 
         `set` overwrites values instead of merging them (role `ops`). `boards` is for a buffer without a board, `facets`
-        for one of a family. `at` is now by default. If too many posts wait, this waits for at most `timeout_s`.
+        for one of a family. `at` is now by default, so whoever may submit the same `post_id` in a later run gives `at`,
+        too. If too many posts wait, this waits for at most `timeout_s`.
         If the buffer rounds floats, the first call asks the service for the columns.
 
         Raises:

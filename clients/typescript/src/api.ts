@@ -948,8 +948,8 @@ export type PutFamily = {
   /** Lists of facets by which boards are split. The empty list makes the board for everybody. */
   facets?: Array<Array<string>>;
   /**
-   * The time after the end of a period during which late posts still reach it. If you shorten this time, periods
-   * close whose new end has passed.
+   * The time after the end of a period during which late posts still reach it. Default: 3600 for a new family; one
+   * that exists keeps its own. It can only be shortened, and then periods close whose new end has passed.
    */
   grace_seconds?: number;
   /** The number of closed periods of each kind that keep their rows. All periods of a missing kind keep their rows. */

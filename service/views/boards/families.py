@@ -4,12 +4,15 @@
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
+
+from msgspec import UNSET
 
 from service.context import Context
 from service.contract.problems import ProblemError, clip_text
 from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, ListQuery
-from service.contract.requests import PutFamily
+from service.contract.requests import GRACE_SECONDS, PutFamily
 from service.contract.responses.boards import (
     FacetList,
     FacetValue,
@@ -27,9 +30,17 @@ from service.views.owners.owners import find_ranked_column
 from service.views.owners.positions import BoardColumn, find_positions
 from storage.boards import journal
 from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, list_families, put_family
-from storage.boards.family_ids import FACETS_TOGETHER_MAX, board_id, is_facet, is_facet_value, parse_board_id, shelf
+from storage.boards.family_ids import (
+    FACET_VALUES,
+    FACETS_TOGETHER_MAX,
+    board_id,
+    is_facet,
+    is_facet_value,
+    parse_board_id,
+    shelf,
+)
 from storage.boards.family_reset import reset_period
-from storage.errors import SpecInvalidError
+from storage.errors import SpecInvalidError, UnknownFamilyError
 from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.periods import Period, PeriodKind, calendar_of, find_zone, parse_period
 from storage.records import Board, Family, FamilySpec, Leaf
@@ -40,8 +51,12 @@ from .specs import make_spec
 
 
 async def put_family_spec(context: Context, call: Call) -> Reply:
-    family_id = call.path["family"]
-    spec = make_family_spec(call.body, context)
+    family_id, grace_seconds = call.path["family"], call.body.grace_seconds
+    if grace_seconds is UNSET:
+        grace_seconds = GRACE_SECONDS
+        with suppress(UnknownFamilyError):  # an omitted grace must not close periods
+            grace_seconds = (await context.catalog.families.reread_family(family_id)).spec.grace_seconds
+    spec = make_family_spec(call.body, grace_seconds, context)
     putting = partial(
         put_family,
         family_id=family_id,
@@ -54,7 +69,7 @@ async def put_family_spec(context: Context, call: Call) -> Reply:
     return Reply(await _answer(context, family), status=201 if made else 200)
 
 
-def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
+def make_family_spec(body: PutFamily, grace_seconds: int, context: Context) -> FamilySpec:
     """Check a family's specification and return it. Raise SpecInvalidError if parts of it contradict each other."""
     periods = tuple(body.periods)
     if len(set(periods)) < len(periods):
@@ -74,7 +89,7 @@ def make_family_spec(body: PutFamily, context: Context) -> FamilySpec:
     keep = tuple(sorted((PeriodKind(name), count) for name, count in body.keep.items()))
     if body.segments > 1:
         raise SpecInvalidError("the leaderboards of a family have one segment", pointer="/segments")
-    return FamilySpec(make_spec(body, context), periods, body.time_zone, facets, body.grace_seconds, keep)
+    return FamilySpec(make_spec(body, context), periods, body.time_zone, facets, grace_seconds, keep)
 
 
 def _facets(names: Sequence[str], index: int) -> tuple[str, ...]:
@@ -198,7 +213,9 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
     for name, value in values.items():
         if not is_facet_value(value):
             raise ProblemError(
-                "bad_request", f"{clip_text(value)!r} cannot be the value of a facet", pointer=clip_text(name)
+                "bad_request",
+                f"{clip_text(value)!r} cannot be the value of a facet: {FACET_VALUES}",
+                pointer=clip_text(name),
             )
     _check_listed(family, tuple(sorted(values)))
     return sorted(values.items())

@@ -249,6 +249,19 @@ async def test_a_family_can_be_confirmed_and_widened_and_not_changed_otherwise(s
         assert (await service.call("PUT", F, wider | {name: value})).status == 200
 
 
+async def test_a_family_that_is_confirmed_without_a_grace_keeps_its_own(service: Service) -> None:
+    spec = {"columns": SPEC["columns"], "periods": ["week"]}
+    week = {**spec, "grace_seconds": 691_200}
+    assert (await service.must("PUT", "/v1/families/quiz", week))["grace_seconds"] == 691_200
+    last_week = {**xp("ada", 5), "at": (NOW - timedelta(days=7)).isoformat()}
+    await service.must("POST", "/v1/families/quiz/posts", last_week)
+    assert (await service.must("PUT", "/v1/families/quiz", spec))["grace_seconds"] == 691_200
+    [result] = (await service.must("POST", "/v1/families/quiz/posts", {"posts": [last_week]}))["results"]
+    assert result["status"] == "applied", "no period was closed"
+    assert (await service.must("PUT", "/v1/families/quiz", {**spec, "grace_seconds": 60}))["grace_seconds"] == 60
+    assert (await service.must("PUT", "/v1/families/new", spec))["grace_seconds"] == 3600
+
+
 async def test_a_deleted_family_takes_its_boards_with_it_and_can_be_created_again(service: Service, table: str) -> None:
     await post(service, xp("ada", 5, post_id="p"))
     answer = await service.call("DELETE", F)
