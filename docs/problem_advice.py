@@ -65,7 +65,8 @@ ADVICE = {
     "store_busy": "Wait as long as `Retry-After` says. Then send the request again with the same post ids.",
     "partition_away":
         "Wait as long as `Retry-After` says, and send it again with the same post ids. Other leaderboards work.",
-    "store_read_only": "Send it again, with the same post ids, when the other store is served. Reads go on.",
+    "store_read_only":
+        "Wait as long as `Retry-After` says. Then send it again with the same post ids. Reads go on.",
     "too_many_bodies": "Wait as long as `Retry-After` says. Then send the request again.",
     "no_job_process": "Let an operator start a job process. Then send the request again.",
     "timeout":

@@ -25,6 +25,7 @@ from .requests import FACETS_SCHEMA, BoardId, ColumnName, FacetName, Instant, Ow
 from .strict_json import describe_mismatch
 from .values import (
     ALIASES_DESCRIPTION,
+    ANY_BOARD_PATTERN,
     DECIMAL_PATTERN,
     INT64_MAX,
     SEARCH_PATTERN,
@@ -61,6 +62,7 @@ _Seq = Annotated[
 ]
 _Facets = Annotated[dict[str, str], Meta(extra_json_schema={**FACETS_SCHEMA, "maxProperties": FACETS_TOGETHER_MAX})]
 _REST = "facets"  # the field that collects all parameters without a field of their own: each is named after a facet
+_IS_BOARD = re.compile(ANY_BOARD_PATTERN)
 _BOARDS = "with"  # the only parameter that may be repeated: a list of leaderboard ids
 PARAMETERS_MAX = 32
 # Queries with more characters are not cached, because they are seldom repeated. So a route caches less than 512 KiB.
@@ -367,11 +369,11 @@ def _boards(texts: list[str]) -> tuple[str, ...]:
     """Return the leaderboard ids in a parameter that may be repeated. `texts` are its texts, one for each repetition.
 
     If there are several texts, each is one id. A single text is a list of ids with commas between them, unless the
-    whole text is the id of a family's board. Such an id may contain commas.
+    whole text is the id of a family's board, which may contain commas, or a part of it can't be an id.
     """
-    if len(texts) > 1 or names_family_board(texts[0]):
-        return tuple(texts)
-    return tuple(texts[0].split(","))
+    parts = tuple(texts[0].split(","))
+    whole = len(texts) > 1 or names_family_board(texts[0]) or not all(map(_IS_BOARD.match, parts))
+    return tuple(texts) if whole else parts
 
 
 def _converted(found: dict[str, Any], kind: type[Q]) -> Q:

@@ -55,7 +55,7 @@ BUDGETS: dict[str, Cost | Way] = {
     "way: positions": Way(75, 55),
     "way: post to segments": Way(153, 129),
     "way: queued post": Way(240, 260),
-    "way: refresh": Way(200, 410),
+    "way: refresh": Way(200, 380),
 }
 
 

@@ -78,7 +78,7 @@ async def test_an_audit_that_cannot_run_is_refused_with_a_reason(service: Servic
 async def test_the_command_fails_if_a_bracket_was_wrong(service: Service) -> None:
     await fill(service)
     await store_wrong_curve(service)
-    done = await asyncio.to_thread(run_at, service.base, "audit", "b", code=1)
+    done = await asyncio.to_thread(run_at, service.base, "audit", "b", "-c", "xp", code=1)
     assert "certificates were wrong" in done.stderr
     assert ["value", "true", "rank", "said", "between"] in [line.split() for line in done.stdout.splitlines()]
 
