@@ -26,7 +26,7 @@ Role = Literal["reader", "writer", "ops"]
 ROLES = get_args(Role)  # each may do what those before it may
 JSON_TYPE = "application/json"
 DESTRUCTIVE = ("reset_board", "reset_family")  # apart from operations with the method DELETE
-REFERENCE = re.compile(r"#/components/schemas/(\w+)")
+COMPONENT = re.compile(r"#/components/schemas/(\w+)")
 INSTRUCTIONS = (
     "Leaderboards of a game. A position has a rank and a bracket from low to high that the true rank lies in. "
     "Values are exact decimals: send them as strings if they have many digits."
@@ -136,27 +136,12 @@ def _input_schema(operation: Record, schemas: Record) -> Record:
     if (body := operation.get("requestBody")) is not None:
         properties["body"] = body["content"][JSON_TYPE]["schema"]
         required += ["body"] if body.get("required") else []
+    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     named: Record = {}
-    pending = _references(properties)
+    pending = {*COMPONENT.findall(json.dumps(schema))}
     while pending:
         kind = pending.pop()
-        if kind not in named:
-            named[kind] = schemas[kind]
-            pending |= _references(schemas[kind])
-    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    schema |= {"$defs": named} if named else {}
-    return {name: _at_definitions(part) for name, part in schema.items()}
-
-
-def _references(schema: Any) -> set[str]:
-    """Return the names of the components that a schema refers to."""
-    return set(REFERENCE.findall(str(schema)))
-
-
-def _at_definitions(schema: Any) -> Any:
-    """Return a schema whose references lead to its own definitions instead of the document's components."""
-    if isinstance(schema, dict):
-        return {name: _at_definitions(part) for name, part in schema.items()}
-    if isinstance(schema, list):
-        return [_at_definitions(part) for part in schema]
-    return REFERENCE.sub(r"#/$defs/\1", schema) if isinstance(schema, str) else schema
+        named[kind] = schemas[kind]
+        pending |= {*COMPONENT.findall(json.dumps(schemas[kind]))} - named.keys()
+    found: Record = json.loads(COMPONENT.sub(r"#/$defs/\1", json.dumps({**schema, "$defs": named})))
+    return found

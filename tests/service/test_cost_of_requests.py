@@ -45,10 +45,10 @@ class Way(NamedTuple):
 
 BUDGETS: dict[str, Cost | Way] = {
     "positions": Cost(139, 0, 1.2, 0, 325),
-    "positions, counted": Cost(166, 0, 2.2, 0, 325),
-    "positions, exact": Cost(236, 0, 2.2, 0, 325),
+    "positions, counted": Cost(169, 0, 2.2, 0, 325),
+    "positions, exact": Cost(239, 0, 2.2, 0, 325),
     "around": Cost(270, 0, 1.8, 0, 1_725),
-    "top page": Cost(209, 0, 2.2, 0, 1_540),
+    "top page": Cost(212, 0, 2.2, 0, 1_540),
     "single post": Cost(196, 150, 5.2, 1.5, 245),
     "batch of 1,000": Cost(6_600, 16_000, 5.5, 2, 109_000),
     "way: post": Way(150, 128),
