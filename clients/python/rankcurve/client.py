@@ -491,7 +491,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """Create a board, or confirm that it has this specification (role `ops`).
 
         `spec` is the whole specification, whose columns may be in words, or the first column in words, such as `xp:sum`
-        or `lap:min:low.3`; further `columns` are in words, too (`rankcurve.column_words` says which). `ties` says how
+        or `lap:min.3`; further `columns` are in words, too (`rankcurve.column_words` says which). `ties` says how
         equal values are ordered, and `members` are all others that the specification may have, such as `closes_at` and
         `segments`.
         """

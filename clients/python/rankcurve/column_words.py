@@ -1,4 +1,4 @@
-"""Specifications of boards in words: a column is a text such as `lap:min:low.3`.
+"""Specifications of boards in words: a column is a text such as `lap:min.3`.
 
     NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
 
