@@ -452,10 +452,6 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """Take back a post on all boards of a family that it reached, as `void_post` does (role `ops`)."""
         return (yield from self._void(family_path(family, "posts", post_id), owner))
 
-    def _void(self, path: str, owner: str) -> Program[list[VoidedBoard]]:
-        reply: Reply = yield from self._sender.send(Send("DELETE", with_query(path, {"owner": owner})))
-        return decode(reply.content, _VoidedPost).boards
-
     @walk
     def journal(self, after: int | str = 0) -> Walk[JournalLine]:
         """Yield the accepted posts and changes up to now, the oldest first (role `writer`).
@@ -541,10 +537,8 @@ class Operations(Generic[Transport, Buffer, Holders]):
     @operation
     def reset_family(self, family: str, period: str) -> Program[Record]:
         """Empty the current boards of a kind of period, such as `week` (role `ops`). Return the period."""
-        content = ENCODER.encode({"period": period})
-        sent = Send("POST", family_path(family, "reset"), content, repeatable=False)
-        reply: Reply = yield from self._sender.send(sent)
-        return decode(reply.content, Record)
+        path = family_path(family, "reset")
+        return (yield from self._ask(Record, "POST", path, {"period": period}, repeatable=False))
 
     @operation
     def delete_board(self, board: str) -> Program[None]:
@@ -779,13 +773,18 @@ class Operations(Generic[Transport, Buffer, Holders]):
         )
         return result
 
+    def _void(self, path: str, owner: str) -> Program[list[VoidedBoard]]:
+        return (yield from self._ask(_VoidedPost, "DELETE", with_query(path, {"owner": owner}))).boards
+
     def _get(self, answer: type[T], path: str, query: Mapping[str, object] | None = None) -> Program[T]:
         reply: Reply = yield from self._sender.send(Send("GET", with_query(path, query or {})))
         return decode(reply.content, answer)
 
-    def _ask(self, answer: type[T], method: str, path: str, body: object = None) -> Program[T]:
+    def _ask(
+        self, answer: type[T], method: str, path: str, body: object = None, *, repeatable: bool = True
+    ) -> Program[T]:
         content = None if body is None else ENCODER.encode(body)
-        reply: Reply = yield from self._sender.send(Send(method, path, content))
+        reply: Reply = yield from self._sender.send(Send(method, path, content, repeatable=repeatable))
         return decode(reply.content, answer)
 
     def _walk_list(self, path: str, member: str, record: type[T], query: Mapping[str, object]) -> Walk[T]:
