@@ -17,7 +17,7 @@ SITE = ROOT / "build" / "site"
 HOME = "README"
 PAGES = ("*.md", "docs/*.md", "examples/*.md", "clients/*/README.md", "benchmarks/README.md")
 NOT_SEARCHED = [".*", "build", "data", "deploy", "tests", "**/node_modules", "service", "storage", "jobs"]
-# furo: no fonts or scripts of other sites. -W: a broken link ends the build.
+# The theme furo loads no fonts or scripts of other sites.
 CONFIGURATION = {
     "project": "rankcurve",
     "extensions": ["myst_parser"],
@@ -53,9 +53,7 @@ def build(site: Path) -> None:
             source[0] += navigation()
 
     work = site.with_name(f"{site.name}-pages")
-    app = Sphinx(
-        ROOT, None, site, work, "html", CONFIGURATION, status=None, warningiserror=True, parallel=2
-    )  # fmt: skip
+    app = Sphinx(ROOT, None, site, work, "html", CONFIGURATION, status=None, warningiserror=True, parallel=2)
     app.connect("source-read", add_navigation)
     app.build()
     if app.statuscode:

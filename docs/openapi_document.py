@@ -20,13 +20,7 @@ from docs.route_words import ROUTE_WORDS
 from service.contract.keys import Role
 from service.contract.lease_messages import CLIENT_PATTERN, LeaseKey
 from service.contract.post_bodies import NDJSON_TYPE
-from service.contract.problems import (
-    CODES,
-    JSON_TYPE,
-    POST_STATUSES,
-    PROBLEM_TYPE,
-    ProblemDocument,
-)
+from service.contract.problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument
 from service.contract.queries import VoidQuery, bound_of
 from service.contract.requests import LIST_BOUNDS, OwnerName, PostId
 from service.contract.routes import Reply, Route, Tagged, Types

@@ -1,6 +1,7 @@
 """Writes the types of the TypeScript client from the OpenAPI document."""
 
 import json
+import textwrap
 from collections.abc import Iterator, Mapping
 
 from docs.openapi_examples import Schema
@@ -10,7 +11,7 @@ ABOUT = """/**
  * and a test compares the two.
  */
 """
-TEXT_WIDTH = 112
+TEXT_WIDTH = 111
 
 
 def write_typescript_types(document: Schema) -> str:
@@ -22,9 +23,9 @@ def write_typescript_types(document: Schema) -> str:
         "/** Values of facets, by the names of the facets. */",
         "export type Facets = Record<string, string | number | undefined>;",
         "",
+        "/** By the name of an operation: what it takes, and what it answers with the status 200 or 201. */",
+        "export interface Operations {",
     ]
-    lines += ["/** By the name of an operation: what it takes, and what it answers with the status 200 or 201. */"]
-    lines += ["export interface Operations {"]
     for described in (each for methods in document["paths"].values() for each in methods.values()):
         query = [each for each in described.get("parameters", ()) if each["in"] == "query"]
         lines += [
@@ -83,15 +84,9 @@ def _properties(schema: Schema, indent: str) -> Iterator[str]:
 
 
 def _comment(schema: Schema, indent: str) -> Iterator[str]:
-    words = " ".join(str(schema.get("description", "")).split()).replace("*/", "* /").split(" ")
-    lines = [""]
-    for word in words:
-        lines = (
-            [*lines[:-1], f"{lines[-1]} {word}"] if len(lines[-1]) + len(word) < TEXT_WIDTH else [*lines, f" {word}"]
-        )
-    if len(lines) == 1 and lines[0].strip():
-        yield f"{indent}/**{lines[0]} */"
-    elif len(lines) > 1:
-        yield f"{indent}/**"
-        yield from (f"{indent} *{line}" for line in lines)
-        yield f"{indent} */"
+    text = " ".join(str(schema.get("description", "")).split()).replace("*/", "* /")
+    lines = textwrap.wrap(text, TEXT_WIDTH, break_long_words=False, break_on_hyphens=False)
+    if len(lines) == 1:
+        yield f"{indent}/** {lines[0]} */"
+    elif lines:
+        yield from (f"{indent}/**", *(f"{indent} * {line}" for line in lines), f"{indent} */")
