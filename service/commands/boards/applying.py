@@ -7,7 +7,7 @@ sends the plan's requests. A member that the file does not name keeps its value.
 
 import tomllib
 from collections.abc import Iterator, Mapping
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -23,12 +23,13 @@ from rankcurve.paths import path_of
 from service.commands.boards.boards import writable_members
 from service.commands.tables import show_json
 from service.commands.target import fail, service_command
+from service.contract.requests import PutBoard, PutFamily
 
-# By table of the file, the part of the path in the API, which is also the name of its list. Families are made first.
-TABLES = {"families": "families", "boards": "leaderboards"}
+TABLES = {"families": PutFamily, "boards": PutBoard}  # families are made first
+PATHS = {"families": "families", "boards": "leaderboards"}  # the part of the path in the API, and the name of its list
 ONE_OF = {"families": "family", "boards": "board"}
-# What may differ from what the service has. Another difference would give stored values a new meaning.
-CHANGEABLE = ("opens_at", "closes_at", "grace_seconds", "keep_seconds", "keep", "predictor")
+# These members may differ from what the service has. Any other difference would give stored values a new meaning.
+CHANGEABLE = ("opens_at", "closes_at", "grace_seconds", "keep_seconds", "keep", "predictor", "tiers")
 CHOSEN_ONCE = ("partition", "segments")  # read when a board is made; `partition move` and `board split` change them
 Specs = dict[str, dict[str, Record]]  # by table and id
 
@@ -88,30 +89,27 @@ async def apply(
     if dry_run or (deleted and not yes and not typer.confirm(f"Delete {len(deleted)} with all their entries?")):
         raise typer.Exit(0 if dry_run else 1)
     for step in plan:
-        path = path_of("v1", TABLES[step.table], step.id)
+        path = path_of("v1", PATHS[step.table], step.id)
         await client.request("DELETE" if step.body is None else "PUT", path, bytes, body=step.body)
         typer.echo(f"done: {step}")
 
 
 def read_specs(file: Path) -> Specs:
     """Return the specifications in the file as JSON objects. Exits with 2 if the file is not valid."""
-    from service.contract.requests import PutBoard, PutFamily
-
+    found: Specs = {table: {} for table in TABLES}
+    place = str(file)
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"), parse_float=Decimal)
         if unknown := document.keys() - TABLES.keys():
             raise ValueError(f"{min(unknown)!r} is neither boards nor families")
-    except (OSError, ValueError) as cause:
-        fail(f"{file}: {cause}", code=2)
-    found: Specs = {}
-    for table, body in (("families", PutFamily), ("boards", PutBoard)):
-        found[table] = {}
-        for name, spec in document.get(table, {}).items():
-            try:
+        for table, body in TABLES.items():
+            place = f"{file}: {table}"
+            for name, spec in document.get(table, {}).items():
+                place = f"{file}: {ONE_OF[table]} {name}"
                 found[table][name] = _expanded(spec)
                 msgspec.json.decode(ENCODER.encode(found[table][name]), type=body)
-            except (ValueError, msgspec.MsgspecError, AttributeError, TypeError) as cause:
-                fail(f"{file}: {ONE_OF[table]} {name}: {cause}", code=2)
+    except (OSError, ValueError, msgspec.MsgspecError, AttributeError, TypeError) as cause:
+        fail(f"{place}: {cause}", code=2)
     return found
 
 
@@ -122,16 +120,24 @@ def make_plan(wanted: Specs, held: Specs, *, prune: bool) -> Iterator[Step]:
             if name not in held[table]:
                 yield Step(table, name, "create", spec)
                 continue
-            differences = list(compare(spec, held[table][name]))
+            merged = merge_spec(spec, held[table][name])
+            differences = list(compare(merged, held[table][name]))
             refused = [about for about, is_refused in differences if is_refused]
-            about = ", ".join(refused or [about for about, _ in differences])
-            if refused:
-                yield Step(table, name, about, refused=True)
-            elif differences:
-                yield Step(table, name, about, merge_spec(spec, held[table][name]))
+            if differences:
+                about = ", ".join(refused or [about for about, _ in differences])
+                yield Step(table, name, about, merged, refused=bool(refused))
     for table in TABLES if prune else ():
         for name in sorted(held[table].keys() - wanted[table].keys()):
             yield Step(table, name, "delete")
+
+
+def merge_spec(wanted: Record, held: Record) -> Record:
+    """Return the specification to send: what the service has, with the members that the file names."""
+    before, named = _by_name(held), _by_name(wanted)
+    columns = [{**before.get(name, {}), **named[name]} for name in before | named if name in named]
+    members = {member: value for member, value in wanted.items() if member not in CHOSEN_ONCE}
+    predictor = {**held["predictor"], **wanted.get("predictor", {})}
+    return {**held, **members, "columns": columns, "predictor": predictor}
 
 
 def compare(wanted: Record, held: Record) -> Iterator[tuple[str, bool]]:
@@ -144,38 +150,18 @@ def compare(wanted: Record, held: Record) -> Iterator[tuple[str, bool]]:
             yield f"add column {name}", False
             continue
         for member, value in column.items():
-            if not is_same(value, before := columns[name].get(member)):
-                yield f"{member} of column {name} from {before} to {value}", member != "tiers"
+            if _meaning(value) != _meaning(before := columns[name].get(member)):
+                yield f"{member} of column {name} from {before} to {value}", member not in CHANGEABLE
     for member, value in wanted.items():
-        if member not in ("columns", *CHOSEN_ONCE) and not is_same(value, before := held.get(member)):
+        if member != "columns" and _meaning(value) != _meaning(before := held.get(member)):
             yield f"{member} from {before} to {value}", member not in CHANGEABLE
-
-
-def merge_spec(wanted: Record, held: Record) -> Record:
-    """Return the specification to send: what the service has, with the members that the file names."""
-    columns = {name: {**_by_name(held).get(name, {}), **column} for name, column in _by_name(wanted).items()}
-    ordered = [columns.pop(name) for name in _by_name(held)] + list(columns.values())
-    chosen = {member: held[member] for member in CHOSEN_ONCE if member in held}
-    predictor = {**held["predictor"], **wanted.get("predictor", {})}
-    return {**held, **wanted, **chosen, "columns": ordered, "predictor": predictor}
-
-
-def is_same(wanted: object, held: object) -> bool:
-    """Return whether two JSON values say the same. Of an object, only the members that `wanted` has are compared."""
-    if isinstance(wanted, Mapping) and isinstance(held, Mapping):
-        return all(is_same(value, held.get(name)) for name, value in wanted.items())
-    if isinstance(wanted, list) and isinstance(held, list):
-        return len(wanted) == len(held) and all(map(is_same, wanted, held))
-    return wanted == held or _meaning(wanted) == _meaning(held)
 
 
 def make_schema() -> Record:
     """Return the JSON schema of the file."""
-    from service.contract.requests import PutBoard, PutFamily
-
-    types, named = msgspec.json.schema_components((PutFamily, PutBoard), ref_template="#/$defs/{name}")
-    for body in ("PutFamily", "PutBoard"):
-        columns = named[body]["properties"]["columns"]
+    types, named = msgspec.json.schema_components(TABLES.values(), ref_template="#/$defs/{name}")
+    for body in TABLES.values():
+        columns = named[body.__name__]["properties"]["columns"]
         columns["items"] = {"anyOf": [{"type": "string", "description": "As in `board create -c`."}, columns["items"]]}
     properties = {
         table: {"type": "object", "additionalProperties": kind} for table, kind in zip(TABLES, types, strict=True)
@@ -187,7 +173,7 @@ def make_schema() -> Record:
 async def _list_specs(client: AsyncClient) -> Specs:
     """Return the specifications that the service has. Boards of families are left out."""
     found: Specs = {}
-    for table, part in TABLES.items():
+    for table, part in PATHS.items():
         query = {"families": False if table == "boards" else None, "limit": PAGE_ENTRIES}
         records = client.list_records(path_of("v1", part), part, Record, query)
         found[table] = {record["id"]: writable_members(record) async for record in records}
@@ -206,11 +192,13 @@ def _by_name(spec: Record) -> dict[str, Record]:
 
 
 def _meaning(value: object) -> object:
-    """Return the time or the number that a JSON value stands for, otherwise the value itself. `[]` is like None."""
-    if value == []:
-        return None
+    """Return a JSON value with times and numbers in place of the texts that say them. `[]` is like None."""
+    if isinstance(value, Mapping):
+        return {name: _meaning(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return list(map(_meaning, value)) or None
     try:
-        return datetime.fromisoformat(str(value)).astimezone(UTC)
+        return datetime.fromisoformat(str(value))
     except ValueError:
         pass
     try:

@@ -96,6 +96,12 @@ def test_what_the_file_changes_is_changed_and_what_it_does_not_name_stays(file: 
     assert "nothing to do" in file.apply(changed).stdout
 
 
+def test_periods_that_are_no_longer_kept_are_a_change(file: File) -> None:
+    file.apply(FIRST)
+    assert "keep from" in file.apply(FIRST.replace("keep = { week = 4 }", "keep = {}")).stdout
+    assert file.show("arena", "family")["keep"] == {}
+
+
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
@@ -140,6 +146,7 @@ def test_pruning_deletes_what_the_file_lacks_after_a_question(file: File, run: R
         ),
         ('[families.NAME-x]\ncolumns = ["xp:sum"]', "family NAME-x: Object missing required field `periods`"),
         ('[boards]\nNAME-x = "xp"', "board NAME-x"),
+        ("boards = 3", "boards.toml: boards: "),
     ],
 )
 def test_a_bad_file_is_refused_before_anything_is_asked(file: File, text: str, said: str) -> None:
