@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 import typer
@@ -17,6 +17,7 @@ from rankcurve.answers import Record
 
 from service.commands.requests import fill_path
 from service.commands.target import fail, service_command
+from service.contract.problems import JSON_TYPE
 
 if TYPE_CHECKING:
     import mcp_types
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 Role = Literal["reader", "writer", "ops"]
 ROLES = get_args(Role)  # each may do what those before it may
-JSON_TYPE = "application/json"
 DESTRUCTIVE = ("reset_board", "reset_family")  # apart from operations with the method DELETE
 COMPONENT = re.compile(r"#/components/schemas/(\w+)")
 INSTRUCTIONS = (
@@ -73,23 +73,26 @@ def make_server(client: AsyncClient, operations: dict[str, Operation]) -> Server
         return types.ListToolsResult(tools=[each.tool for each in operations.values()])
 
     async def call_tool(_: object, call: types.CallToolRequestParams) -> types.CallToolResult:
-        operation, given = operations.get(call.name), dict(call.arguments or {})
+        answered = False
         try:
-            text = f"there is no tool {call.name!r}" if operation is None else await send(client, operation, given)
+            if (operation := operations.get(call.name)) is None:
+                text = f"there is no tool {call.name!r}"
+            else:
+                text, answered = await send(client, operation, call.arguments or {}), True
         except KeyError as missing:
-            operation, text = None, f"the parameter {missing} is missing"
+            text = f"the parameter {missing} is missing"
         except RankcurveError as error:
-            operation, text = None, str(error)
-        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=operation is None)
+            text = str(error)
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=not answered)
 
     return Server("rankcurve", instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-async def send(client: AsyncClient, operation: Operation, given: dict[str, Any]) -> str:
+async def send(client: AsyncClient, operation: Operation, given: Mapping[str, Any]) -> str:
     """Send the request of a tool and return the answer's text. Raises KeyError without a parameter of the path."""
-    path, body = fill_path(operation.path, given), given.get("body")
+    path = fill_path(operation.path, given)
     query = {name: value for name, value in given.items() if name in operation.query}
-    content = await client.request(operation.method, path, bytes, query=query, body=body)
+    content = await client.request(operation.method, path, bytes, query=query, body=given.get("body"))
     return content.decode() or "done"
 
 
@@ -102,12 +105,11 @@ def list_operations(document: Record, role: Role) -> Iterator[Operation]:
         for method, operation in methods.items():
             if operation["x-role"] not in allowed or not path.startswith("/v1/") or not _is_finite(operation):
                 continue
-            name, parameters = operation["operationId"], operation.get("parameters", ())
-            destructive = method == "delete" or name in DESTRUCTIVE
+            name = operation["operationId"]
             yield Operation(
                 method.upper(),
                 path,
-                frozenset(each["name"] for each in parameters if each["in"] == "query"),
+                frozenset(each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"),
                 Tool(
                     name=name,
                     title=operation["summary"],
@@ -115,7 +117,7 @@ def list_operations(document: Record, role: Role) -> Iterator[Operation]:
                     input_schema=_input_schema(operation, document["components"]["schemas"]),
                     annotations=ToolAnnotations(
                         read_only_hint=operation["x-role"] == ROLES[0],
-                        destructive_hint=destructive,
+                        destructive_hint=method == "delete" or name in DESTRUCTIVE,
                         idempotent_hint=method != "post",
                         open_world_hint=False,
                     ),
@@ -136,12 +138,10 @@ def _input_schema(operation: Record, schemas: Record) -> Record:
     if (body := operation.get("requestBody")) is not None:
         properties["body"] = body["content"][JSON_TYPE]["schema"]
         required += ["body"] if body.get("required") else []
-    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     named: Record = {}
-    pending = {*COMPONENT.findall(json.dumps(schema))}
-    while pending:
-        kind = pending.pop()
-        named[kind] = schemas[kind]
-        pending |= {*COMPONENT.findall(json.dumps(schemas[kind]))} - named.keys()
-    found: Record = json.loads(COMPONENT.sub(r"#/$defs/\1", json.dumps({**schema, "$defs": named})))
-    return found
+    schema: Record = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+    schema["$defs"] = named
+    while missing := {*COMPONENT.findall(json.dumps(schema))} - named.keys():
+        named |= {kind: schemas[kind] for kind in missing}
+    schema = json.loads(COMPONENT.sub(r"#/$defs/\1", json.dumps(schema)))
+    return schema
