@@ -128,7 +128,7 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     name: ColumnName
     sorted: bool | UnsetType = UNSET
-    """Whether entries are ranked by it. Default: true for numbers, unless `merge` is `with`; false for text."""
+    """True if entries are ranked by the column. Default: true for numbers, unless `merge` is `with`; false for text."""
     merge: Merge
     best: Best | UnsetType = UNSET
     """The values that rank first. Default: `low` if `merge` is `min`, otherwise `high`."""

@@ -21,7 +21,7 @@ class Tiers:
             for tier in column.tiers
             if tier.to_percent is not None
         }
-        # Whether the tier of an entry can change although neither its rank nor its value changes.
+        # True: the tier of an entry can change although neither its rank nor its value changes.
         self.depend_on_total = bool(self._shares)
 
     def find_tier(self, value: int, rank: int, total: int) -> str | None:

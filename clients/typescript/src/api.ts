@@ -905,7 +905,7 @@ export type PutBoard = {
  */
 export type ColumnBody = {
   name: string;
-  /** Whether entries are ranked by it. Default: true for numbers, unless `merge` is `with`; false for text. */
+  /** True if entries are ranked by the column. Default: true for numbers, unless `merge` is `with`; false for text. */
   sorted?: boolean;
   merge: "last" | "max" | "min" | "sum" | "with";
   /** The values that rank first. Default: `low` if `merge` is `min`, otherwise `high`. */
