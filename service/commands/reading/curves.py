@@ -10,7 +10,7 @@ from rankcurve import AsyncClient
 from rankcurve.answers import Audit, Curve, CurveState, Record, ValueAt
 from rankcurve.client import ranking_path
 
-from service.commands.reading.ranks import ColumnOption, ColumnsOption, only_ranked
+from service.commands.reading.ranks import ColumnOption, ColumnsOption
 from service.commands.tables import show_json, show_table
 from service.commands.target import BoardArgument, JsonOption, fail, service_command
 
@@ -34,12 +34,11 @@ async def curve(
 
     The JSON of `--json` is enough to rank offline (docs/curve.md).
     """
-    held = await client.board(board)
-    name = column or only_ranked(board, held)
     if as_json:
-        show_json(await client.request("GET", ranking_path(board, name, "curve"), Record))
+        show_json(await client.request("GET", ranking_path(board, column, "curve"), Record))
         return
-    found = (await client.curve(board, name)).document
+    found = (await client.curve(board, column)).document
+    held, name = await client.board(board), found.column
     wanted: list[ValueAt] = []
     if ranks := [rank for rank in TOP_RANKS if rank <= found.total]:
         wanted = await client.values(board, name, ranks=ranks, percentiles=TOP_PERCENTILES)

@@ -21,7 +21,7 @@ from rankcurve import AsyncClient, Retries
 from rankcurve.answers import ENCODER, RankedEntry
 from rankcurve.client import PAGE_ENTRIES
 
-from service.commands.reading.ranks import ColumnOption, only_ranked
+from service.commands.reading.ranks import ColumnOption
 from service.commands.tables import cell_text
 from service.commands.target import BoardArgument, fail, service_command
 
@@ -63,7 +63,7 @@ async def export(
     if redis_key is not None and file_format != "redis":
         raise typer.BadParameter("--redis-key goes with --format redis")
     held = await client.board(board)
-    name = column or only_ranked(board, held)
+    name = column or (await client.page(board, limit=1)).column
     stats = [each.name for each in held.columns]
     written = 0
     try:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 from rankcurve import AsyncClient
-from rankcurve.answers import Board, OwnerPosition, Position
+from rankcurve.answers import OwnerPosition, Position
 from rankcurve.client import PAGE_ENTRIES, Rank
 
 from service.commands.tables import show_json, show_table
-from service.commands.target import BoardArgument, JsonOption, fail, service_command
+from service.commands.target import BoardArgument, JsonOption, service_command
 
 ColumnOption = Annotated[
     str | None, typer.Option("--column", "-c", help="Ranked column. Default: the only one.", show_default=False)
@@ -28,16 +28,6 @@ ColumnsOption = Annotated[
 ValuesOption = Annotated[
     list[str] | None, typer.Option("--value", help="Show the rank of this value instead of an owner's; repeatable.")
 ]
-
-
-def only_ranked(name: str, board: Board) -> str:
-    """Return a board's only ranked column. End the command if it has none or several."""
-    ranked = board.ranked_columns()
-    if len(ranked) > 1:
-        fail(f"{name} has several ranked columns: name one of {', '.join(ranked)}")
-    if not ranked:
-        fail(f"{name} has no ranked column")
-    return ranked[0]
 
 
 @service_command()
