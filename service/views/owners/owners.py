@@ -51,9 +51,11 @@ async def find_column(context: Context, board_id: str, name: str | None) -> tupl
         ProblemError: there is no name, and the board has several ranked columns.
     """
     board = await context.catalog.find_board(board_id)
-    if name not in board.column_index and (name not in (None, ONLY_COLUMN) or len(board.sorted_indexes) != 1):
+    try:
+        return board, find_ranked_column(board, name)
+    except (UnknownColumnError, ProblemError):
         board = await context.catalog.reread_board(board_id)
-    return board, find_ranked_column(board, name)
+        return board, find_ranked_column(board, name)
 
 
 def find_ranked_column(board: Board, name: str | None) -> int:
