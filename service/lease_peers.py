@@ -50,16 +50,8 @@ async def open_peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
 
 
 def _event(line: bytes) -> PublishedLeaseEvent:
-    parsed = _decode(line)
-    return PublishedLeaseEvent(
-        number=parsed.seq,
-        client_id=parsed.client_id,
-        pool_id=parsed.pool_id,
-        kind=parsed.kind,
-        resource=parsed.resource,
-        key=parsed.key,
-        region=parsed.region,
-        version=parsed.version,
-        at_us=to_micros(datetime.fromisoformat(parsed.at)),
-        expires_at_us=0 if parsed.lease_expires is None else to_micros(datetime.fromisoformat(parsed.lease_expires)),
-    )
+    event = msgspec.structs.asdict(_decode(line))
+    number, at, expires = (event.pop(name) for name in ("seq", "at", "lease_expires"))
+    at_us = to_micros(datetime.fromisoformat(at))
+    expires_at_us = 0 if expires is None else to_micros(datetime.fromisoformat(expires))
+    return PublishedLeaseEvent(number=number, at_us=at_us, expires_at_us=expires_at_us, **event)
