@@ -174,8 +174,8 @@ def show_tiers(column: ColumnSpec) -> list[TierBody] | UnsetType:
     return [
         TierBody(
             name=tier.name,
-            to_rank=UNSET if tier.to_rank is None else tier.to_rank,
-            to_percent=UNSET if tier.to_percent is None else tier.to_percent,
+            to_rank=tier.to_rank or UNSET,
+            to_percent=tier.to_percent or UNSET,
             value=UNSET if tier.value_scaled is None else Raw(format_decimal(tier.value_scaled, column.scale).encode()),
         )
         for tier in column.tiers
