@@ -43,8 +43,8 @@ def retry_on_change(route: Route) -> Route:
         # Only an id with a colon can have an alias, and most ids have no colon.
         named = () if names_one_board and ":" not in call.path["board"] else _boards_of(call)
         may_be_aliased = any(map(has_alias, named))
-        now_us = context.now_us() if may_be_aliased else 0
-        for pause_s in PAUSES_S:
+        now_us, pauses_s = context.now_us() if may_be_aliased else 0, iter(PAUSES_S)
+        while True:
             if may_be_aliased:
                 await _resolve_aliases(context, call, named, now_us)
             try:
@@ -63,16 +63,13 @@ def retry_on_change(route: Route) -> Route:
                             board = await context.catalog.reread_board(each)  # raises an error if there is none
                             if board.is_unreached:
                                 raise
+                pause_s = next(pauses_s, None)
+                if pause_s is None:  # the catalog still has the boards
+                    raise error if isinstance(error, BoardChangedError) else BoardChangedError from None
                 await asyncio.sleep(pause_s)
                 for each in (*board_ids, *call.other_boards):
                     with suppress(UnknownBoardError):
                         await context.catalog.reread_board(each)
-        try:
-            return await handler(context, call)
-        except UnknownBoardError:
-            if all(map(context.catalog.find_known, _boards_of(call))):
-                raise BoardChangedError from None
-            raise
 
     return replace(route, handler=handle)
 
