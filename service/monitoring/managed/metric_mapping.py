@@ -4,7 +4,7 @@ Every family whose name begins with `rankcurve_` is mapped. The beginning of its
 (`GROUPS`). A family that no group names becomes an attribute of `type=Metrics`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from prometheus_client.core import Metric
@@ -17,8 +17,8 @@ _PREFIX = "rankcurve_"
 _ALL = "all"  # if a group has an object for each value of a label, samples without the label belong to the object `all`
 _UNITS = ("seconds", "bytes", "ratio", "posts", "rows", "entries", "requests", "reads", "connections", "curves")
 
-Labels = tuple[tuple[str, str], ...]  # the name and the value of each label of a series
 Figures = dict[str, Any]  # the numbers shown for a series, by name: Value, or Count, Sum, Mean and percentiles
+Series = dict[tuple[tuple[str, str], ...], Figures]  # by the name and the value of each label of the series
 _FIGURES = {"": "Value", "_total": "Count", "_count": "Count", "_sum": "Sum"}  # by the ending of a sample's name
 
 
@@ -76,8 +76,8 @@ def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
     return objects
 
 
-def _read_series(now: MetricsMoment, metric: Metric) -> dict[Labels, Figures]:
-    found: dict[Labels, Figures] = {}
+def _read_series(now: MetricsMoment, metric: Metric) -> Series:
+    found: Series = {}
     for sample in metric.samples:
         figure = _FIGURES.get(sample.name.removeprefix(metric.name))
         if figure is not None:
@@ -90,9 +90,9 @@ def _read_series(now: MetricsMoment, metric: Metric) -> dict[Labels, Figures]:
     return found
 
 
-def _split(group: MetricGroup, series: Mapping[Labels, Figures]) -> list[tuple[ObjectName, dict[Labels, Figures]]]:
+def _split(group: MetricGroup, series: Series) -> list[tuple[ObjectName, Series]]:
     """Group the series of a metric by the managed object that shows them. Leave out the label that the name has."""
-    found: dict[str, dict[Labels, Figures]] = {}
+    found: dict[str, Series] = {}
     for labels, figures in series.items():
         named = dict(labels).get(group.label, _ALL) if group.label else group.name
         found.setdefault(named, {})[tuple(each for each in labels if each[0] != group.label)] = figures
@@ -109,7 +109,7 @@ def attribute_name(family: str, prefix: str = _PREFIX) -> str:
     return "".join(word[:1].upper() + word[1:] for word in rest.split("_") if word)
 
 
-def _attribute(metric: Metric, series: Mapping[Labels, Figures]) -> Attribute:
+def _attribute(metric: Metric, series: Series) -> Attribute:
     unit = next((word for word in reversed(metric.name.split("_")) if word in _UNITS), "count")
     about = f"{metric.documentation.rstrip('.')} [{unit}]"
     if metric.type == "histogram":
@@ -119,7 +119,7 @@ def _attribute(metric: Metric, series: Mapping[Labels, Figures]) -> Attribute:
     return Attribute(COMPOSITE, about, lambda: _nested(series))
 
 
-def _nested(series: Mapping[Labels, Figures]) -> Figures:
+def _nested(series: Series) -> Figures:
     """Return figures nested by labels, such as `{"Count": 3, "kind": {"read": {"Count": 1}, "write": {"Count": 2}}}`.
 
     The outer figures are sums over the values of a label.
@@ -127,7 +127,7 @@ def _nested(series: Mapping[Labels, Figures]) -> Figures:
     if () in series:
         return series[()]
     name = next(iter(series))[0][0]
-    parts: dict[str, dict[Labels, Figures]] = {}
+    parts: dict[str, Series] = {}
     for ((_, value), *others), figures in series.items():
         parts.setdefault(value, {})[tuple(others)] = figures
     by_value = {value: _nested(inner) for value, inner in parts.items()}
