@@ -36,7 +36,6 @@ from storage.schema.placement import TABLES, list_tables, prepare_put
 from storage.store import CONTROL, Program, Row, Rows, Store, in_partition
 
 Routed = list[tuple[int, Row]]  # pairs of a partition of the target and a row that goes there
-Route = Callable[[Row], Routed]
 # Each page, and where the next one begins, as a JSON value. None: it was the last page.
 Pages = AsyncIterator[tuple[Routed, Any]]
 
@@ -84,33 +83,6 @@ def _unset(name: str) -> Program[None]:
     yield _UNSET.bind(name=name, last=f"{name}\x7f")
 
 
-def stay(place: int) -> Route:
-    """Return a route on which every row goes to the partition `place`."""
-    return lambda row: [(place, row)]
-
-
-class CopiedTable(NamedTuple):
-    """A table of one partition, and where its rows go. `layout`: it has rows of boards, so the target lacks it."""
-
-    table: CreateTable
-    place: int
-    route: Route
-    layout: Layout | None = None
-
-    @property
-    def there(self) -> int:
-        """Return the partition that all rows go to."""
-        [(place, _)] = self.route(())
-        return place
-
-    async def read_pages(self, store: Store, after: Any = ()) -> Pages:
-        """Yield the pages after the key `after`. The empty key stands for the beginning."""
-        copy = TableCopy(self.table, self.table, {})
-        while after is not None:
-            rows, after = await store.at(self.place).read(partial(copy.read_page, after), heavy=True)
-            yield [routed for row in rows for routed in self.route(row)], after
-
-
 class Spread:
     """Says where rows go if the target has other partitions than the source."""
 
@@ -138,6 +110,31 @@ class Spread:
         if table == tables.CURVES:  # versions of different partitions have to differ
             values |= {"version": values["version"] * self.sources + place, "mark": None}
         return [(self.find_place(row[0]) if table in _OF_BOARDS else self._home, tuple(values.values()))]
+
+
+class CopiedTable(NamedTuple):
+    """A table of the partition `place`. Its rows stay as they are and go to `there`, or else where `spread` says.
+
+    `layout`: the table has rows of boards, so the target lacks it.
+    """
+
+    table: CreateTable
+    place: int
+    there: int
+    spread: Spread | None = None
+    layout: Layout | None = None
+
+    async def read_pages(self, store: Store, after: Any = ()) -> Pages:
+        """Yield the pages after the key `after`. The empty key stands for the beginning."""
+        copy = TableCopy(self.table, self.table, {})
+        while after is not None:
+            rows, after = await store.at(self.place).read(partial(copy.read_page, after), heavy=True)
+            yield [routed for row in rows for routed in self._route(row)], after
+
+    def _route(self, row: Row) -> Routed:
+        if self.spread is None:
+            return [(self.there, row)]
+        return self.spread.route(self.table.name, self.place, row)
 
 
 class MergedLog:
@@ -172,7 +169,7 @@ class MergedLog:
         yield page, None
 
     async def _read_rows(self, store: Store, log: int, position: int) -> AsyncIterator[Row]:
-        async for page, _ in CopiedTable(self.table, log, stay(log)).read_pages(store, [position]):
+        async for page, _ in CopiedTable(self.table, log, log).read_pages(store, [position]):
             for _, row in page:
                 if row[2] >= self._since_us:
                     yield row
@@ -203,8 +200,8 @@ class StoreCopy:
         else:
             await self._spread_rows(spread)
         for key, place, layout in layouts:
-            there = stay(place if is_same else spread.find_place(key))
-            self._copied.append(CopiedTable(define_row_table(layout), place, there, layout))
+            there = place if is_same else spread.find_place(key)
+            self._copied.append(CopiedTable(define_row_table(layout), place, there, layout=layout))
         return await self._target.write(partial(self._mark_target, meta))
 
     async def _spread_rows(self, spread: Spread) -> None:
@@ -221,7 +218,7 @@ class StoreCopy:
                 oldest_us = await read(change_log.oldest_us)
                 since_us, self._pruned_before = max(since_us, oldest_us or 0), max(pruned_before, self._pruned_before)
             if name not in (*_UNFINISHED, *_LEFT_OUT, *_IN_NEW_STORES, tables.CHANGE_LOG):
-                self._copied.append(table._replace(route=partial(spread.route, name, table.place)))
+                self._copied.append(table._replace(spread=spread))
         self._copied.append(MergedLog(spread, max(1, self._pruned_before), since_us))
 
     def _mark_target(self, meta: dict[str, str]) -> Program[bool]:
@@ -267,7 +264,7 @@ class StoreCopy:
 
     async def _compare(self) -> None:
         rows = [each for each in self._copied if isinstance(each, CopiedTable) and each.layout is not None]
-        theirs = [*self._there, *(CopiedTable(each.table, each.there, stay(each.there)) for each in rows)]
+        theirs = [*self._there, *(CopiedTable(each.table, each.there, each.there) for each in rows)]
         copied = await _digest_rows(self._source, self._copied)
         found = await _digest_rows(self._target, theirs)
         for place, name in sorted(copied.keys() | found.keys()):
@@ -305,7 +302,7 @@ class StoreCopy:
 def _list_plain(store: Store) -> list[CopiedTable]:
     """Return the tables that the schema declares, those of the catalog first. Their rows stay as they are."""
     names = list_tables(store.partitions, apart=is_apart(store.dialect))
-    return [CopiedTable(TABLES[name], place, stay(place)) for place, name in names]
+    return [CopiedTable(TABLES[name], place, place) for place, name in names]
 
 
 def _read_catalog() -> Program[tuple[Rows, list[tuple[int, int, Layout]]]]:
