@@ -181,7 +181,8 @@ class _Rebuild:
         by_leaf: dict[int, list[JournalRow]] = {}
         for row in rows:
             if self.is_whole and row.kind is ChangeKind.RESET:
-                self.was_emptied, self.done.replayed = True, 0
+                self.was_emptied = True
+                self.done.replayed = self.done.voided = self.done.rejected = 0
                 self.rows = {key: {} for key in self.rows}
                 for left_out in (each for leaf_rows in by_leaf.values() for each in leaf_rows):
                     if left_out.kind is ChangeKind.VOIDED:

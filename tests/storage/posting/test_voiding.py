@@ -9,6 +9,7 @@ from storage.archive.board_closing import shut_boards
 from storage.errors import (
     ArchivedError,
     JournalIncompleteError,
+    NothingReplayedError,
     PostVoidedError,
     UnknownOwnerError,
     UnknownPostError,
@@ -146,6 +147,19 @@ async def make_family(deployment: Deployment) -> Family:
     return await deployment.create_family(
         ranked("xp"), periods=(PeriodKind.ALL, PeriodKind.DAY), facets=((), ("org",)), grace_s=0
     )
+
+
+@pytest.mark.parametrize("page_rows", [1, 100])
+async def test_a_rebuild_counts_no_posts_that_were_voided_before_the_board_was_emptied(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch, page_rows: int
+) -> None:
+    monkeypatch.setattr("storage.posting.rebuild.PAGE_ROWS", page_rows)
+    board = await deployment.create("b", *COLUMNS)
+    await deployment.apply_one(deployment.post("ada", part(board, {"xp": 5}), post_id="p1"))
+    await deployment.void(board, "ada", "p1")
+    await deployment.reset()
+    with pytest.raises(NothingReplayedError):
+        await deployment.rebuild(board.id)
 
 
 async def test_a_post_to_a_family_is_voided_on_each_of_its_boards(deployment: Deployment) -> None:
