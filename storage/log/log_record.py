@@ -66,6 +66,7 @@ def record_of_post(
     cells: Sequence[Cell],
     version: int | None,
 ) -> RecordFields:
+    """Return the record of a post, or of one taken back. If no entry remains, pass neither cells nor a version."""
     if at_us is None and version is None and not cells:
         return (happened, changes) if post_id is None else (happened, changes, post_id)
     return happened, changes, post_id, at_us, cells, version
@@ -74,13 +75,6 @@ def record_of_post(
 def record_of_event(happened: ChangeKind, cells: Sequence[Cell] = (), version: int | None = None) -> RecordFields:
     """Return the record of a change other than a post. If an entry remains afterwards, pass its cells and version."""
     return (happened,) if version is None else (happened, (), None, None, cells, version)
-
-
-def record_of_voiding(post_id: str, cells: Sequence[Cell], version: int | None) -> RecordFields:
-    """Return the record of a post that was taken back. Pass no version if no entry remains without the post."""
-    return (
-        (ChangeKind.VOIDED, (), post_id) if version is None else (ChangeKind.VOIDED, (), post_id, None, cells, version)
-    )
 
 
 def record_of_deletion(board_id: str, spec: object) -> RecordFields:

@@ -44,11 +44,10 @@ from storage.records import Board, BoardSpec, ColumnChange, Entry, Leaf, PartOut
 from storage.store import CONTROL, Program, in_partition
 
 from .post_ids import PostIds, RememberedPost, find_known, remember_posts
-from .replay import Replay
+from .replay import EntriesByOwner, Replay
 
 # Computes a post's fingerprint from its owner, its board's spec, its changes and its time. See `Post.fingerprint`.
 FingerprintOf = Callable[[str, BoardSpec, Sequence[ColumnChange], int | None], str]
-Rows = dict[int, dict[str, Entry]]  # by leaf key and owner; each leaf of the board has a key
 
 PAGE_ROWS = 5_000  # how many changes one step reads from the journal, and how many rows one step stores
 CLOCK_SKEW_US_MAX = 600_000_000  # the clocks of two processes differ by less than this
@@ -100,8 +99,8 @@ def rebuild_board(
             yield from store_columns(key, rebuilt_at=rebuilt_us)
     yield from store_states(board.leaves)
     replay = Replay(board.id, board.spec, specs, own_keys)
-    nothing: Rows = {leaf.key: {} for leaf in board.leaves}
-    rebuild = _Rebuild(board, replay, post_ids, fingerprint_of, done, nothing, is_whole=since is None)
+    rows = {leaf.key: EntriesByOwner() for leaf in board.leaves}
+    rebuild = _Rebuild(board, replay, post_ids, fingerprint_of, done, rows, is_whole=since is None)
     yield from rebuild.merge_journal(since or ())
     if since is None and not rebuild.was_emptied:
         yield from _check_start(board)
@@ -157,7 +156,7 @@ class _Rebuild:
     post_ids: PostIds
     fingerprint_of: FingerprintOf
     done: RebuildCounts
-    rows: Rows
+    rows: dict[int, EntriesByOwner]  # by leaf key; each leaf of the board has a key
     is_whole: bool  # whether all posts since the board was created or last emptied are merged
     was_emptied: bool = False
 
@@ -201,15 +200,16 @@ class _Rebuild:
         if hashes:
             asked = [(leaf.key, post_hash) for post_hash in hashes]
             known |= {key[1] for key in (yield from find_known(asked, {leaf.key: leaf.epoch})).posts}
+        entries = self.rows[leaf.key]
         fresh: list[RememberedPost] = []
         times_us: list[int] = []
         for row in rows:
             if row.owner is None or row.record is None:
                 continue
-            if row.record.kind is ChangeKind.ERASED:
-                self.rows[leaf.key].pop(row.owner, None)
+            if row.kind is ChangeKind.ERASED:
+                entries.pop(row.owner, None)
             if row.kind is ChangeKind.VOIDED:
-                self.replay.pass_voiding(self.rows[leaf.key], row)
+                self.replay.pass_voiding(entries, row)
             if row.record.kind not in POSTS:
                 continue
             post_hash = self._hash_of(row)
@@ -222,7 +222,7 @@ class _Rebuild:
                     self.done.voided += 1
                     outcome = PartOutcome(PostStatus.VOIDED)
                 else:
-                    outcome = self.replay.merge_post(self.rows[leaf.key], row, row.owner, row.record, changes)
+                    outcome = self.replay.merge_post(entries, row, row.owner, row.record.at_us, changes)
                     self.done.replayed += 1
             except ValueOutOfRangeError:
                 self.done.rejected += 1

@@ -14,7 +14,7 @@ from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow
 from storage.records import BoardSpec, ColumnChange, Entry, PartOutcome, PostStatus
 
-Entries = dict[str, Entry]  # by owner
+EntriesByOwner = dict[str, Entry]
 
 
 class Replay:
@@ -37,7 +37,7 @@ class Replay:
         """Return whether a later row takes back the post in this row."""
         return self._voided[self._name_post(row)] > 0
 
-    def pass_voiding(self, entries: Entries, row: JournalRow) -> None:
+    def pass_voiding(self, entries: EntriesByOwner, row: JournalRow) -> None:
         """Go on after the row that takes back a post. From here on, its post id may belong to another post."""
         self._voided[self._name_post(row)] -= 1
         if row.owner in entries:
@@ -65,15 +65,15 @@ class Replay:
         return changes
 
     def merge_post(
-        self, entries: Entries, row: JournalRow, owner: str, posted: ChangeRecord, changes: Sequence[ColumnChange]
+        self, entries: EntriesByOwner, row: JournalRow, owner: str, at_us: int | None, changes: Sequence[ColumnChange]
     ) -> PartOutcome:
-        """Merge a post into the owner's entry, or make this entry. Return the outcome, without a board.
+        """Merge a post with the time `at_us` into the owner's entry, or make it. Return the outcome, without a board.
 
         Raises:
             ValueOutOfRangeError: a result leaves its column's range. The entry is as before.
         """
         entry = entries.get(owner)
-        at_us = row.logged_us if posted.at_us is None else posted.at_us
+        at_us = row.logged_us if at_us is None else at_us
         changed = self._merger.merge_changes(None if entry is None else entry.cells, changes, at_us)
         status = PostStatus.APPLIED if changed or entry is None else PostStatus.UNCHANGED
         if entry is None:
@@ -88,7 +88,7 @@ class Replay:
     def merge_history(self, rows: Sequence[JournalRow]) -> Entry | None:
         """Merge all posts of one owner's entry, oldest first. Return the entry, or None if every post was voided."""
         self.note_voided(row for row in rows if row.kind is ChangeKind.VOIDED)
-        entries: Entries = {}
+        entries: EntriesByOwner = {}
         for row in rows:
             if row.owner is None or row.record is None:
                 continue
@@ -96,7 +96,7 @@ class Replay:
                 self.pass_voiding(entries, row)
             elif row.record.kind in POSTS and not self.is_voided(row):
                 try:
-                    self.merge_post(entries, row, row.owner, row.record, self.read_changes(row, row.record))
+                    self.merge_post(entries, row, row.owner, row.record.at_us, self.read_changes(row, row.record))
                 except ValueOutOfRangeError:
                     continue
         return next(iter(entries.values()), None)

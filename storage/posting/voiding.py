@@ -30,7 +30,7 @@ from storage.leaves.entries import Entries, RankingChange, log_ranking_changes
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import CHANGES
 from storage.log.change_log import NewChange
-from storage.log.log_record import FIRST_POSTS, POSTS, ChangeKind, record_of_voiding
+from storage.log.log_record import FIRST_POSTS, POSTS, ChangeKind, record_of_post
 from storage.log.partition_journal import JournalRow
 from storage.records import Board, Entry, Family, Leaf, PartOutcome, PostStatus, StatValue
 from storage.schema.creation import count_partitions
@@ -215,7 +215,8 @@ class Voiding:
                 change = yield from entries.remove_entry(self.owner, ChangeKind.VOIDED)
             if change is None:
                 raise BoardChangedError
-            return change._replace(change=change.change._replace(record=record_of_voiding(self.post_id, (), None)))
+            record = record_of_post(ChangeKind.VOIDED, (), self.post_id, None, (), None)
+            return change._replace(change=change.change._replace(record=record))
         pairs = zip(before.cells, after.cells, strict=True)
         changed = tuple(index for index, (old, new) in enumerate(pairs) if old != new)
         version = max(self.now_us, before.updated_at_us + 1) if changed else before.updated_at_us
@@ -232,7 +233,7 @@ class Voiding:
         previous, following = (
             ranked.none if held.is_hidden else ranked.join_cells(cells) for cells in (before.cells, entry.cells)
         )
-        record = record_of_voiding(self.post_id, entry.cells, version)
+        record = record_of_post(ChangeKind.VOIDED, (), self.post_id, None, entry.cells, version)
         totals: dict[int, int] = {}
         if not held.is_hidden:
             totals[CHANGES] = 1
