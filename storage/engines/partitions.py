@@ -75,8 +75,8 @@ class Partitions:
         key = partition, shard_of is not None
         dialect = self._dialects.get(key)
         if dialect is None:
-            dialect = self._make_dialect(partition)
-            dialect = self._dialects[key] = dialect if shard_of is None else replace(dialect, shard_of=shard_of)
+            made = self._make_dialect(partition)
+            dialect = self._dialects[key] = made if shard_of is None else replace(made, shard_of=shard_of)
         return dialect
 
     def _make_dialect(self, partition: int) -> Dialect:

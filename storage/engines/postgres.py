@@ -256,11 +256,8 @@ class PostgresStore:
                 built = self._build(query)
                 reach.go_to(built.schema)
                 for_shards = None if shards_on is None else self._build_for_shards(query, built, shards_on)
-                if for_shards is None:
-                    reach.uses_citus = True
-                else:
-                    built = for_shards
-                query = program.send(await self._run(connection, built))
+                reach.uses_citus |= for_shards is None
+                query = program.send(await self._run(connection, for_shards or built))
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]
         finally:

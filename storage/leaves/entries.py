@@ -323,7 +323,6 @@ def _add_to_stored(added: Insert) -> Insert:
 
 _TOTAL_ROW = dict.fromkeys(("board_key", "column_index", "entries"), INTEGER)
 _ADD_TOTALS = build_totals_upsert().prepared()
+# Nearly every post changes one total. Citus plans this statement in half the time.
 _one_total = insert(TOTALS).values(**{name: param(name, kind) for name, kind in _TOTAL_ROW.items()})
-_ADD_TOTAL = _add_to_stored(
-    _one_total
-).prepared()  # nearly every post changes one total; Citus plans it in half the time
+_ADD_TOTAL = _add_to_stored(_one_total).prepared()
