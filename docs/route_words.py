@@ -173,7 +173,7 @@ ROUTE_WORDS: dict[str, Words] = {
     "family": Words("A family's specification"),
     "families": Words("Families by id"),
     "delete_family": Words("Delete a family with all its leaderboards"),
-    "post_state": Words("What became of a post", problems=("unknown_post",),
+    "post_state": Words("The outcome of a post", problems=("unknown_post",),
         description="Only a post with an id can be looked up, as long as the id is remembered. An id belongs to an"
         " owner: with `owner`, the answer is about that owner's post. Without it, the answer lists the posts of all"
         f" owners with the id, at most {POSTS_LISTED_MAX}. `pending` means that a post waits in the queue."),

@@ -30,7 +30,7 @@ namespace Rankcurve {
         public string Tier => Json.Text("tier");
         /// <summary>False if the ranks between <c>Low</c> and <c>High</c> have several tiers.</summary>
         public bool TierCertain => (bool?)Json.Member("tier_certain") ?? true;
-        /// <summary>What is missing to the next better place (<c>rank</c>, <c>points</c>, …), if asked for.</summary>
+        /// <summary>The next better place (<c>rank</c>, the missing <c>points</c>, …), if asked for.</summary>
         public JToken Next => Json.Member("next");
 
         internal Position(JToken json) : base(json) => json.Require("column");
@@ -81,14 +81,14 @@ namespace Rankcurve {
         internal Lookup(JToken json) : base(json) => Entries = json.List("entries", entry => new Entry(entry));
     }
 
-    /// <summary>What became of a post.</summary>
+    /// <summary>The result of a post.</summary>
     public sealed class PostResult : Answer {
         public string Owner => Json.Text("owner");
         /// <summary>"applied", "unchanged" (nothing was better), "duplicate", or "rejected".</summary>
         public string Status => Json.Text("status");
         /// <summary>The stored values; null for a post to a family, where <c>Json["boards"]</c> has them.</summary>
         public JToken Stats => Json.Member("stats");
-        /// <summary>Why it was rejected; its <c>code</c> is stable.</summary>
+        /// <summary>The problem for which it was rejected; its <c>code</c> is stable.</summary>
         public JToken Error => Json.Member("error");
 
         internal PostResult(JToken json) : base(json) => json.Require("status");

@@ -28,7 +28,7 @@ namespace Rankcurve {
         public JToken Problem { get; }
         /// <summary>A stable code, such as <c>unknown_board</c>; null if the service did not say.</summary>
         public string Code => Problem.Text("code");
-        /// <summary>Whether the service itself refused, and would refuse again. Anything else may pass.</summary>
+        /// <summary>True if the service itself refused, and would refuse again. Anything else may pass.</summary>
         public bool IsFinal => Problem.Text("type")?.StartsWith(ProblemTypes, StringComparison.Ordinal) == true
             && Status < 500 && Status != 408 && Status != 429;
         internal double RetryAfterS { get; }

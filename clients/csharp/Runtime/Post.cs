@@ -26,7 +26,7 @@ namespace Rankcurve {
             set => Json["post_id"] = value;
         }
 
-        /// <summary>When it happened; by default it is when the service gets it.</summary>
+        /// <summary>The time at which it happened; by default the one at which the service gets it.</summary>
         public DateTimeOffset At { set => Json["at"] = value.UtcDateTime.ToString("O"); }
 
         /// <summary>A value of a column: a number, with as many decimals as it has, or text.</summary>

@@ -7,7 +7,7 @@ using System.Threading;
 using System.Threading.Tasks;
 
 namespace Rankcurve {
-    /// <summary>What changes at the top of a ranking, or an owner's position. After a break it goes on where it
+    /// <summary>The changes at the top of a ranking, or of an owner's position. After a break it goes on where it
     /// stopped. Ask for one event at a time.</summary>
     public sealed class RankingStream : IDisposable {
         const int EventCharsMax = 1 << 20;

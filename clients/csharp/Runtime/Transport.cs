@@ -15,7 +15,7 @@ namespace Rankcurve {
     // Sends requests, and again where that helps and does no harm: until the service answers with a success
     // or a final refusal, at most attemptsMax times.
     sealed class Transport : IDisposable {
-        const double PauseS = 0.2; // before the second attempt; it doubles with each further one
+        const double PauseS = 0.2; // the least before the second attempt; it doubles with each further one
         const double PauseMaxS = 30;
         const int ConnectionsMax = 16; // .NET's own limit may be two for each service, and a stream keeps one
 

@@ -24,7 +24,7 @@ export type FamilyPost = FacetedPostBody;
 export type FanPost = FanPostBody;
 export type Stats = NonNullable<PostBody["stats"]>;
 
-/** What a stream sends, with the type of each event. */
+/** An event of a stream, with the type of its data. */
 export type StreamEvent =
   | { event: "top"; id: string; data: TopEvent }
   | { event: "position"; id: string; data: OwnerEvent }
@@ -68,7 +68,7 @@ export interface BufferOptions {
   onResult?: (receipt: Receipt, result: PostResult) => void;
 }
 
-/** What `submit` returns: the names of a post, and a promise of its result. */
+/** The receipt of a submitted post: its names, and a promise of its result. */
 export interface Receipt {
   owner: string;
   postId: string;
