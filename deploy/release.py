@@ -17,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RELEASE = ROOT / "build" / "release"
 PYTHON_PROJECTS = (ROOT, ROOT / "clients" / "python")
-NODE_PACKAGES = (ROOT / "clients" / "typescript", ROOT / "clients" / "csharp")
+TYPESCRIPT = ROOT / "clients" / "typescript"
+NODE_PACKAGES = (TYPESCRIPT, ROOT / "clients" / "csharp")
 _STEP_S_MAX = 300
 
 
@@ -32,8 +33,9 @@ def release(folder: Path, node_modules: Path) -> None:
     folder.mkdir(parents=True)
     for project in PYTHON_PROJECTS:
         _run(sys.executable, "-m", "hatchling", "build", "--directory", folder, cwd=project)
+    _run("node", node_modules / "typescript" / "bin" / "tsc", "--project", TYPESCRIPT)
     for package in NODE_PACKAGES:
-        _run("npm", "pack", "--silent", "--pack-destination", folder, cwd=_packed(package, node_modules))
+        _run("npm", "pack", "--silent", "--pack-destination", folder, cwd=package)
     shutil.copy(ROOT / "deploy" / "Containerfile", folder)
     _run(
         sys.executable, "-m", "cyclonedx_py", "requirements", ROOT / "deploy" / "requirements.lock",
@@ -53,13 +55,6 @@ def check_versions() -> None:
         found[package.name] = json.loads((package / "package.json").read_text(encoding="utf-8"))["version"]
     if len(set(found.values())) > 1:
         sys.exit(f"the packages have different versions: {found}")
-
-
-def _packed(package: Path, node_modules: Path) -> Path:
-    """Return the folder of an npm package that is ready to be packed."""
-    if (package / "tsconfig.json").exists():
-        _run("node", node_modules / "typescript" / "bin" / "tsc", "--project", package)
-    return package
 
 
 def _run(*command: str | Path, cwd: Path = ROOT) -> None:
