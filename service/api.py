@@ -26,7 +26,7 @@ _READS = [
         query=queries.ProfilesQuery),
     Route("GET", _RANKING, rankings.get_page, Role.READER, "page", "Rankings", has_own_metrics=True,
         query=queries.PageQuery),
-    Route("GET", _BOARD + "/rankings", rankings.get_top, Role.READER, "top", "Rankings", counted_as="page",
+    Route("GET", _BOARD + "/rankings", rankings.get_page, Role.READER, "top", "Rankings", counted_as="page",
         query=queries.TopQuery),
     Route("GET", _RANKING + "/positions", rankings.get_value_positions, Role.READER, "value_positions", "Rankings",
         query=queries.ValuePositionsQuery),

@@ -8,7 +8,7 @@ from math import floor
 from predictor import AnyCurve
 from service.context import Context
 from service.contract.problems import ProblemError, check_count
-from service.contract.queries import BucketsQuery, PageQuery, ValuePositionsQuery, ValuesQuery
+from service.contract.queries import BucketsQuery, PageQuery, TopQuery, ValuePositionsQuery, ValuesQuery
 from service.contract.responses.boards import (
     Bucket,
     Buckets,
@@ -38,15 +38,9 @@ _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
 async def get_page(context: Context, call: Call) -> Page | Tagged:
-    return await _read_page(context, call, call.path["column"])
-
-
-async def get_top(context: Context, call: Call) -> Page | Tagged:
-    return await _read_page(context, call, call.query.column)
-
-
-async def _read_page(context: Context, call: Call, column: str | None) -> Page | Tagged:
+    """Return a page of the ranking of a column, which the path names, or the query on the path without a column."""
     query: PageQuery = call.query
+    column = query.column if isinstance(query, TopQuery) else call.path["column"]
     board, index = await find_column(context, call.path["board"], column)
     limit = query.limit or context.settings.page_entries_default
     if query.order == "owner":
