@@ -16,8 +16,7 @@ import msgspec
 import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import ENCODER, Record, decode
-from rankcurve.client import PAGE_ENTRIES
-from rankcurve.column_words import parse_column
+from rankcurve.client import PAGE_ENTRIES, whole_spec
 from rankcurve.paths import path_of
 
 from service.commands.boards.boards import writable_members
@@ -182,9 +181,8 @@ async def _list_specs(client: AsyncClient) -> Specs:
 
 def _expanded(spec: Record) -> Record:
     """Return a specification from the file as the API takes it, with columns as objects and times as texts."""
-    columns = [parse_column(each) if isinstance(each, str) else each for each in spec.get("columns", [])]
     texts = {name: value.isoformat() for name, value in spec.items() if isinstance(value, date)}
-    return {**spec, **texts, "columns": columns}
+    return whole_spec(spec, (), None, texts)
 
 
 def _by_name(spec: Record) -> dict[str, Record]:

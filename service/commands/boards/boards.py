@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rankcurve import AsyncClient, UnexpectedAnswerError, column_words
+from rankcurve import AsyncClient, UnexpectedAnswerError
 from rankcurve.answers import Record, decode
-from rankcurve.client import board_path
+from rankcurve.client import board_path, whole_spec
 
 from service.commands.operating.board_moves import split
 from service.commands.requests import add_list, add_request, argument, option
@@ -51,8 +51,8 @@ def make_spec(given: dict[str, Any]) -> Record:
     if (path is None) == (not columns):
         raise typer.BadParameter("give either --column (repeatable) or --spec")
     try:
-        words = column_words.make_spec(columns or (), given.pop("ties", None), given)
-        return words if path is None else {**writable_members(decode(path.read_bytes(), Record)), **words}
+        spec = {} if path is None else writable_members(decode(path.read_bytes(), Record))
+        return whole_spec(spec, columns or (), given.pop("ties", None), given)
     except ValueError as cause:
         raise typer.BadParameter(str(cause)) from cause
     except (OSError, UnexpectedAnswerError) as cause:
