@@ -31,6 +31,7 @@ from .values import (
 
 COLUMNS_MAX = 64
 TIERS_MAX = 32
+TIE_COLUMNS_MAX = 3
 TO_RANK_MAX = 10**15
 TO_PERCENT_MIN = 0.0001  # one entry in a million
 SAMPLES_MAX = 100_000
@@ -99,9 +100,6 @@ ColumnName = Annotated[str, matching(COLUMN_PATTERN)]
 FacetName = Annotated[str, matching(FACET_PATTERN)]
 GraceSeconds = Annotated[int, Meta(ge=0, le=GRACE_SECONDS_MAX)]
 StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})]
-
-
-TIE_COLUMNS_MAX = 3
 _TieNames = Annotated[list[ColumnName], Meta(min_length=1, max_length=TIE_COLUMNS_MAX + 1, extra_json_schema=_UNIQUE)]
 TiesSent = Ties | _TieNames
 

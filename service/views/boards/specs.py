@@ -127,7 +127,7 @@ def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpe
 
 
 def _check_followed(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) -> None:
-    """Raise SpecInvalidError unless the column follows no other one, or a column that can be followed."""
+    """Check the column that `column` follows, if it follows one. Raises SpecInvalidError."""
     if (column.merge is Merge.WITH) != (column.of is not None):
         raise SpecInvalidError("a column has `of` if and only if it merges by with", pointer=at)
     if column.of is None:
@@ -140,7 +140,7 @@ def _check_followed(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) 
 
 
 def _ties(ties: TiesSent, columns: Sequence[ColumnSpec]) -> tuple[Ties, tuple[str, ...]]:
-    """Return whether time breaks ties, and the columns that break ties before it."""
+    """Return the columns that break ties, after the rule for ties that remain."""
     if isinstance(ties, Ties):
         return ties, ()
     timed = ties[-1] == Ties.EARLIEST
