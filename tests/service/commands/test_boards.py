@@ -47,6 +47,9 @@ def test_a_board_is_created_from_a_file(fake: FakeService, tmp_path: Path) -> No
     spec.write_text('{"columns": [{"name": "xp", "merge": "max"}]}')
     run("board", "create", "s", "--spec", str(spec), fake=fake, code=0)
     assert fake.boards["s"].spec == {"columns": [{"name": "xp", "merge": "max"}]}
+    spec.write_text('{"columns": ["xp:max"]}')
+    run("board", "create", "words", "--spec", str(spec), fake=fake, code=0)
+    assert fake.boards["words"].spec == fake.boards["s"].spec
     spec.write_text("[1]")
     run("board", "create", "s", "--spec", str(spec), fake=fake, code=2)
 
