@@ -15,9 +15,10 @@ PositionMethod = Literal["count", "knot", "gap", "curve"]
 class NextPlace(msgspec.Struct, kw_only=True, gc=False):
     """The next better entry: its rank (from `low` to `high`), its value, and the `points` that the owner lacks.
 
-    `points` is the difference between the owner's value and the value of that entry. If the earlier of two equal values
-    ranks better, an equal value is not enough, so `points` is greater by one unit of the last digit. Then `points` is
-    null if the owner would need a value outside the column's range. The owner's own position may have another `as_of`.
+    `points` is the difference between the owner's value and the value of that entry. If time or other columns order
+    equal values, an equal value may not be enough, so `points` is greater by one unit of the last digit. Then `points`
+    is null if the owner would need a value outside the column's range. The owner's own position may have another
+    `as_of`.
     """
 
     rank: int
@@ -70,7 +71,7 @@ class Previous(msgspec.Struct, kw_only=True):
 
     `position` is the owner's position in that period, or null. `value_position` is the position that a new entry with
     the owner's current value would have in that period; null if the owner has no value now. The owner's own entry
-    of that period is counted, too. If the earlier of two equal values ranks better, equal values precede the new entry.
+    of that period is counted, too. If time or other columns order equal values, these precede the new entry.
     """
 
     board: str
