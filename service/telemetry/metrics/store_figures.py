@@ -61,8 +61,8 @@ class StoreFigures:
     async def measure_periodically(self, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
         """Measure the size of the store periodically until the `async with` block ends.
 
-        The block does not wait for the first one, which takes a second beside thousands of tables. Every INTERVAL_S
-        seconds, also check which partitions answer.
+        The block does not wait for the first measurement, which takes a second beside thousands of tables. Every
+        INTERVAL_S seconds, also check which partitions answer.
         """
         times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1
 
