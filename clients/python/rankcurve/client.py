@@ -46,7 +46,7 @@ from .answers import (
     check_name,
     decode,
 )
-from .column_words import make_spec, parse_column
+from .column_words import whole_spec
 from .errors import RankcurveError, UnexpectedAnswerError
 from .event_stream import follow
 from .leases import AsyncLeases, Leases
@@ -133,16 +133,6 @@ def owner_path(owner: str, *rest: str) -> str:
 def ranking_path(board: str, column: str | None, *rest: str) -> str:
     """Return a path of a ranking. Without a column, it is the ranking of a board's only ranked column."""
     return board_path(board, "rankings", column or "-", *rest)
-
-
-def whole_spec(spec: Mapping[str, Any] | str, columns: Sequence[str], ties: Any, members: dict[str, Any]) -> Record:
-    """Return a specification as JSON. `spec` is all of it, or the first column in words."""
-    if isinstance(spec, str):
-        return make_spec([spec, *columns], ties, members)
-    made = {**spec, **make_spec(columns, ties, members)}
-    if "columns" in made:
-        made["columns"] = [parse_column(each) if isinstance(each, str) else each for each in made["columns"]]
-    return made
 
 
 def check_owner(answer: Answered, owner: str) -> Answered:

@@ -11,7 +11,7 @@ a rule or after `high` or `low` is short for `scale=3`: the column has three dec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 SYNTAX = "NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
@@ -55,16 +55,24 @@ def parse_number(option: str, text: str) -> object:
     return text if "." in text else int(text)
 
 
-def make_spec(columns: Iterable[str], ties: str | Sequence[str] | None, members: dict[str, Any]) -> dict[str, Any]:
+def whole_spec(
+    spec: Mapping[str, Any] | str, columns: Sequence[str], ties: str | Sequence[str] | None, members: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return a specification with these columns in words and further members.
 
-    `ties` may be `shared`, `earliest`, or the columns that order equal values and perhaps `earliest`: a list, or a text
-    such as `time,earliest`. Raises ValueError.
+    `spec` is the first column in words, or a specification whose members the others overwrite. `ties` may be `shared`,
+    `earliest`, or the columns that order equal values and perhaps `earliest`: a list, or a text such as
+    `time,earliest`. Raises ValueError.
     """
+    if isinstance(spec, str):
+        columns = [spec, *columns]
+        spec = {}
     if isinstance(ties, str) and ties not in ("shared", "earliest"):
         ties = ties.split(",")
-    listed = list(map(parse_column, columns))
-    return {**({"columns": listed} if listed else {}), **({} if ties is None else {"ties": ties}), **members}
+    made = {**spec, **({"columns": columns} if columns else {}), **({} if ties is None else {"ties": ties}), **members}
+    if isinstance(made.get("columns"), list | tuple):
+        made["columns"] = [parse_column(each) if isinstance(each, str) else each for each in made["columns"]]
+    return made
 
 
 def _add(spec: dict[str, Any], member: str, value: object, text: str) -> None:

@@ -16,7 +16,8 @@ import msgspec
 import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import ENCODER, Record, decode
-from rankcurve.client import PAGE_ENTRIES, whole_spec
+from rankcurve.client import PAGE_ENTRIES
+from rankcurve.column_words import whole_spec
 from rankcurve.paths import path_of
 
 from service.commands.boards.boards import writable_members

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 from rankcurve import AsyncClient, UnexpectedAnswerError
 from rankcurve.answers import Record, decode
-from rankcurve.client import board_path, whole_spec
+from rankcurve.client import board_path
+from rankcurve.column_words import whole_spec
 
 from service.commands.operating.board_moves import split
 from service.commands.requests import add_list, add_request, argument, option
