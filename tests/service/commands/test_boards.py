@@ -50,6 +50,9 @@ def test_a_board_is_created_from_a_file(fake: FakeService, tmp_path: Path) -> No
     spec.write_text('{"columns": ["xp:max"]}')
     run("board", "create", "words", "--spec", str(spec), fake=fake, code=0)
     assert fake.boards["words"].spec == fake.boards["s"].spec
+    spec.write_text('{"columns": 5}')
+    run("board", "create", "odd", "--spec", str(spec), fake=fake, code=0)
+    assert fake.boards["odd"].spec == {"columns": 5}, "the service says what is wrong"
     spec.write_text("[1]")
     run("board", "create", "s", "--spec", str(spec), fake=fake, code=2)
 
