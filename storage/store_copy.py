@@ -48,7 +48,6 @@ _LEFT_OUT = (
 _OF_BOARDS = {name for place, name in list_tables(1, apart=True) if place != CONTROL}
 _PLACED = (tables.BOARDS, tables.FAMILIES, tables.SHARED_TABLES)  # these tables say where a board is
 _CURVE_VERSION = "curve_version"  # a sequence
-_SEQUENCES_MAX = 100  # a partition has fewer
 _PROGRESS = "copy of "  # in `meta`, the names of the rows that say where the next page of a table begins
 _DIGEST_BYTES = 16
 _SET, _SET_SEQUENCE, _SET_COUNTER = map(prepare_put, (tables.META, *_IN_NEW_STORES))
@@ -208,12 +207,13 @@ class StoreCopy:
         since_us = 0
         for table in self._here:
             name, read = table.table.name, self._source.at(table.place).read
-            rows = await read(partial(_read_some, name)) if name in (*_UNFINISHED, tables.SEQUENCES) else []
-            if rows and name in _UNFINISHED:
+            if name in _UNFINISHED and (await anext(table.read_pages(self._source)))[0]:
                 raise StoreCopyError(f"for other partitions, {name} has to be empty: serve the source until it is")
-            for sequence, number in rows:
-                number = (number + 1) * spread.sources if sequence == _CURVE_VERSION else number
-                self._sequences[sequence] = max(number, self._sequences.get(sequence, 0))
+            if name == tables.SEQUENCES:
+                page, _ = await anext(table.read_pages(self._source))
+                for _, (sequence, number) in page:
+                    number = (number + 1) * spread.sources if sequence == _CURVE_VERSION else number
+                    self._sequences[sequence] = max(number, self._sequences.get(sequence, 0))
             if name == tables.LOG_COUNTER and (pruned_before := (await read(change_log.read_counter)).pruned_before):
                 oldest_us = await read(change_log.oldest_us)
                 since_us, self._pruned_before = max(since_us, oldest_us or 0), max(pruned_before, self._pruned_before)
@@ -280,8 +280,15 @@ class StoreCopy:
         yield from _unset(COPYING_TO)
 
     def _finish_target(self) -> Program[None]:
-        """Take the target into use. If its partitions are others, request curves: the copied ones have no marks."""
-        for table in self._there if self._sequences else ():
+        """Take the target into use."""
+        if self._sequences:
+            yield from self._finish_spread()
+        yield from _unset(_PROGRESS)
+        yield from _unset(COPIED_FROM)
+
+    def _finish_spread(self) -> Program[None]:
+        """Let numbers go on after those of all partitions. Request curves, because the copied ones have no marks."""
+        for table in self._there:
             if table.table.name == tables.SEQUENCES:
                 for name, number in self._sequences.items():
                     yield _SET_SEQUENCE.bind(name=name, next=number).at(table.place)
@@ -291,12 +298,10 @@ class StoreCopy:
                 following, pruned_before = (1, 0) if last is None else (last + 1, self._pruned_before)
                 counter = {"next": following, "changed_at": 0, "pruned_before": pruned_before, "facts": 0}
                 yield _SET_COUNTER.bind(counter_key=0, **counter).at(table.place)
-        for partition in range(self._target.partitions) if self._sequences else ():
+        for partition in range(self._target.partitions):
             curves = select(col("board_key"), col("column_index")).from_(tables.CURVES)
             for board_key, column_index in (yield curves.bind().at(partition)):
                 yield from store_refresh_request((board_key, column_index))
-        yield from _unset(_PROGRESS)
-        yield from _unset(COPIED_FROM)
 
 
 def _list_plain(store: Store) -> list[CopiedTable]:
@@ -317,10 +322,6 @@ def _read_catalog() -> Program[tuple[Rows, list[tuple[int, int, Layout]]]]:
         if row.segment_of is not None or row.segment != WHOLE:
             layouts.append((row.leaf.key, row.leaf.partition, layout_of(row.leaf)))
     return keys, layouts
-
-
-def _read_some(table: str) -> Program[Rows]:
-    return (yield select(*map(col, TABLES[table].kinds)).from_(table).limit(_SEQUENCES_MAX).bind())
 
 
 def _create_table(layout: Layout, place: int, name: str) -> Program[None]:

@@ -49,10 +49,10 @@ _PARTS = {CHANGE_LOG: "changes", INGEST_BLOCKS: "posts"}  # the columns that cou
 
 
 class TableCopy:
-    """Programs that copy a leaf's rows of one table, page by page in the order of the table's key."""
+    """Programs that copy rows of one table, page by page in the order of the table's key."""
 
     def __init__(self, source: CreateTable, target: CreateTable, scope: dict[str, int]) -> None:
-        """Prepare the statements. `scope` selects the rows of the leaf: the name and value of the first key column."""
+        """Prepare the statements. `scope`: the name and value of the first key column, to copy the rows of a leaf."""
         self._scope, self._keys = scope, source.keys[len(scope) :]
         self._key_at = [[*source.kinds].index(key) for key in self._keys]  # where a row has them
         self.page_rows = PAGE_DOCUMENTS if BLOB in source.kinds.values() else PAGE_ROWS

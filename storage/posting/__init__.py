@@ -15,7 +15,6 @@ the post again and gets its outcome.
 
 This package may import `reads`, `boards`, `leaves`, `log` and the packages below them. Begin with
 `writer.Writer.submit`, then `transaction.PostTransaction.apply_posts`. `waiting_posts` decides which requests share a
-transaction. `admission` estimates how long a post would wait. `remote_writer` has the writer of a front process and
-the server that takes its posts in the owner process. `replay` merges posts of the journal again, for `rebuild` and
-`voiding`.
+transaction. `admission` estimates how long a post would wait. `remote_writer` is the writer of a front process;
+`post_server` takes its posts. `replay` merges posts of the journal again, for `rebuild` and `voiding`.
 """
