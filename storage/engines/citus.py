@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import asyncpg
 
-from querybuilder import POSTGRES, any_of, as_text, col, lit, param, select
+from querybuilder import POSTGRES, as_text, col, lit, param, select
 from storage.schema.tables import LOG_COUNTER, META
 
 from .postgres_connection import PostgresConnection
@@ -33,35 +33,25 @@ _PLACED = (
 )
 # One table shows where a partition is: META for the control partition, otherwise LOG_COUNTER. Each is one shard.
 _SHOWING_TABLES = META, LOG_COUNTER
-_SHOWING = any_of(*(col("relname", "c").eq(table) for table in _SHOWING_TABLES))
 _NODES = (
     select(col("groupid"), col("nodename"), col("nodeport"))
     .from_("pg_dist_node")
     .where(as_text(col("noderole")).eq("primary"))
     .prepared()
 )
-_PLACED_SCHEMAS = (
-    select(col("nspname", "n"), col("groupid", "p"))
+_SHARDS = (
+    select(col("nspname", "n"), col("relname", "c"), col("shardid", "s"), col("groupid", "p"))
     .from_("pg_class", "c")
     .join("pg_namespace", col("oid", "n").eq(col("relnamespace", "c")), alias="n")
     .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
     .join("pg_dist_placement", col("shardid", "p").eq(col("shardid", "s")), alias="p")
-    .where(_SHOWING)
+    .where(col("relname", "c").in_(param("tables")))
     .prepared()
 )
 # A move of a shard writes its row in `pg_dist_placement` again. This changes `xmin`, the id of the writing transaction.
 # No other column changes in every move: worker nodes keep `placementid`, and a move there and back restores `groupid`.
 _PLACEMENTS = (
     select(col("shardid"), col("xmin")).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
-)
-
-_SHARDS_OF = (
-    select(col("nspname", "n"), col("relname", "c"), col("shardid", "s"))
-    .from_("pg_class", "c")
-    .join("pg_namespace", col("oid", "n").eq(col("relnamespace", "c")), alias="n")
-    .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
-    .where(col("relname", "c").in_(param("tables")))
-    .prepared()
 )
 
 COORDINATOR_GROUP = 0  # Citus gives this number to the coordinator
@@ -97,15 +87,15 @@ async def read_node_map(connection: PostgresConnection) -> NodeMap:
     """Return which node has which partition, as far as the node of this connection knows."""
     nodes = await connection.run_query(_NODES.bind().build(POSTGRES))
     addresses = {group: Address(host, port) for group, host, port in nodes}
-    placed = await connection.run_query(_PLACED_SCHEMAS.bind().build(POSTGRES))
-    schemas = {schema: addresses[group] for schema, group in placed if group in addresses}
+    placed = await connection.run_query(_SHARDS.bind(tables=_SHOWING_TABLES).build(POSTGRES))
+    schemas = {schema: addresses[group] for schema, _, _, group in placed if group in addresses}
     return NodeMap(schemas, addresses.get(COORDINATOR_GROUP))
 
 
 async def find_shards(connection: PostgresConnection, tables: Iterable[str]) -> dict[tuple[str, str], int]:
     """Return the number of the only shard of each table with one of these names, by schema and table."""
-    found = await connection.run_query(_SHARDS_OF.bind(tables=list(tables)).build(POSTGRES))
-    return {(schema, table): shard for schema, table, shard in found}
+    found = await connection.run_query(_SHARDS.bind(tables=list(tables)).build(POSTGRES))
+    return {(schema, table): shard for schema, table, shard, _ in found}
 
 
 class PlacementCheck:
