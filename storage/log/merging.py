@@ -103,7 +103,6 @@ class Merger:
             return False
         if change.value != self.decode_value(index, cells[index]):
             return False
-
         new, stored = [], []
         for tie in self._run_ties[index]:
             new.append(tie.place_of(posted[tie.number].value if tie.number in posted else None))

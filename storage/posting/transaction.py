@@ -217,17 +217,16 @@ class PostTransaction:
 
         `dated`: the keys of such boards. A process reads the time once for each board and version of the facts.
         """
-        theirs = [state for state in states if state.entries.leaf.key in dated]
-        resets = {state.entries.leaf.key: facts.resets.get(state.entries.leaf.key) for state in theirs}
-        unknown = [key for key, reset_us in resets.items() if reset_us is None]
+        theirs = {state.entries.leaf.key: state for state in states if state.entries.leaf.key in dated}
         self._is_dated |= bool(theirs)
+        for key, state in theirs.items():
+            state.reset_us = facts.resets.get(key, 0)
+        unknown = [key for key in theirs if key not in facts.resets]
         if unknown:
-            gates = yield from read_gates(theirs[0].entries.leaf.partition, unknown)
+            gates = yield from read_gates(states[0].entries.leaf.partition, unknown)
             for key, (_, gate) in gates.items():
-                resets[key] = gate.reset_us or 0
-                remember_fact(facts.resets, key, gate.reset_us or 0)
-        for state in theirs:
-            state.reset_us = resets[state.entries.leaf.key] or 0
+                theirs[key].reset_us = gate.reset_us or 0
+                remember_fact(facts.resets, key, theirs[key].reset_us)
 
     def _look_up(self, posts: Sequence[Post]) -> Program[None]:
         """Find which posts were applied before. `_read` has locked existing rows, so nobody else writes to them."""
