@@ -228,8 +228,17 @@ class SegmentReads:
         """
         merged = SegmentedRanking(board, column_index, ())
         rows_max = min(limit, limit * 3 // (2 * len(board.leaves)) + FEW_ROWS)
+
+        async def ask(_number: int, leaf: Leaf, store: Store, entries: Entries) -> OwnersNeighbours:
+            ranking = entries.rankings[column_index]
+            top = [(ranking.before_best, BEFORE_ALL_OWNERS)]
+            reading = partial(ranking.read_around_places, top, better_rows=0, worse_rows=rows_max)
+            [first] = await read_single(store, reading)
+            check_copy(leaf, first.totals)
+            return first
+
         while True:
-            parts = await self._each(board, partial(_read_first_rows, column_index, rows_max))
+            parts = await self._each(board, ask)
             cut = [part.near.after[-1] for part in parts if len(part.near.after) == rows_max]
             near = merged.merge_neighbours([part.near for part in parts], better_rows=0, worse_rows=limit)
             if rows_max == limit or all(merged.order_of(last) > merged.order_of(near.after[-1]) for last in cut):
@@ -325,16 +334,6 @@ class SegmentReads:
 def _is_of_one_moment(found: OwnersNeighbours) -> bool:
     """Return whether the segment has not changed between the statements for the rows and for the count."""
     return found.counted is None or found.counted.totals.get(CHANGES, 0) == found.totals.get(CHANGES, 0)
-
-
-async def _read_first_rows(
-    column_index: int, rows_max: int, _number: int, leaf: Leaf, store: Store, entries: Entries
-) -> OwnersNeighbours:
-    ranking = entries.rankings[column_index]
-    top = [(ranking.before_best, BEFORE_ALL_OWNERS)]
-    [first] = await read_single(store, lambda: ranking.read_around_places(top, better_rows=0, worse_rows=rows_max))
-    check_copy(leaf, first.totals)
-    return first
 
 
 def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list[EntryRead]]:
