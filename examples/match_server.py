@@ -9,11 +9,6 @@ from collections.abc import Iterator
 
 from rankcurve import Client
 
-COLUMNS = [
-    {"name": "xp", "sorted": True, "merge": "sum"},
-    {"name": "best_lap", "sorted": True, "merge": "min", "best": "low", "scale": 3},
-]
-
 
 def play(matches: int) -> Iterator[tuple[str, int, str]]:
     """Yield each player of each match with the xp that the player won, and the player's lap time in seconds."""
@@ -24,9 +19,9 @@ def play(matches: int) -> Iterator[tuple[str, int, str]]:
 
 url, matches = sys.argv[1], int(sys.argv[2])
 with Client(url) as client:
-    client.create_board("arena", {"columns": COLUMNS})
+    client.create_board("arena", "xp:sum", "best_lap:min.3")
     # The folder keeps the posts until the service has them, even if this process or the service is killed.
     with client.buffer("arena", spool="arena-posts") as posts:
         for player, xp, lap in play(matches):
             posts.submit(player, {"xp": xp, "best_lap": lap})
-    print("best lap:", client.page("arena", "best_lap", limit=1).entries[0])
+    print("best lap:", client.top("arena", 1, "best_lap")[0])
