@@ -67,7 +67,7 @@ class Posted:
 
 @dataclass
 class Attack:
-    """What both clients have posted, and the number of the service's kills."""
+    """The posts of both clients, and the number of the service's kills."""
 
     python: Posted = field(default_factory=Posted)
     csharp: Posted = field(default_factory=Posted)

@@ -43,7 +43,7 @@ _SMALL = 20
 
 
 class Copied(NamedTuple):
-    """What the runs of the command took on one way."""
+    """The cost of copying a store on one way, over all runs of the command."""
 
     seconds: float
     kills: int
