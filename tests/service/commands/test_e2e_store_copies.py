@@ -1,6 +1,8 @@
 """Test `rankcurve store copy`: a store with rows in every table, copied to PostgreSQL and back, whole and in parts."""
 
+import asyncio
 import json
+import shutil
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import closing
@@ -122,13 +124,23 @@ class Filled(NamedTuple):
     headers: dict[str, str]
 
 
-@pytest.fixture
-async def source(tmp_path: Path) -> Filled:
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Filled:
     """Return a store that requests have filled."""
-    service = Service(tmp_path)
-    async with service.running():
-        await fill(service)
-    return Filled(tmp_path / "rankcurve.db", service.headers)
+    service = Service(tmp_path_factory.mktemp("filled"))
+
+    async def make() -> None:
+        async with service.running():
+            await fill(service)
+
+    asyncio.run(make())
+    return Filled(service.folder / "rankcurve.db", service.headers)
+
+
+@pytest.fixture
+def source(filled: Filled, tmp_path: Path) -> Filled:
+    """Return a store of the test's own with the same rows."""
+    return filled._replace(file=Path(shutil.copy(filled.file, tmp_path)))
 
 
 def url_of(file: Path) -> str:
