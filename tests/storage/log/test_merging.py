@@ -93,9 +93,14 @@ def runs(draw: st.DrawFn) -> BoardSpec:
     return spec(*columns, ties=draw(st.sampled_from(Ties)), tie_columns=tuple(names))
 
 
-ONE_CHANGE = st.tuples(st.integers(0, 4), st.integers(-3, 4), st.booleans()).map(
-    lambda drawn: ColumnChange(drawn[0], "abcdefgh"[drawn[1] + 3] if drawn[0] == 4 else drawn[1], drawn[2])
-)
+# Every change of a column of `runs`: drawing one of a list costs less than drawing three numbers.
+CHANGES = [
+    ColumnChange(index, value, overwrite)
+    for overwrite in (False, True)
+    for index, values in enumerate([*[range(-3, 5)] * len(NUMBERS), "abcdefgh"])
+    for value in values
+]
+ONE_CHANGE = st.sampled_from(CHANGES)
 HISTORIES = st.lists(st.lists(ONE_CHANGE, unique_by=lambda change: change.index, max_size=4), max_size=6)
 
 
