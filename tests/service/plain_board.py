@@ -64,6 +64,7 @@ class PlainBoard:
         self._by_name = {column.name: column for column in self.columns}
         self.tie_columns = [name for name in self.ties.split(",") if name in self._by_name]
         self.timed = self.ties.endswith("earliest")
+        self._keys: dict[str, dict[str, tuple[Any, ...]]] = {}  # those of `keys`, until the rows change
 
     @property
     def ties_sent(self) -> str | list[str]:
@@ -89,7 +90,12 @@ class PlainBoard:
             self._follow(name, stored, row, stats, at_us, overwrite=overwrite)
         changed = row != self.rows.get(owner)
         self.rows[owner] = row
+        self._keys.clear()
         return "applied" if changed else "unchanged"
+
+    def erase(self, owner: str) -> None:
+        del self.rows[owner]
+        self._keys.clear()
 
     def _follow(
         self,
@@ -126,8 +132,13 @@ class PlainBoard:
             (0, sign * values[name]) if name in values else (1, 0) for name, sign in zip(names, signs, strict=True)
         )
 
-    def key(self, name: str, owner: str) -> tuple[Any, ...]:
-        """Return a sort key for the owner's rank in a column. A smaller key means a better rank."""
+    def keys(self, name: str) -> dict[str, tuple[Any, ...]]:
+        """Return a sort key for the rank of every ranked owner in a column. A smaller key means a better rank."""
+        if name not in self._keys:
+            self._keys[name] = {owner: self._key(name, owner) for owner, row in self.rows.items() if name in row}
+        return self._keys[name]
+
+    def _key(self, name: str, owner: str) -> tuple[Any, ...]:
         row = self.rows[owner]
         held, values = row[name], {each: other.scaled for each, other in row.items()}
         value = -held.scaled if self.column(name).best == "high" else held.scaled
@@ -136,15 +147,16 @@ class PlainBoard:
 
     def order(self, name: str) -> list[str]:
         """Return all ranked owners, best first. Order tied owners by the code points of their names."""
-        ranked = [owner for owner, row in self.rows.items() if name in row]
-        return sorted(ranked, key=lambda owner: (self.key(name, owner), owner))
+        keys = self.keys(name)
+        return sorted(keys, key=lambda owner: (keys[owner], owner))
 
     def ranks(self, name: str) -> dict[str, int]:
         """Return the rank of every ranked owner, best first: 1 + the number of strictly better owners."""
         ranks: dict[str, int] = {}
+        keys = self.keys(name)
         first: dict[tuple[Any, ...], int] = {}
         for number, owner in enumerate(self.order(name), 1):
-            ranks[owner] = first.setdefault(self.key(name, owner), number)
+            ranks[owner] = first.setdefault(keys[owner], number)
         return ranks
 
     def arrival_rank(self, name: str, scaled: int) -> int:
@@ -153,7 +165,7 @@ class PlainBoard:
         places = self._places([each for each in self.tie_columns if each != name], {})
         # If the earliest value wins ties, a new owner ranks below all owners with an equal value.
         arrival = (sign * scaled, *places, *((float("inf"),) if self.timed else ()))
-        return 1 + sum(self.key(name, owner) < arrival for owner, row in self.rows.items() if name in row)
+        return 1 + sum(key < arrival for key in self.keys(name).values())
 
     def value(self, name: str, owner: str) -> int:
         return self.rows[owner][name].scaled

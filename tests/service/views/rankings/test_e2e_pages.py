@@ -163,7 +163,7 @@ async def change_board(
     await post(service, board, {f"new{rng.randrange(10**6)}": rng.randint(-6, 6)})
     for owner in leaving:
         await service.must("DELETE", f"/v1/leaderboards/b/entries/{escaped(owner)}")
-        del board.rows[owner]
+        board.erase(owner)
 
 
 @pytest.mark.parametrize("has_curve", [False, True])

@@ -222,7 +222,7 @@ def check_rows(season: Season, name: str, page: Any, *, counted: bool) -> None:
         if row["exact"] or counted:
             assert (row["rank"], row["exact"]) == (truths[row["owner"]], True)
     for row, after in pairwise(page["entries"]):
-        tied = board.key(name, row["owner"]) == board.key(name, after["owner"])
+        tied = board.keys(name)[row["owner"]] == board.keys(name)[after["owner"]]
         assert (row["rank"] == after["rank"]) if tied else (row["rank"] < after["rank"])
 
 
