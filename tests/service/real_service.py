@@ -22,7 +22,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from urllib.parse import quote
 
 import pytest
@@ -66,6 +66,8 @@ class Answer:
 class Caller:
     """Send requests to a service. Send paths unchanged, including percent escapes."""
 
+    changed_at: ClassVar[datetime] = datetime.now(UTC)  # of the last answer that any caller got, except to a GET
+
     def __init__(self, base: str, key: str | None = None) -> None:
         self.base = base
         self.headers = bearer(key) if key else {}
@@ -91,6 +93,8 @@ class Caller:
         url = URL(self.base + path, encoded=True)
         async with self._session.request(method, url, data=data, headers=sent) as response:
             content = await response.read()
+        if method != "GET":
+            Caller.changed_at = datetime.now(UTC)
         media_type = response.headers.get("Content-Type", "")
         if media_type == NDJSON_TYPE:
             lines = [json.loads(line, parse_float=Decimal) for line in content.splitlines()]
@@ -156,13 +160,16 @@ class Caller:
         return {(one.name, *(value for _, value in sorted(one.labels.items()))): one.value for one in samples}
 
     async def wait_folded(self, board: str, *columns: str) -> dict[str, Any]:
-        """Wait until the curves of these columns count all acknowledged posts. Return the state of each curve."""
-        now = datetime.now(UTC)
+        """Wait until the curves of these columns count all posts of callers. Return the state of each curve.
+
+        A service without changes says only every 10 s that its curves are current, so this does not wait for the present time.
+        """
         async with asyncio.timeout(WAIT_S):
             while True:
                 curves: dict[str, Any] = (await self.get(f"/v1/leaderboards/{board}"))["curves"]
                 states = [curves[column] for column in columns]
-                if all(each and each["live"] and datetime.fromisoformat(each["as_of"]) >= now for each in states):
+                current = [each and each["live"] and datetime.fromisoformat(each["as_of"]) for each in states]
+                if all(as_of and as_of >= self.changed_at for as_of in current):
                     return curves
 
     async def wait_applied(self) -> None:
