@@ -97,8 +97,8 @@ def runs(draw: st.DrawFn) -> BoardSpec:
 CHANGES = [
     ColumnChange(index, value, overwrite)
     for overwrite in (False, True)
-    for index, values in enumerate([*[range(-3, 5)] * len(NUMBERS), "abcdefgh"])
-    for value in values
+    for index in range(len(NUMBERS) + 1)
+    for value in (range(-3, 5) if index < len(NUMBERS) else "abcdefgh")
 ]
 ONE_CHANGE = st.sampled_from(CHANGES)
 HISTORIES = st.lists(st.lists(ONE_CHANGE, unique_by=lambda change: change.index, max_size=4), max_size=6)
