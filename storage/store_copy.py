@@ -263,10 +263,9 @@ class StoreCopy:
         await self._target.write(self._finish_target)
 
     async def _compare(self) -> None:
-        rows = [each for each in self._copied if isinstance(each, CopiedTable) and each.layout is not None]
-        theirs = [*self._there, *(CopiedTable(each.table, each.there, each.there) for each in rows)]
+        made = [each for each in self._copied if isinstance(each, CopiedTable) and each.layout is not None]
         copied = await _digest_rows(self._source, self._copied)
-        found = await _digest_rows(self._target, theirs)
+        found = await _digest_rows(self._target, [*self._there, *(each._replace(place=each.there) for each in made)])
         for place, name in sorted(copied.keys() | found.keys()):
             if copied[place, name] != found[place, name]:
                 raise StoreCopyError(
