@@ -1,7 +1,7 @@
 """The curve of a board whose entries are spread over disjoint parts (its segments). Each part has its own curve.
 
-Ranks cannot be added up, but numbers of better entries can, and so can their bounds. If the bracket of
-every part contains the true rank, the sum's bracket does, too. The largest possible errors of all parts are added up.
+Ranks cannot be added up, but numbers of better entries can, and so can their bounds. If the bracket of every part
+contains the true rank, the sum's bracket does, too. The largest possible errors of all parts are added up.
 
     |rank - true rank| <= sum over the parts of min(width of the gap, largest error of the gap)
 
