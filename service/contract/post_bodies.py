@@ -69,7 +69,8 @@ def parse_posts(
     else:
         posts = [decode_or_refuse(kind.decode_one, body)]
         single, prefix = True, ""
-    check_count(len(posts), settings.posts_per_request_max, "too_many_posts", "/posts", "posts")
+    if len(posts) > (most := settings.posts_per_request_max):
+        raise ProblemError("too_many_posts", f"{len(posts)} posts are more than {most}", pointer="/posts")
     if not posts:
         raise ProblemError("bad_request", "the request carries no post", pointer="/posts")
     for index, post in enumerate(posts):

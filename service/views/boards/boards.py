@@ -133,6 +133,7 @@ async def _change_alone(context: Context, board_id: str, program: Callable[[], P
 
 async def empty_board(context: Context, call: Call) -> BoardAnswer:
     board_id = call.path["board"]
+
     board = await _change_alone(context, board_id, lambda: reset_board(board_id=board_id, now_us=context.now_us()))
     context.catalog.keep_board(board)
     return await _answer(context, board)

@@ -134,7 +134,10 @@ async def take_posts(
 
     async def resolve_renewed(posts: Sequence[PostBody]) -> list[PostOutcome]:
         found = await resolve(posts)
-        narrow = [leaf for each in found if each.post is None for leaf in each.list_leaves(UnknownColumnError)]
+        narrow: list[Leaf] = []
+        for each in found:
+            if each.post is None:
+                narrow += each.list_leaves(UnknownColumnError)
         if not narrow:
             return found
         await context.catalog.renew_copies(narrow)  # another process may have added the column
