@@ -81,8 +81,10 @@ def installed(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory)
 def editable(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     """Install this tree as `make install` does: the environment has only the paths of the tree."""
     made = new_environment(tmp_path_factory.mktemp("editable"))
+    folder = tmp_path_factory.mktemp("editable_wheels")
     for project in (ROOT, CLIENT):
-        made.install(*build("wheel:editable", project=project, folder=tmp_path_factory.mktemp("editable_wheel")))
+        wheels = build("wheel:editable", project=project, folder=folder)
+    made.install(*wheels)
     made.use_packages_of_tests()
     return made
 

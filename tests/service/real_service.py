@@ -162,7 +162,7 @@ class Caller:
     async def wait_folded(self, board: str, *columns: str) -> dict[str, Any]:
         """Wait until the curves of these columns count all posts of callers. Return the state of each curve.
 
-        It does not wait until they are current: without changes, a service says that only every 10 s.
+        It may end before they are current: without changes, a service makes them current only every 10 s.
         """
         async with asyncio.timeout(WAIT_S):
             while True:

@@ -32,9 +32,12 @@ OWNERS = 25
 
 
 async def read_everything(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
+    """Find a board again, because a rebuild may have moved its rows to another table, and read its rows."""
+    return await read_rows(deployment, await deployment.find(board.id))
+
+
+async def read_rows(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
     """Return all stored rows of a board, its hidden rows, and its totals except the number of changes."""
-    # Read the board again, because a rebuild may have moved the rows to another table.
-    board = await deployment.find(board.id)
     hidden_names = ("owner", "updated_at", "cells")
     unseen = select(*map(col, hidden_names)).from_(HIDDEN_ENTRIES).where(col("board_key").eq(board.key))
     hidden = await deployment.store.read_query(unseen.bind())

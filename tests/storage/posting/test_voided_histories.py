@@ -10,7 +10,7 @@ from storage.leaves.totals import ALL_ENTRIES
 from storage.records import Best, Board, ColumnChange, Merge, Post, Ties
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 from tests.storage.plain import Reached, merge_row
-from tests.storage.posting.test_rebuild import read_everything
+from tests.storage.posting.test_rebuild import read_everything, read_rows
 
 COLUMNS = (
     ranked("xp", min_scaled=-(10**6), max_scaled=10**6),
@@ -77,7 +77,7 @@ async def void_one(deployment: Deployment, history: History, rng: random.Random)
 async def check(deployment: Deployment, history: History, hidden: set[str]) -> None:
     """Compare the stored rows and totals with the history without its voided posts."""
     expected, board = history.rows(), history.board
-    rows, unseen, totals = await read_everything(deployment, board)
+    rows, unseen, totals = await read_rows(deployment, board)
     merger = deployment.merger(board)
     stored = {owner: merger.decode_stats(cells) for owner, _, *cells in rows}
     for owner, _, values in unseen:
