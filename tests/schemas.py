@@ -44,11 +44,12 @@ async def _drop(url: str, name: str) -> None:
     Retry after a deadlock with the last statement of a connection that was just closed.
     """
     found = await _run(url, f"SELECT nspname FROM pg_namespace WHERE nspname ~ '^{name}(_control|_p[0-9]+)?$'")
-    for (schema,) in found:
-        for _ in range(DROPS_MAX - 1):
-            with suppress(asyncpg.DeadlockDetectedError):
-                await _run(url, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
-        await _run(url, f"DROP SCHEMA IF EXISTS {schema} CASCADE")
+    drop = f"DROP SCHEMA IF EXISTS {', '.join(schema for (schema,) in found)} CASCADE"
+    for _ in range(DROPS_MAX - 1):
+        with suppress(asyncpg.DeadlockDetectedError):
+            await _run(url, drop)
+            return
+    await _run(url, drop)
 
 
 async def _run(url: str, sql: str) -> list[asyncpg.Record]:
