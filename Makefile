@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 ARGS ?=
 # One process with RANKCURVE_TEST_STORE: several would share its one server, and disturb each other in what a server has
 # only once.
-TEST_PROCESSES ?= $(if $(RANKCURVE_TEST_STORE),1,3)
+TEST_PROCESSES ?= $(if $(RANKCURVE_TEST_STORE),1,4)
 
 # Tests and benchmarks start hundreds of processes. Without bytecode, each compiles its modules for a third of a second.
 unexport PYTHONDONTWRITEBYTECODE

@@ -19,44 +19,46 @@ async def fresh_schema(url: str) -> AsyncIterator[str]:
 
     Citus never distributes this schema, so a store with one partition is an ordinary one there, too.
     """
-    name = f"test_{secrets.token_hex(8)}"
-    await _run(url, f"CREATE SCHEMA {name}")
-    try:
-        yield f"{url}{'&' if '?' in url else '?'}search_path={name}"
-    finally:
-        await _drop(url, name)
+    async with _schema(url) as (place, _):
+        yield place
 
 
 @asynccontextmanager
 async def fresh_store(url: str) -> AsyncIterator[str]:
     """Yield the connection string of an empty store: on Citus a store with partitions, otherwise an empty schema."""
-    async with fresh_schema(url) as place:
-        if await _run(url, "SELECT 1 FROM pg_extension WHERE extname = 'citus'"):
+    async with _schema(url) as (place, connection):
+        if await connection.fetchval("SELECT 1 FROM pg_extension WHERE extname = 'citus'"):
             store = await PostgresStore.open(place, Settings())
             await store.create_apart(PARTITIONS, distributed=True)
             await store.close()
         yield place
 
 
-async def _drop(url: str, name: str) -> None:
+@asynccontextmanager
+async def _schema(url: str) -> AsyncIterator[tuple[str, asyncpg.Connection]]:
+    """Yield a connection string to an empty schema, and the connection that drops the schema at the end."""
+    name = f"test_{secrets.token_hex(8)}"
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("SET client_min_messages = error; SET citus.enable_schema_based_sharding = off")
+        await connection.execute(f"CREATE SCHEMA {name}")
+        try:
+            yield f"{url}{'&' if '?' in url else '?'}search_path={name}", connection
+        finally:
+            await _drop(connection, name)
+    finally:
+        await connection.close()
+
+
+async def _drop(connection: asyncpg.Connection, name: str) -> None:
     """Drop a schema, and those of the partitions of its store.
 
     Retry after a deadlock with the last statement of a connection that was just closed.
     """
-    found = await _run(url, f"SELECT nspname FROM pg_namespace WHERE nspname ~ '^{name}(_control|_p[0-9]+)?$'")
+    found = await connection.fetch(f"SELECT nspname FROM pg_namespace WHERE nspname ~ '^{name}(_control|_p[0-9]+)?$'")
     drop = f"DROP SCHEMA IF EXISTS {', '.join(schema for (schema,) in found)} CASCADE"
     for _ in range(DROPS_MAX - 1):
         with suppress(asyncpg.DeadlockDetectedError):
-            await _run(url, drop)
+            await connection.execute(drop)
             return
-    await _run(url, drop)
-
-
-async def _run(url: str, sql: str) -> list[asyncpg.Record]:
-    connection = await asyncpg.connect(url)
-    try:
-        await connection.execute("SET client_min_messages = error; SET citus.enable_schema_based_sharding = off")
-        rows: list[asyncpg.Record] = await connection.fetch(sql)
-        return rows
-    finally:
-        await connection.close()
+    await connection.execute(drop)

@@ -32,6 +32,8 @@ TOP = LIMITS.archive_top_rows
 
 PLACES = [f"{backend}-{table.value}" for backend in ONE_PARTITION for table in TableSharing]
 SPREAD = [f"{backend}-{SEGMENTS}" for backend in ("sqlite", "partitions")]
+TIE_COLUMNS = ("time", "shots")
+SIZES = [(0, ()), (1, ()), (7, ()), (60, ()), (60, TIE_COLUMNS)]  # numbers of entries, each with the columns for ties
 
 
 @pytest.fixture(params=PLACES)
@@ -162,9 +164,12 @@ def read_answers(entries: OpenBoard, owners: Sequence[Entry]) -> Program[dict[An
     return found
 
 
-@pytest.mark.parametrize("world", [*PLACES, *SPREAD], indirect=True)
+@pytest.mark.parametrize(
+    ("world", "entries", "tie_columns"),
+    [*((place, *size) for place in PLACES for size in SIZES), *((place, 60, TIE_COLUMNS) for place in SPREAD)],
+    indirect=["world"],
+)
 @pytest.mark.parametrize("ties", list(Ties))
-@pytest.mark.parametrize(("entries", "tie_columns"), [(0, ()), (1, ()), (7, ()), (60, ()), (60, ("time", "shots"))])
 async def test_an_archive_answers_as_the_rows_did(
     world: World, ties: Ties, entries: int, tie_columns: tuple[str, ...]
 ) -> None:
