@@ -21,6 +21,9 @@ from typing import Self
 
 HOST = "127.0.0.1"
 READY_S = 60.0
+# PostgreSQL creates and removes thousands of small files in a test run, which costs a disk more than all the rest.
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 4 << 30  # free memory from which servers may use it
 POLL_S = 0.02
 INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
 # The watcher waits until this process closes the pipe. Then the watcher ends the server by the process id in the pid
@@ -65,11 +68,14 @@ def ended(process: subprocess.Popen[bytes] | None) -> bool:
 
 
 class Folder:
-    """A temporary folder that a watcher removes when this process ends."""
+    """A temporary folder that a watcher removes when this process ends. With `in_memory`, it may lie in memory."""
 
-    def __init__(self, prefix: str, pid_file: str, *, user: str | None, last_signal: str) -> None:
+    def __init__(
+        self, prefix: str, pid_file: str, *, user: str | None, last_signal: str, in_memory: bool = False
+    ) -> None:
+        has_memory = in_memory and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN
         # The folder is not below pytest's folder, because only the user of pytest can open pytest's folder.
-        self.path = Path(tempfile.mkdtemp(prefix=prefix))
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY if has_memory else None))
         if user is not None:
             shutil.chown(self.path, user)
         watcher = ["sh", "-c", WATCHER, "sh", str(self.path), str(self.path / pid_file), last_signal]
@@ -91,7 +97,13 @@ class PostgresServer:
         self._postgres = program("postgres", "postgresql")
         # PostgreSQL refuses to run as root.
         self._user = "postgres" if os.getuid() == 0 else None
-        self._folder = Folder("rankcurve-postgres-", "data/postmaster.pid", user=self._user, last_signal="QUIT")
+        self._folder = Folder(
+            "rankcurve-postgres-",
+            "data/postmaster.pid",
+            user=self._user,
+            last_signal="QUIT",
+            in_memory=settings is FAST,
+        )
         self.data, self.port = self._folder.path / "data", free_port()
         self._process: subprocess.Popen[bytes] | None = None
         if standby_of is None:
