@@ -4,6 +4,7 @@ A server starts when the first test needs it, and runs until the session ends. I
 that need it fail. No test is skipped.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -38,6 +39,12 @@ STARTERS = {
     "end_to_end": {"Service", "serve_file"},
     "server": {"MemcachedServer", "OpenMemcached", "PostgresServer", "Prometheus", "RedisServer"},
 }
+
+
+def pytest_collection_finish() -> None:
+    """Let garbage collections skip what the collection of tests has made, because it stays until the end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
