@@ -21,11 +21,11 @@ from typing import Self
 
 HOST = "127.0.0.1"
 READY_S = 60.0
-# PostgreSQL creates and removes thousands of small files in a test run, which costs a disk more than all the rest.
-MEMORY = Path("/dev/shm")
-MEMORY_BYTES_MIN = 4 << 30  # free memory from which servers may use it
 POLL_S = 0.02
 INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
+# In a test run, PostgreSQL creates and removes thousands of small files, which is slow on a disk.
+MEMORY = Path("/dev/shm")
+MEMORY_BYTES_MIN = 4 << 30  # with less free memory, the files lie on the disk
 # The watcher waits until this process closes the pipe. Then the watcher ends the server by the process id in the pid
 # file, waits a second, and removes the folder.
 WATCHER = 'read -r _; read -r pid < "$2" && kill -"$3" "$pid"; sleep 1; rm -rf "$1"'
@@ -102,7 +102,7 @@ class PostgresServer:
             "data/postmaster.pid",
             user=self._user,
             last_signal="QUIT",
-            in_memory=settings is FAST,
+            in_memory=settings is FAST,  # benchmarks and tests of durability have other settings, and need a disk
         )
         self.data, self.port = self._folder.path / "data", free_port()
         self._process: subprocess.Popen[bytes] | None = None

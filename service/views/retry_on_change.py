@@ -65,7 +65,7 @@ def retry_on_change(route: Route) -> Route:
                                 raise
                 pause_s = next(pauses_s, None)
                 if pause_s is None:  # the catalog still has the boards
-                    raise error if isinstance(error, BoardChangedError) else BoardChangedError from None
+                    raise (error if isinstance(error, BoardChangedError) else BoardChangedError) from None
                 await asyncio.sleep(pause_s)
                 for each in (*board_ids, *call.other_boards):
                     with suppress(UnknownBoardError):
