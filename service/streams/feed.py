@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
+from operator import le
 from typing import Any
 
 import structlog
@@ -26,6 +27,7 @@ from storage.errors import (
     UnknownOwnerError,
 )
 from storage.leaves.exact_ranks import CountStart
+from storage.leaves.totals import read_board_totals
 from storage.log import partition_journal
 from storage.log.partition_journal import JournalRow
 from storage.meter import Meter
@@ -224,6 +226,10 @@ class Feed:
             # The journal gets no row when an owner is erased from an archive. Therefore the state of an archived board
             # is read again for each new client.
             state = poll.states.get(topic, topic.state)
+            if topic in poll.ended or (topic.board.is_unreached and (yield from find_boards_by_id([topic.board.id]))):
+                raise BoardChangedError
+            if state is not None:  # the topic, like this process's copy of the board, may be outdated
+                yield from read_board_totals(topic.board)
             if state is None or topic.board.gate.archived_us is not None:
                 state = poll.states[topic] = yield from topic.read_state(poll.snapshot)
             first = yield from self._first_events(poll, topic, state, one.last_seen)
@@ -237,7 +243,7 @@ class Feed:
         ends, until = poll.snapshot.ends, poll.snapshot.until
         event = state.last._replace(numbers=until)
         if last_seen is None:
-            return [] if state.is_empty else [event]
+            return [] if state.is_empty and isinstance(topic, OwnerTopic) else [event]
         found: list[tuple[Numbers, JournalRow]] | None = None
         bounds = zip(poll.begins_after, last_seen, ends, strict=True)
         # The feed can tell what the client has missed only if the feed has read the journals to their ends, and if the
@@ -247,6 +253,11 @@ class Feed:
         if found is None or len(found) == self._limits.stream_rows_max:
             return [Event(until, "reset", RESET), event]
         missed = topic.find_missed_event(state, [row for _, row in found], until)
+        if missed is None and state.is_empty:  # if the board is new, the client may have seen an earlier one's rows
+            keys = [leaf.key for leaf in topic.board.leaves]
+            first = yield from journal.read_page((), limit=1, partitions=self.partitions, boards=keys)
+            if not any(all(map(le, numbers, last_seen)) for numbers, _ in first.list_changes()):
+                missed = event
         return [] if missed is None else [missed]
 
     def _deliver(self, poll: _PollResult) -> int:
@@ -259,6 +270,7 @@ class Feed:
         if poll.lost:
             for followed in self._topics.values():
                 sent += self._send([Event(poll.snapshot.until, "reset", RESET), followed.state.last], followed.clients)
+        self._topics = {key: each for key, each in self._topics.items() if each not in poll.ended}
         for followed in poll.ended:
             for client in followed.clients:
                 client.end_stream()

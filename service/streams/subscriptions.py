@@ -129,8 +129,7 @@ class _Top:
     owners: frozenset[str]
     worst: str | None  # stored text of the last shown row's value; None if there are too few rows to fill the top
     shown: bytes  # the rows of the top as JSON
-
-    is_empty = False  # whether there is nothing to show to a new client yet
+    is_empty: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +176,7 @@ class TopTopic(_Topic):
             owners=frozenset(row.owner for row in window.rows),
             worst=cell if isinstance(cell, str) else None,
             shown=msgspec.json.encode(page.entries),
+            is_empty=not window.rows,
         )
 
     def apply_new_rows(self, before: _Top, snapshot: FeedSnapshot) -> Program[_Top]:

@@ -3,6 +3,9 @@
 Before each further try, the boards of the request are read from the store again, so the answer fits their current
 state. If a handler does not find an owner because the owner is hidden, the answer says that the owner is hidden.
 
+A handler also refuses requests by this process's copies of the boards, for example if a value is out of range. As a
+board may have been deleted and created again, the handler then runs once more with confirmed copies.
+
 On Citus, a transaction over several partitions becomes visible on one node after the other. Until then, a board that
 moves may be missing in its partition and present in the catalog. So later tries come after a pause. A board is called
 unknown only if the store has just said so: other requests may remove a board from this process's copy of the catalog.
@@ -13,21 +16,22 @@ only ids of real boards. All tries of a request use the time at which the reques
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import wraps
 
 import msgspec
 
 from service.context import Context
+from service.contract.problems import ProblemError
 from service.contract.queries import HistoryQuery, ValuePositionsQuery
 from service.contract.requests import ManyBoards
 from service.contract.routes import Answer, Call, Route
+from storage import errors
 from storage.boards.family_ids import has_alias
-from storage.errors import BoardChangedError, NotRankedError, UnknownBoardError, UnknownOwnerError
 
 # The pause before each further try, in which the boards are read again. After the last one, the request fails.
 PAUSES_S = (0.0, 0.05, 0.2, 0.8)
+_REFUSALS = ProblemError, errors.PostError, errors.ArchivedError, errors.BadCursorError  # perhaps by an outdated copy
 
 
 def retry_on_change(route: Route) -> Route:
@@ -44,20 +48,21 @@ def retry_on_change(route: Route) -> Route:
         named = () if names_one_board and ":" not in call.path["board"] else _boards_of(call)
         may_be_aliased = any(map(has_alias, named))
         now_us, pauses_s = context.now_us() if may_be_aliased else 0, iter(PAUSES_S)
+        may_confirm = not route.ndjson  # posts are refused one by one, and `take_posts` has their copies confirmed
         while True:
             if may_be_aliased:
                 await _resolve_aliases(context, call, named, now_us)
             try:
                 return await handler(context, call)
-            except UnknownOwnerError:
+            except errors.UnknownOwnerError:
                 board, owner = await context.catalog.find_board(call.path["board"]), call.path.get("owner")
                 if owner is None or not await context.reads.find_hidden(board, [owner]):
                     raise
-                raise NotRankedError(f"{owner!r} is hidden") from None
-            except (UnknownBoardError, BoardChangedError) as error:
+                raise errors.NotRankedError(f"{owner!r} is hidden") from None
+            except (errors.UnknownBoardError, errors.BoardChangedError) as error:
                 # Running the handler again is safe: a transaction that raises one of these errors is rolled back.
                 board_ids = _boards_of(call)
-                if isinstance(error, UnknownBoardError):
+                if isinstance(error, errors.UnknownBoardError):
                     for each in board_ids:
                         if context.catalog.find_known(each) is None:  # another request may have forgotten the board
                             board = await context.catalog.reread_board(each)  # raises an error if there is none
@@ -65,11 +70,13 @@ def retry_on_change(route: Route) -> Route:
                                 raise
                 pause_s = next(pauses_s, None)
                 if pause_s is None:  # the catalog still has the boards
-                    raise (error if isinstance(error, BoardChangedError) else BoardChangedError) from None
+                    raise (error if isinstance(error, errors.BoardChangedError) else errors.BoardChangedError) from None
                 await asyncio.sleep(pause_s)
-                for each in (*board_ids, *call.other_boards):
-                    with suppress(UnknownBoardError):
-                        await context.catalog.reread_board(each)
+            except _REFUSALS:
+                if not may_confirm or len(_boards_of(call)) > context.settings.query_values_max + 1:
+                    raise
+                may_confirm = False
+            await context.catalog.confirm([*_boards_of(call), *call.other_boards])
 
     return replace(route, handler=handle)
 

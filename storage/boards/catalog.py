@@ -1,24 +1,29 @@
 """A process's copy of the catalog, in which the process looks up boards and families without reading the store.
 
 If the copy does not have a board, the process reads the store before it reports that the board is unknown. So the copy
-may be outdated, but a process finds every board that exists.
+may be outdated, but a process finds every board that exists. Before a request is refused because of what the copy says,
+`confirm` reads the store, too.
 """
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
+from storage.coalesce import StoreCoalescers
 from storage.errors import UnknownBoardError, UnknownFamilyError
 from storage.records import Board, Family, Leaf
 from storage.store import Store
 
-from .boards import find_board, find_boards_by_id, list_boards
+from .boards import find_boards_by_id, list_boards
 from .families import FamilyCatalog, make_boards
 from .family_ids import find_aliased_family, resolve_alias
 
 ARCHIVED_KEPT_MAX = 1_000  # how many archived boards a process keeps in its copy of the catalog
+CONFIRM_PAUSE_S = 0.02  # the pause before each read that confirms copies; so bad requests cause few reads a second
+CONFIRM_MAX = 1_000  # such a read confirms the copies of at most this many requests; as many more may wait for the next
 
 
 class Catalog:
@@ -31,6 +36,7 @@ class Catalog:
         # Ids of boards that were written while a read was running. The read may return older states of these boards.
         self._written_meanwhile: set[str] = set()
         self._on_removal: list[Callable[[int], None]] = []
+        self._confirming = StoreCoalescers(self._confirm, batch_max=CONFIRM_MAX, waiting_max=CONFIRM_MAX, tasks_max=1)
 
     def watch_removals(self, forget: Callable[[int], None]) -> None:
         """Call `forget`, from now on, with leaf keys of known boards that are deleted, archived, split or forgotten."""
@@ -86,21 +92,40 @@ class Catalog:
 
         If the board belongs to a family and no post has reached it yet, return an empty board without keeping it.
         """
-        known_before = self._by_id.get(board_id)
+        found = (await self._reread([board_id])).get(board_id) or await self.families.find_unreached_board(board_id)
+        if found is None:
+            raise UnknownBoardError(f"no leaderboard {board_id!r}")
+        return found
+
+    async def _reread(self, board_ids: Iterable[str]) -> dict[str, Board]:
+        """Read boards from the store, keep them in the copy, and return them by id. Forget those that were deleted."""
+        known_before = {each: self.find_known(each) for each in board_ids}
         with self._reading():
-            try:
-                board = await self._store.read(lambda: find_board(board_id))
-            except UnknownBoardError:
-                if board_id not in self._written_meanwhile:
-                    self._by_id.pop(board_id, None)
-                    self._archived.pop(board_id, None)
-                    if known_before is not None:
-                        self._tell_removal(known_before)
-                unreached = await self.families.find_unreached_board(board_id)
-                if unreached is None:
-                    raise
-                return unreached
-            return board if board_id in self._written_meanwhile else self._keep(board)
+            boards = await self._store.read(lambda: find_boards_by_id([*known_before]))
+            found = {board.id: board for board in boards}
+            for board_id in known_before.keys() - self._written_meanwhile:
+                if board_id in found:
+                    found[board_id] = self._keep(found[board_id])
+                elif self.find_known(board_id) is known_before[board_id]:  # no later read has found it
+                    self.forget_board(board_id)
+            return found
+
+    async def confirm(self, ids: Iterable[str]) -> None:
+        """Read boards again before a request is refused by their copies; the caller then tries the request once more.
+
+        If an id has a colon, read the family that the id names, too. One read at a time serves all waiting requests,
+        and a pause comes before it. So many bad requests hardly load the store.
+        """
+        await self._confirming.ask(self._store, None, ids)
+
+    async def _confirm(self, asked: list[Iterable[str]]) -> Sequence[None]:
+        await asyncio.sleep(CONFIRM_PAUSE_S)
+        ids = {each for ids in asked for each in ids}
+        await self._reread(ids)
+        for family_id in {each.partition(":")[0] for each in ids if ":" in each}:
+            with suppress(UnknownFamilyError):
+                await self.families.reread_family(family_id)
+        return [None] * len(asked)
 
     async def resolve_aliases(self, board_ids: Iterable[str], now_us: int) -> list[str]:
         """Return these ids, with each alias, such as `this-week`, replaced by the period that it means at `now_us`.
@@ -135,11 +160,7 @@ class Catalog:
         asked = list(dict.fromkeys(board_ids))
         found = {each: board for each in asked if (board := self.find_known(each)) is not None}
         unknown = [each for each in asked if each not in found]
-        if unknown:
-            with self._reading():
-                for board in await self._store.read(lambda: find_boards_by_id(unknown)):
-                    found[board.id] = board if board.id in self._written_meanwhile else self._keep(board)
-        return found
+        return found | (await self._reread(unknown) if unknown else {})
 
     async def make_boards(self, family: Family, board_ids: Iterable[str], **limits: Any) -> dict[str, Board]:
         """Return the boards of a family with these ids, by id. Create missing ones as `families.make_boards` does."""
@@ -152,23 +173,9 @@ class Catalog:
             else:
                 found[each] = board
         if missing:
-            made = await self._store.write(lambda: make_boards(family.id, missing, **limits))
+            made = await self._store.write(lambda: make_boards(family, missing, **limits))
             found |= {board.id: self.keep_board(board) for board in made}
         return found
-
-    async def renew_copies(self, boards: Iterable[Board | Leaf]) -> None:
-        """Read outdated boards again. If a board is in a family, forget the board, and read the family again."""
-        family_ids: set[str] = set()
-        for board in {board.id: board for board in boards}.values():
-            if board.family_key is not None:
-                self.forget_board(board.id)
-                family_ids.add(board.id.partition(":")[0])
-            else:
-                with suppress(UnknownBoardError):
-                    await self.reread_board(board.id)
-        for family_id in family_ids:
-            with suppress(UnknownFamilyError):
-                await self.families.reread_family(family_id)
 
     def keep_board(self, board: Board) -> Board:
         """Put a board into the copy, after it was written or read. Return the object that the copy then holds."""
@@ -184,9 +191,10 @@ class Catalog:
         if leaf.archived_us is not None and board.is_spread:  # the board was archived or split
             self.forget_board(board.id)
             return
-        leaves = tuple(leaf if each.key == leaf.key else each for each in board.leaves)
-        changed = replace(board, leaves=leaves)
-        self.keep_board(changed if board.is_spread else replace(changed, spec=leaf.spec, home=leaf.partition))
+        # All segments of a board have the same spec, which changes in one transaction.
+        leaves = tuple(leaf if each.key == leaf.key else replace(each, spec=leaf.spec) for each in board.leaves)
+        spec, home = replace(leaf.spec, segments=board.spec.segments), board.home if board.is_spread else leaf.partition
+        self.keep_board(replace(board, spec=spec, leaves=leaves, home=home))
 
     def forget_board(self, board_id: str) -> None:
         """Remove a board from the copy, because it was deleted or has to be read again."""

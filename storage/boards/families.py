@@ -209,17 +209,19 @@ def count_boards(family: Family) -> Program[int]:
 
 
 def make_boards(
-    family_id: str, board_ids: Iterable[str], *, now_us: int, boards_max: int, own_tables_max: int | None = None
+    known: Family, board_ids: Iterable[str], *, now_us: int, boards_max: int, own_tables_max: int | None = None
 ) -> Program[list[Board]]:
     """Return the boards of a family with these ids, and create the missing boards.
 
     If two processes create the same boards at the same time, both processes get the same boards.
 
     Raises:
-        UnknownFamilyError: the family was deleted.
+        UnknownFamilyError: the family was deleted, and perhaps created again, with other periods or facets.
         CatalogFullError, OwnTablesFullError: see `check_board_limits`.
     """
-    family = yield from find_family(family_id, lock=Lock.SHARE)
+    family = yield from find_family(known.id, lock=Lock.SHARE)
+    if family.key != known.key:
+        raise UnknownFamilyError(f"the family {known.id!r} was deleted and created again")
     ids = sorted(set(board_ids))  # all transactions create boards in this order, so they never deadlock
     there = {board.id for board in (yield from find_boards_by_id(ids))}
     missing = [each for each in ids if each not in there]

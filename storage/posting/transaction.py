@@ -238,7 +238,7 @@ class PostTransaction:
         for partition in sorted(set(self._places.values())):
             yield from self._at(partition, self._find_known(partition, asked))
         for state in self._boards.values():
-            if state.entries.leaf.archived_us is not None:
+            if state.exists and state.entries.leaf.archived_us is not None:
                 yield from self._find_in_segments(state.entries.leaf, asked)
 
     def _find_known(self, partition: int, asked: Iterable[PostKey]) -> Program[None]:

@@ -9,8 +9,8 @@ The transaction begins by renewing the worker's leases of the shards. If another
 example because the first worker was paused, the transaction of the first worker is rolled back.
 
 A board that was deleted or emptied since a post was accepted does not get the post. A post to several boards is applied
-to all of them or to none, unless they are boards of a family. The transaction that applies a post checks whether its
-boards are still open.
+to all of them or to none, but a board of a family, or one that was emptied or closed, refuses only its own part.
+The transaction that applies a post checks whether its boards are still open.
 
 If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts. Then the posts
 behind it can be applied.
@@ -31,6 +31,7 @@ from typing import NamedTuple
 from config.settings import Settings
 from storage.boards.boards import find_present_boards
 from storage.errors import (
+    BeforeResetError,
     BoardChangedError,
     LeaseLostError,
     LostRaceError,
@@ -267,7 +268,9 @@ class _Batch:
         found: Sequence[tuple[int, int, Board | None, PostError | None]],
         families: Mapping[int, Family],
     ) -> None:
-        refused = any(error is not None for *_, error in found) and queued.family_key is None
+        refused = queued.family_key is None and not all(
+            isinstance(fault, BeforeResetError | None) for *_, fault in found
+        )
         left: list[Leaf] = []
         for index, (key, partition, board, fault) in enumerate(found):
             error = fault or (PostRejectedError() if refused else None)
@@ -305,7 +308,7 @@ def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family])
         return UnknownBoardError("the leaderboard was deleted since the post was accepted")
     if board.family_key is None:
         emptied = board.gate.epoch != epoch
-        return UnknownBoardError("the leaderboard was emptied since the post was accepted") if emptied else None
+        return BeforeResetError("the leaderboard was emptied since the post was accepted") if emptied else None
     if board.family_key not in families:
         return UnknownBoardError("the family was deleted since the post was accepted")
     return None

@@ -22,7 +22,7 @@ from storage.boards.board_creation import create_board
 from storage.boards.board_removal import delete_board, reset_board
 from storage.boards.boards import find_board
 from storage.boards.catalog import Catalog
-from storage.boards.families import make_boards, put_family
+from storage.boards.families import find_family, make_boards, put_family
 from storage.boards.journal import Numbers
 from storage.curves.sampling import sample_curve
 from storage.errors import OutdatedFactsError
@@ -302,7 +302,8 @@ class Deployment:
     async def make_boards(self, *names: str, family_id: str = "f") -> list[Board]:
         """Return the boards of a family whose ids end in these names, in this order. Create missing boards."""
         wanted = [f"{family_id}:{name}" for name in names]
-        made = await self.write(make_boards, family_id, wanted, now_us=self.clock(), boards_max=BOARDS_MAX)
+        family = await self.read(find_family, family_id)
+        made = await self.write(make_boards, family, wanted, now_us=self.clock(), boards_max=BOARDS_MAX)
         by_id = {board.id: board for board in made}
         return [by_id[each] for each in wanted]
 

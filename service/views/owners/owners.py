@@ -41,7 +41,7 @@ LISTINGS_MAX = 3  # how often a request lists boards at most, if a listed board 
 
 
 async def find_column(context: Context, board_id: str, name: str | None) -> tuple[Board, int]:
-    """Return a board and the 0-based index of its ranked column `name`. Ask the store before raising an error.
+    """Return a board and the 0-based index of its ranked column `name`.
 
     Without a name, or with `ONLY_COLUMN`, return the only ranked column.
 
@@ -51,11 +51,7 @@ async def find_column(context: Context, board_id: str, name: str | None) -> tupl
         ProblemError: there is no name, and the board has several ranked columns.
     """
     board = await context.catalog.find_board(board_id)
-    try:
-        return board, find_ranked_column(board, name)
-    except (UnknownColumnError, ProblemError):
-        board = await context.catalog.reread_board(board_id)
-        return board, find_ranked_column(board, name)
+    return board, find_ranked_column(board, name)
 
 
 def find_ranked_column(board: Board, name: str | None) -> int:

@@ -40,6 +40,7 @@ from storage.errors import (
     PostVoidedError,
     UnknownBoardError,
     UnknownColumnError,
+    UnknownFamilyError,
     ValueOutOfRangeError,
 )
 from storage.leaves.catalog_rows import find_leaves
@@ -125,27 +126,31 @@ async def take_posts(
 ) -> Answer:
     """Apply the posts of a request and return their results, or queue the posts if the request asks for that.
 
-    If a post is rejected because this process has an outdated copy of a board, renew the copy and try the post again.
+    If a post is rejected by this process's copies of its boards or of its family, have the copies confirmed, and try
+    the post again. Do so too if the writer finds that a copy is outdated.
 
     Raises:
         ProblemError: the body was a single post, which is rejected, or a post can't be queued.
         OutcomeUnknownError: a board is missing in its partition in each try, but the catalog has it.
     """
+    family = {f"{call.path['family']}:"} if "family" in call.path else set()
 
-    async def resolve_renewed(posts: Sequence[PostBody]) -> list[PostOutcome]:
-        found = await resolve(posts)
-        narrow: list[Leaf] = []
-        for each in found:
-            if each.post is None:
-                narrow += each.list_leaves(UnknownColumnError)
-        if not narrow:
-            return found
-        await context.catalog.renew_copies(narrow)  # another process may have added the column
-        return await resolve(posts)
+    async def resolve_confirmed(posts: Sequence[PostBody]) -> list[PostOutcome]:
+        try:
+            found = await resolve(posts)
+        except UnknownFamilyError:  # the family was deleted, or created again
+            await context.catalog.confirm(family)
+            return await resolve(posts)
+        refused = [index for index, each in enumerate(found) if each.post is None or not each.post.parts]
+        if ids := (refused and family) or {leaf.id for at in refused for leaf in found[at].list_leaves(Exception)}:
+            await context.catalog.confirm(ids)
+            for index, outcome in zip(refused, await resolve([posts[index] for index in refused]), strict=True):
+                found[index] = outcome
+        return found
 
     async def resolve_all() -> list[Post]:
         found: list[Post] = []
-        for index, each in enumerate(await resolve_renewed(posts)):
+        for index, each in enumerate(await resolve_confirmed(posts)):
             if each.post is None:
                 raise name_post(post_problem_of(each.find_cause()), None if single else index)
             found.append(each.post)
@@ -155,7 +160,7 @@ async def take_posts(
         if context.relay is not None:
             raise NotOwnerError
         return await queue_posts(context, resolve_all, single=single)
-    outcomes, pauses_s = await _apply(context, await resolve_renewed(posts)), iter(PAUSES_S)
+    outcomes, pauses_s = await _apply(context, await resolve_confirmed(posts)), iter(PAUSES_S)
     while True:
         again: dict[int, list[Leaf]] = {}
         for index, outcome in enumerate(outcomes):
@@ -167,8 +172,8 @@ async def take_posts(
         if pause_s is None:  # the catalog still has the boards
             raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
         await asyncio.sleep(pause_s)
-        await context.catalog.renew_copies(board for boards in again.values() for board in boards)
-        applied = await _apply(context, await resolve_renewed([posts[index] for index in again]))
+        await context.catalog.confirm({leaf.id for leaves in again.values() for leaf in leaves})
+        applied = await _apply(context, await resolve_confirmed([posts[index] for index in again]))
         for index, outcome in zip(again, applied, strict=True):
             outcomes[index] = outcome
 
@@ -397,7 +402,7 @@ class PostOutcome(msgspec.Struct):
         errors = [error for _, part in self.boards if (error := _error_of(part)) is not None] or [PostRejectedError()]
         return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 
-    def list_leaves(self, error: type[PostError]) -> list[Leaf]:
+    def list_leaves(self, error: type[Exception]) -> list[Leaf]:
         """Return the leaves that refuse the post with an error of this class."""
         return [leaf for leaf, part in self.boards if isinstance(leaf, Leaf) and isinstance(_error_of(part), error)]
 

@@ -39,7 +39,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
         if late:
             repeats = await context.posting.writer.submit([found[index] for index in late])
             if any(isinstance(part.error, UnknownBoardError) for parts in repeats for part in parts):
-                await context.catalog.renew_copies(part.leaf for index in late for part in found[index].parts)
+                await context.catalog.confirm({part.leaf.id for index in late for part in found[index].parts})
                 continue
             for (index, closed), parts in zip(late.items(), repeats, strict=True):
                 errors = [part.error for part in parts if part.error is not None]
@@ -51,7 +51,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
             if posts:
                 await context.posting.enqueuer.submit(posts)
         except BoardChangedError:
-            await context.catalog.renew_copies(part.leaf for post in posts for part in post.parts)
+            await context.catalog.confirm({part.leaf.id for post in posts for part in post.parts})
             continue
         if late:
             context.metrics.meter.add("rankcurve_posts", len(late), PostStatus.DUPLICATE.value)

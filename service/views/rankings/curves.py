@@ -170,7 +170,10 @@ def _outside(curve: RankCurve, place_of: Callable[[int], EndAnswer]) -> OutsideA
 
 async def refresh_curve(context: Context, call: Call) -> RefreshAnswer:
     board, index = await _find_changing_column(context, call)
-    curve, seconds = await refresh_board(context.curves.refreshes, board, index)
+    curve: AnyCurve = Curve((), total=0, as_of_us=context.now_us(), method="scan", certificate=0.0, errors=())
+    seconds = 0.0
+    if not board.is_unreached:
+        curve, seconds = await refresh_board(context.curves.refreshes, board, index)
     return RefreshAnswer(
         column=board.spec.columns[index].name,
         **curve_facts(curve),

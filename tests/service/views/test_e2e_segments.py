@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from storage.boards.boards import find_board
+from storage.leaves.catalog_rows import find_leaves
 from tests.service.cli_fake_service import run
 from tests.service.event_stream import events_of
 from tests.service.real_service import Service, without
@@ -156,6 +158,33 @@ async def test_a_stream_follows_the_top_of_all_segments_and_resumes(service: Ser
         assert event.rows[0] == ("late", 9_000)
     async with events_of(service.base, path, last_id=17) as stream:  # the id of an event in one partition
         await stream.expect_event("reset")
+
+
+async def test_a_process_that_follows_changed_segments_answers_as_the_process_that_changed_them(
+    service: Service, partitions_url: str, tmp_path: Path
+) -> None:
+    tiers = [[{"name": name, "to_rank": 5}] for name in ("gold", "diamond")]
+    board, path = "/v1/leaderboards/four", "/v1/leaderboards/four/rankings/xp?limit=7"
+    await service.must(
+        "PUT", board, {**SPEC, "columns": [{**COLUMNS[0], "tiers": tiers[0]}, COLUMNS[1]], "segments": 4}
+    )
+    await service.post("four", *({"owner": owner, "stats": {"xp": 1}} for owner in OWNERS))
+    async with Service(tmp_path, store=partitions_url, jobs="none").running() as other:
+        catalog = other.context.catalog
+        for columns in (
+            [{**COLUMNS[0], "tiers": tiers[1]}, COLUMNS[1]],
+            [{**COLUMNS[0], "tiers": tiers[1]}, COLUMNS[1], {"name": "wins", "sorted": True, "merge": "sum"}],
+        ):
+            await other.get(path)
+            await service.must("PUT", board, {**SPEC, "columns": columns, "segments": 4})
+            keys = [leaf.key for leaf in (await catalog.find_board("four")).leaves]
+            leaves = await other.context.store.read(lambda: find_leaves(keys))  # noqa: B023
+            for leaf in leaves.values():  # as the job that follows changes of boards keeps the leaves that it has read
+                catalog.keep_leaf(leaf)
+                one, two = await service.call("GET", path), await other.call("GET", path)
+                assert (two.status, two.body, two.headers["ETag"]) == (200, one.body, one.headers["ETag"])
+                assert two.body["entries"][0]["tier"] == "diamond"
+            assert catalog.find_known("four") == await other.context.store.read(lambda: find_board("four"))
 
 
 async def test_what_cannot_have_segments_is_refused(service: Service) -> None:

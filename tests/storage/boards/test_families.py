@@ -52,7 +52,7 @@ async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(d
 
 
 async def test_boards_are_created_once_however_often_they_are_requested(deployment: Deployment) -> None:
-    await make_family(deployment)
+    family = await make_family(deployment)
     first = await deployment.make_boards(*NAMES)
     assert await deployment.make_boards(*NAMES) == first
     together = await asyncio.gather(*(deployment.make_boards("2019", "2020") for _ in range(4)))
@@ -60,7 +60,7 @@ async def test_boards_are_created_once_however_often_they_are_requested(deployme
     assert len({board.key for board in [*first, *together[0]]}) == 8
     wanted = ["f:2021"]
     with pytest.raises(CatalogFullError):
-        await deployment.store.write(lambda: make_boards("f", wanted, now_us=1, boards_max=8))
+        await deployment.store.write(lambda: make_boards(family, wanted, now_us=1, boards_max=8))
     assert len(await deployment.make_boards("all")) == 1, "a board that exists needs no room"
 
 
@@ -71,7 +71,7 @@ async def test_a_family_creates_no_more_tables_than_a_sqlite_store_may_hold(depl
 
     async def make(own_tables_max: int | None) -> list[Board]:
         return await deployment.store.write(
-            lambda: make_boards("f", wanted, now_us=1, boards_max=9, own_tables_max=own_tables_max)
+            lambda: make_boards(family, wanted, now_us=1, boards_max=9, own_tables_max=own_tables_max)
         )
 
     if deployment.dialect.parses_schema and not family.shares_table:

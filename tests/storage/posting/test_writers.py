@@ -1,12 +1,13 @@
 """Test that a request with posts to several partitions takes one transaction for each partition."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
-from storage.errors import OutcomeUnknownError, StoreAwayError
+from storage.errors import OutcomeUnknownError, StoreAwayError, UnknownBoardError
 from storage.posting.writer import Writers
-from storage.records import Board, Post
+from storage.records import Board, Post, PostStatus
 from tests.storage.deployment import Deployment, part, ranked
 
 XP = ranked("xp")
@@ -83,3 +84,17 @@ async def test_segments_that_are_away_do_not_stop_posts_to_others(
     async with deployment.open_writers() as writers:
         again = await submit(writers, posts)
     assert sorted(again) == ["applied"] * (8 - len(here)) + ["duplicate"] * len(here)
+
+
+async def test_a_post_to_an_archived_board_that_was_deleted_finds_no_board(
+    deployment: Deployment, board: Board
+) -> None:
+    kept = await deployment.create("kept", XP)
+    leaves = tuple(replace(leaf, gate=leaf.gate._replace(archived_us=1)) for leaf in board.leaves)
+    archived = replace(board, leaves=leaves)  # as a process keeps it that does not know that the board was deleted
+    await deployment.delete()
+    posts = [deployment.post("ada", part(each, {"xp": 1}), post_id="p") for each in (archived, kept)]
+    async with deployment.open_writers() as writers:
+        [[refused], [applied]] = await writers.submit(posts)
+        assert isinstance(refused.error, UnknownBoardError), "so the process reads the board again, and finds a new one"
+        assert applied.status is PostStatus.APPLIED

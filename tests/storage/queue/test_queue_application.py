@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from querybuilder import Bound
-from storage.errors import PostRejectedError, StoreFullError, UnknownBoardError
+from storage.errors import BeforeResetError, PostRejectedError, StoreFullError
 from storage.queue.outcomes import find_rejected, prune_rejected, store_rejected
 from storage.queue.queue_application import DrainedRound
 from storage.queue.queue_erasure import drop_queued
@@ -97,8 +97,20 @@ async def test_posts_that_waited_while_their_board_was_emptied_or_deleted_are_vo
     assert await desk.deployment.stats(kept, "ada") == {"xp": 2, "last": 0}, "a post is all or nothing"
     now = (await desk.deployment.catalog.reread_board("e"), again)
     assert [await desk.deployment.stats(board, "ada") for board in now] == [None, None]
-    assert isinstance((await desk.find_fate(now[0], "e", "ada")).error, UnknownBoardError)
+    assert isinstance((await desk.find_fate(now[0], "e", "ada")).error, BeforeResetError)
     assert isinstance((await desk.find_fate(kept, "both", "ada")).error, PostRejectedError)
+
+
+async def test_a_board_that_was_emptied_refuses_only_its_own_part_of_a_waiting_post(desk: QueueDesk) -> None:
+    emptied, kept = await make_board(desk, "e"), await make_board(desk, "k")
+    both = desk.deployment.post("ada", part(emptied, {"xp": 1}), part(kept, {"xp": 1}), post_id="both")
+    await desk.enqueue(structs.replace(both, post_id="both"))
+    await desk.deployment.reset("e")
+    [drained] = await desk.drain_queue()
+    assert drained.statuses == {"applied": 1, "rejected": 1}
+    assert await desk.deployment.value(kept, "ada") == 1
+    now = await desk.deployment.catalog.reread_board("e")
+    assert isinstance((await desk.find_fate(now, "both", "ada")).error, BeforeResetError)
 
 
 async def test_one_round_applies_posts_from_before_and_after_a_column_was_added(desk: QueueDesk) -> None:

@@ -54,6 +54,16 @@ async def read_closed(service: Played, period: str, at: datetime) -> tuple[bool 
 
 
 @ONE_PROCESS
+async def test_a_refresh_of_a_board_without_posts_answers_an_empty_curve(service: Played) -> None:
+    refresh = f"{path('game:all:org=7')}/rankings/xp/refresh"
+    for _ in range(2):
+        answer = await service.must("POST", refresh)
+        assert (answer["column"], answer["method"], answer["total"], answer["certificate"]) == ("xp", "scan", 0, 0)
+    assert await service.refused("POST", refresh.replace("/xp/", "/no/")) == (404, "unknown_column")
+    assert await service.refused("GET", refresh.replace("refresh", "curve")) == (404, "no_curve")
+
+
+@ONE_PROCESS
 async def test_the_family_and_the_board_agree_whether_the_board_is_closed(service: Played) -> None:
     assert await read_closed(service, "day", LONG_AGO) == (True, True), "nobody posted to it"
     assert await read_closed(service, "day", NOW) == (False, False), "nobody posted to this board either"
