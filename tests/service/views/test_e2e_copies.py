@@ -14,6 +14,7 @@ import pytest
 
 from service.context import Context
 from tests.schemas import fresh_store
+from tests.service.closing import close_as_of
 from tests.service.event_stream import events_of
 from tests.service.real_service import Caller, Service
 from tests.storage.meddling import SlowReads
@@ -134,6 +135,23 @@ async def test_refusals_by_the_new_board_stay_refusals(pair: list[Caller]) -> No
     assert await other.refused("GET", f"{B}/rankings/no") == (404, "unknown_board")
 
 
+async def test_an_archived_board_that_was_created_again_takes_posts_with_ids(store_url: str, tmp_path: Path) -> None:
+    settings: dict[str, Any] = {"store": store_url, "jobs": "none"}
+    end = datetime.now(UTC) + timedelta(hours=1)
+    season = {"columns": [XP], "closes_at": end.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
+    for table in ("own", "shared"):
+        async with Service(tmp_path, **settings).running() as one, Service(tmp_path, **settings).running() as other:
+            await one.must("PUT", B, {**season, "table": table})
+            await one.post_xp("b", ada=1)
+            await close_as_of(one, end + timedelta(hours=1))
+            assert (await other.get(B))["archived"]
+            await one.must("DELETE", B)
+            await one.must("PUT", B, {"columns": [XP], "table": table})
+            posts = [post_of(5, post_id="p"), {**post_of(5, post_id="p"), "owner": "bob"}]
+            assert [each["status"] for each in await other.post("b", *posts)] == ["applied", "applied"]
+            await one.must("DELETE", B)
+
+
 def post_of(xp: Any, **more: Any) -> dict[str, Any]:
     return {"owner": "ada", "stats": {"xp": xp}, **more}
 
@@ -234,6 +252,16 @@ async def test_a_refusal_costs_one_read(service: Service, method: str, path: str
     store.go.set()
     await service.call(method, path, body)
     assert store.reads == 1
+
+
+async def test_a_refusal_by_a_family_costs_one_read_of_the_family(service: Service) -> None:
+    await service.must("PUT", F, FAMILY)
+    store = count_reads(service.context)
+    store.go.set()
+    posts = [post_of(5, facets={"org": "7"})] * 100
+    results = (await service.must("POST", f"{F}/posts", {"posts": posts}))["results"]
+    assert {each["error"]["code"] for each in results} == {"unknown_facet"}
+    assert store.reads == 2, "the other one looks for a leaderboard, as the refused id could be of one"
 
 
 async def test_bad_requests_that_arrive_during_a_read_share_the_next_one(service: Service) -> None:
