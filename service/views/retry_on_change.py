@@ -48,7 +48,7 @@ def retry_on_change(route: Route) -> Route:
         named = () if names_one_board and ":" not in call.path["board"] else _boards_of(call)
         may_be_aliased = any(map(has_alias, named))
         now_us, pauses_s = context.now_us() if may_be_aliased else 0, iter(PAUSES_S)
-        may_confirm = not route.ndjson  # posts are refused one by one, and `take_posts` has their copies confirmed
+        may_confirm = not route.ndjson and route.query is not HistoryQuery  # posts and histories do this themselves
         while True:
             if may_be_aliased:
                 await _resolve_aliases(context, call, named, now_us)
