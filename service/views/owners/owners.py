@@ -198,6 +198,7 @@ def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
 async def erase_entry(context: Context, call: Call) -> None:
     board = await context.catalog.find_board(call.path["board"])
     if not await _changes(context, call, ()).erase_entry(board):
+        await context.reads.read_totals(board)  # raises an error if this process's copy of the board is outdated
         raise UnknownOwnerError(f"{call.path['owner']!r} has no entry in {board.id!r}")
 
 

@@ -152,6 +152,24 @@ async def test_an_archived_board_that_was_created_again_takes_posts_with_ids(sto
             await one.must("DELETE", B)
 
 
+async def test_an_entry_of_a_board_that_was_archived_before_it_was_created_again_is_erased(
+    store_url: str, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"store": store_url, "jobs": "none"}
+    end = datetime.now(UTC) + timedelta(hours=1)
+    async with Service(tmp_path, **settings).running() as one, Service(tmp_path, **settings).running() as other:
+        await one.must("PUT", B, {"columns": [XP], "closes_at": end.isoformat(), "keep_seconds": 0})
+        await one.post_xp("b", bob=1)
+        await close_as_of(one, end + timedelta(hours=2))
+        assert (await other.get(B))["archived"]
+        await one.must("DELETE", B)
+        await one.board("b", XP)
+        await one.post_xp("b", ada=5)
+        await other.must("DELETE", f"{B}/entries/ada")
+        assert await other.refused("DELETE", f"{B}/entries/ada") == (404, "unknown_owner")
+        assert await one.refused("GET", f"{B}/entries/ada") == (404, "unknown_owner")
+
+
 def post_of(xp: Any, **more: Any) -> dict[str, Any]:
     return {"owner": "ada", "stats": {"xp": xp}, **more}
 
