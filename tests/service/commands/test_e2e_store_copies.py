@@ -440,7 +440,9 @@ def test_a_copy_beside_a_service_says_how_to_stop_it(tmp_path: Path) -> None:
         refused = run("store", "copy", url_of(tmp_path / "old.db"), url_of(tmp_path / "new.db"), code=1).stderr
     finally:
         lock.release()
-    assert all(part in refused for part in ("stop the service first", "systemctl stop rankcurve", "--read-only", "owns"))
+    assert all(
+        part in refused for part in ("stop the service first", "systemctl stop rankcurve", "--read-only", "owns")
+    )
 
 
 async def test_a_short_run_of_the_benchmark_kills_the_command_and_finds_equal_rows(
