@@ -23,8 +23,8 @@ OWNER = "a/b ü%2F"
 
 def shown(kind: str) -> str:
     """Return the block of this kind on the page."""
-    [block] = re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    return block
+    [block] = re.finditer(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return block[1]
 
 
 class Nginx(LocalServer):
