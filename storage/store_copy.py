@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from querybuilder import BLOB, CreateTable, col, delete, lit, max_, param, select, truncate
-from storage.boards.shared_tables import BETWEEN
+from storage.boards.shared_tables import BETWEEN, sweep_rows
 from storage.curves.refresh_requests import store_refresh_request
 from storage.errors import StoreCopyError
 from storage.leaves.catalog_rows import CATALOG_ROWS, FAMILY_ROWS, WHOLE, read_families, read_rows
@@ -41,15 +41,17 @@ Pages = AsyncIterator[tuple[Routed, Any]]
 
 _IN_NEW_STORES = (tables.SEQUENCES, tables.LOG_COUNTER)  # these tables have rows from the beginning
 # If the partitions differ, the first tables have to be empty. The others are left out; services and jobs fill them.
-_UNFINISHED = (ingest_tables.INGEST_BLOCKS, tables.OWNER_CHANGES, tables.DROPPED_ROWS)
+_UNFINISHED = (ingest_tables.INGEST_BLOCKS, tables.OWNER_CHANGES)
 _LEFT_OUT = (
     tables.LIVE_COUNTS, tables.LIVE_MARK, tables.JOURNAL_BLOCKS, tables.WORK_LEASES, ingest_tables.INGEST_SHARDS,
+    tables.DROPPED_ROWS,
 )  # fmt: skip
 _OF_BOARDS = {name for place, name in list_tables(1, apart=True) if place != CONTROL}
 _PLACED = (tables.BOARDS, tables.FAMILIES, tables.SHARED_TABLES)  # these tables say where a board is
 _CURVE_VERSION = "curve_version"  # a sequence
 _PROGRESS = "copy of "  # in `meta`, the names of the rows that say where the next page of a table begins
 _DIGEST_BYTES = 16
+_SWEPT_ROWS = 5_000  # of deleted boards, in one transaction
 _SET, _SET_SEQUENCE, _SET_COUNTER = map(prepare_put, (tables.META, *_IN_NEW_STORES))
 _UNSET = delete(tables.META).where(col("name").ge(param("name")), col("name").le(param("last"))).prepared()
 
@@ -209,6 +211,9 @@ class StoreCopy:
             name, read = table.table.name, self._source.at(table.place).read
             if name in _UNFINISHED and (await anext(table.read_pages(self._source)))[0]:
                 raise StoreCopyError(f"for other partitions, {name} has to be empty: serve the source until it is")
+            # Rows that no board uses any more could meet others of the same keys.
+            while name == tables.DROPPED_ROWS and (await anext(table.read_pages(self._source)))[0]:
+                await self._source.at(table.place).write(partial(sweep_rows, rows_max=_SWEPT_ROWS))
             if name == tables.SEQUENCES:
                 page, _ = await anext(table.read_pages(self._source))
                 for _, (sequence, number) in page:

@@ -12,7 +12,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 build=$here/../build/clients
 
 # Debian keeps PostgreSQL's programs out of PATH, in a folder for each version.
-has() { command -v "$1" >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/"$1" >/dev/null 2>&1; }
+has() { PATH="$PATH:/usr/sbin" command -v "$1" >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/"$1" >/dev/null 2>&1; }
 
 missing=
 need() { has "$1" || missing="$missing $2"; }
@@ -28,6 +28,7 @@ if [ "$only" != typescript ]; then
   need promtool prometheus
   need chromium chromium
   need docker-compose docker-compose
+  need nginx nginx; need caddy caddy; need pgbouncer pgbouncer
   need systemd-analyze systemd
   need mono mono-runtime
   need mcs mono-mcs

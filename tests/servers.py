@@ -52,7 +52,8 @@ def program(name: str, package: str) -> Path:
     """
     # Debian keeps PostgreSQL's programs outside of PATH, in one folder for each version.
     versions = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda path: int(path.parts[-3]))
-    found = versions[-1] if versions else shutil.which(name)
+    # Some programs are where a user's PATH does not lead.
+    found = versions[-1] if versions else shutil.which(name) or shutil.which(name, path="/usr/sbin")
     if found is None:
         raise ServerMissingError(f"the tests need {name}, of Debian's package {package}: {INSTALL_HINT}")
     return Path(found)
@@ -297,6 +298,27 @@ class RedisServer(LocalServer):
 
     def arguments(self) -> list[str]:
         return ["--bind", HOST, "--port", str(self.port), "--dir", str(self._folder.path), "--save", ""]
+
+
+class PgBouncer(LocalServer):
+    """A pooler in front of a PostgreSQL server. `mode`: whether it lends a session, or for one transaction."""
+
+    name = "pgbouncer"
+    package = "pgbouncer"
+
+    def __init__(self, server: PostgresServer, mode: str) -> None:
+        super().__init__("-u", "nobody") if os.getuid() == 0 else super().__init__()
+        self._settings = self._folder.path / "pgbouncer.ini"
+        self._settings.write_text(
+            f"[databases]\n* = host={HOST} port={server.port} user=postgres\n[pgbouncer]\nlisten_addr = {HOST}\n"
+            f"listen_port = {self.port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\n"
+        )
+
+    def arguments(self) -> list[str]:
+        return [str(self._settings)]
+
+    def url(self, database: str) -> str:
+        return f"postgresql://postgres@{self.address}/{database}"
 
 
 @contextlib.contextmanager

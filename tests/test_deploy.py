@@ -69,6 +69,30 @@ def test_every_unit_is_hardened(units: Path) -> None:
             assert f"\n{line}\n" in text, f"{path.name}: {line}"
 
 
+def test_the_nightly_backup_recovers_from_failures_and_keeps_the_last_backups(tmp_path: Path) -> None:
+    unit = (DEPLOY / "rankcurve-backup.service").read_text(encoding="utf-8")
+    names = [f"rankcurve-2026-11-{day:02}T033000.db" for day in range(1, 21)]
+    for name in (*names, "now.db", f"{names[-1]}.partial", f"{names[-1]}.partial-journal"):
+        (tmp_path / name).touch()
+
+    def back_up(command: str) -> None:
+        (tmp_path / "command").write_text(f"#!/bin/sh\n{command}")
+        (tmp_path / "command").chmod(0o755)
+        for line in re.findall(r"^ExecStart(?:Pre|Post)?=(.+)$", unit, re.MULTILINE):
+            line = line.replace("%%", "%").replace("/var/backups/rankcurve", str(tmp_path))
+            words = shlex.split(line.replace("/opt/rankcurve/bin/rankcurve", str(tmp_path / "command")))
+            if subprocess.run(words, check=False).returncode:
+                return
+
+    for _ in range(3):
+        back_up('touch "$4.partial"; exit 1')
+    back_up('touch "$4"')
+    found = {path.name for path in tmp_path.iterdir()} - {"command"}
+    [new] = found - {*names, "now.db"}
+    assert found == {*names[-13:], "now.db", new}
+    assert re.fullmatch(r"rankcurve-20[\dT-]+\.db", new)
+
+
 def test_systemd_and_compose_wait_as_long_as_the_service_may_take_to_stop() -> None:
     longest_s = stop_s_max(load({}, {}))
     for name in ("rankcurve.service", "rankcurve-jobs.service"):

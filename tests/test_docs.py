@@ -21,6 +21,7 @@ from service.cli import app
 from service.contract.problems import CODES
 from service.health_routes import add_health_routes
 from service.telemetry.metrics.process import Metrics
+from storage.records import Merge
 from tests.service.closing import us
 from tests.service.real_service import Service
 
@@ -141,3 +142,26 @@ def test_the_reference_lists_every_route_with_its_role_and_every_code() -> None:
     assert {(method, path): role for method, path, role in rows} == roles
     codes = re.findall(r"^\| `(\w+)` \| (\d+) \|", text_of(ROOT / "docs" / "problems.md"), re.MULTILINE)
     assert sorted(codes) == sorted((code, str(meaning.status)) for code, meaning in CODES.items())
+
+
+def test_what_the_page_calls_missing_is_missing() -> None:
+    told = (
+        text_of(ROOT / "docs" / "boundaries.md").partition("no path with any of these words:")[2].partition("\n\n")[0]
+    )
+    words = re.findall(r"`(\w+)`", told)
+    assert len(words) > 10
+    assert [(word, route.path) for word in words for route in ROUTES if word in route.path] == []
+    [merges] = re.findall(r"\| merges (.+?)\. ", text_of(ROOT / "docs" / "boundaries.md"))
+    assert set(re.findall(r"`(\w+)`", merges)) == {merge.value for merge in Merge}
+
+
+def test_the_debian_packages_that_a_page_names_are_those_that_the_tests_install() -> None:
+    installed = (ROOT / "tests" / "install_missing.sh").read_text(encoding="utf-8")
+    named = [
+        name
+        for page in PAGES
+        for line in re.findall(r"apt-get install ([^`\n]+)", text_of(page))
+        for name in line.split()
+    ]
+    assert len(named) >= 3
+    assert [name for name in named if not re.search(rf"\b{re.escape(name)}\b", installed)] == []

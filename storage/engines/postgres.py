@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import dataclasses
+import secrets
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -26,13 +27,14 @@ from storage.store import CONTROL, Program, Rows, StoreSize
 from .citus import DefinitionNeededError, ShardAwayError
 from .nodes import Node, Nodes, Reach
 from .partitions import Partitions
-from .postgres_connection import PostgresConnection
+from .postgres_connection import Connector, PostgresConnection
 from .postgres_errors import DRIVER_ERRORS, is_lost
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
+ENCODINGS = ("UTF8", "SQL_ASCII")  # a database of the second one keeps bytes as they come
 _SHARD_MOVED = (asyncpg.DivisionByZeroError, asyncpg.UndefinedTableError)  # of a statement that reads shards
 
 
@@ -58,13 +60,15 @@ class PostgresStore:
         """Create the connection pools, check the server over one connection, and return the store.
 
         Raises:
-            StoreUnsupportedError: the URL cannot be read, the server is too old, or it refuses this user or database.
+            StoreUnsupportedError: the URL cannot be read, the server is too old or refuses this user or database, or
+                the database can't hold every text, or a connection pooler lends sessions for single transactions only.
             StoreAwayError: the server cannot be reached.
         """
         store = cls(url, limits, meter)
         try:
             entry = store._nodes.entry.writers
             await entry.run(_check_server)
+            await entry.run(partial(_check_sessions, url, limits))
             store._lay_out(await entry.run(Partitions.find))
             if store._partitions.distributed:
                 await store._nodes.distribute()
@@ -274,6 +278,31 @@ async def _check_server(connection: PostgresConnection) -> None:
     version = connection.get_server_version()
     if version.major < VERSION_MIN:
         raise StoreUnsupportedError(f"PostgreSQL {version.major} is older than {VERSION_MIN}")
+    if (encoding := connection.get_settings().server_encoding) not in ENCODINGS:
+        raise StoreUnsupportedError(
+            f"the database has the encoding {encoding}, which lacks characters that owners may have: create a database "
+            "with `createdb --encoding UTF8 --template template0`"
+        )
     for setting in ("fsync", "synchronous_commit"):
         if await connection.fetchval(f"SHOW {setting}") == "off":
             log.warning("store_not_durable", detail=f"the server has {setting} = off: a crash loses posts")
+
+
+async def _check_sessions(url: str, limits: Settings, connection: PostgresConnection) -> None:
+    """Raise `StoreUnsupportedError` if two connections don't have a session each, as prepared statements need."""
+    mark = f"'{secrets.token_hex(8)}'"
+    await connection.execute(f"SET rankcurve.session = {mark}")
+    other = await Connector(
+        url, limits.model_copy(update={"read_only": True}), "read"
+    )()  # it doesn't count as a writer
+    try:
+        # A pooler in transaction mode lends the other connection the session that it used last: the marked one.
+        is_marked = f"SELECT 1 WHERE current_setting('rankcurve.session', true) = {mark}"
+        found = [await each.execute(is_marked) for each in (other, connection)]
+    finally:
+        other.terminate()
+    if found != ["SELECT 0", "SELECT 1"]:
+        raise StoreUnsupportedError(
+            "a connection pooler in front of PostgreSQL lends sessions for single transactions, and the service needs "
+            "one for each connection: set pool_mode = session, or leave the pooler out"
+        )

@@ -4,7 +4,8 @@
     restore:  FILE ──> store.partial ──check, sync──> store; files of an earlier store are renamed to *.replaced
 
 The most important rule: a file under its final name is complete. Each copy is made under another name, checked, synced
-and then renamed. An interrupted copy stays as `.partial`, and the next attempt replaces it.
+and then renamed. A copy that fails is removed at once, because it may be what fills the disk. Only a killed process
+leaves its `.partial`.
 
 A backup only reads and takes no lock, so the service keeps using the file. A restore takes the store's lock. The
 write-ahead log beside a store's file (`-wal`) is part of the store. If only the file were replaced, the old log would
@@ -81,17 +82,25 @@ def _sound_copy(source: Path, beside: Path) -> Path:
     if not source.is_file():
         raise BackupFailedError(f"there is no file {source}")
     partial = Path(f"{beside}{_PARTIAL}")
-    for end in (*_BESIDE, "-journal"):
-        Path(f"{partial}{end}").unlink(missing_ok=True)
+    _remove(partial)
     # Only the file's owner may read the copy, as with the store's own file.
     os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    reading = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
-    with closing(reading), closing(sqlite3.connect(partial, isolation_level=None)) as writing:
-        reading.backup(writing)  # copies all pages in one step, so the copy is one snapshot
-        writing.execute("PRAGMA journal_mode=DELETE")  # makes the copy one file, without a write-ahead log
-        _check(writing, source)
-    _sync(partial)
+    try:
+        reading = sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)
+        with closing(reading), closing(sqlite3.connect(partial, isolation_level=None)) as writing:
+            reading.backup(writing)  # copies all pages in one step, so the copy is one snapshot
+            writing.execute("PRAGMA journal_mode=DELETE")  # makes the copy one file, without a write-ahead log
+            _check(writing, source)
+        _sync(partial)
+    except BaseException:
+        _remove(partial)
+        raise
     return partial
+
+
+def _remove(copy: Path) -> None:
+    for end in (*_BESIDE, "-journal"):
+        Path(f"{copy}{end}").unlink(missing_ok=True)
 
 
 def _check(copy: sqlite3.Connection, source: Path) -> None:

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from storage.store import Store
 
 T = TypeVar("T")
+STOP_FIRST = "stop the service first (`systemctl stop rankcurve`, or Ctrl-C where it runs)"
 
 
 def run_on_store(
     settings: Settings,
     work: Callable[[Store], Awaitable[T]],
     *,
-    if_locked: str = "stop the service first, because the command opens the store itself",
+    if_locked: str = f"{STOP_FIRST}, because the command opens the store itself",
 ) -> T:
     """Open the store that `settings` names, call `work` with it, close it, and return the result of `work`.
 

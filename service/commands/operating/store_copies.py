@@ -11,10 +11,10 @@ import typer
 
 from config import Settings
 from config.masking import masked
-from service.commands.operating.own_store import run_on_store
+from service.commands.operating.own_store import STOP_FIRST, run_on_store
 from service.commands.settings import settings_command
 from service.commands.target import fail
-from storage.errors import StorageError, StoreCopyError
+from storage.errors import StorageError, StoreCopyError, StoreLockedError
 
 if TYPE_CHECKING:
     from storage.store import Store
@@ -39,6 +39,8 @@ def copy(settings: Settings, source: FromArgument, target: ToArgument) -> None:
     begun_s = time.monotonic()
     try:
         asyncio.run(copy_store(settings, source, target))
+    except StoreLockedError as error:
+        fail(f"{STOP_FIRST}; meanwhile `serve --read-only` may serve FROM: {error.detail}")
     except StorageError as error:
         fail(error.detail)
     typer.echo(f"{masked(target)} has taken the place of {masked(source)} ({time.monotonic() - begun_s:.0f} s)")
@@ -75,7 +77,7 @@ async def copy_store(settings: Settings, source_url: str, target_url: str) -> No
         meta = await source.write(lambda: begin_copy(names[1]))
         try:
             if isinstance(source, PostgresStore) and (sessions := await source.count_other_writers()):
-                raise StoreCopyError(f"services may write to the source in {sessions} sessions: stop them first")
+                raise StoreCopyError(f"services may write to the source in {sessions} sessions: {STOP_FIRST}")
             target = await open_one(target_url, create=True)
             copy = StoreCopy(source, target, names, typer.echo)
             is_open = await copy.prepare(meta)

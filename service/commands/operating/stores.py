@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from config import Settings
-from service.commands.operating.own_store import run_on_store
+from service.commands.operating.own_store import STOP_FIRST, run_on_store
 from service.commands.settings import settings_command
 from service.commands.target import BoardArgument, fail
 from storage.errors import StorageError, StoreLockedError
@@ -75,7 +75,7 @@ def restore(settings: Settings, file: FileArgument, replace: ReplaceOption = Fal
     try:
         aside = restore_file(file, database, replace=replace)
     except StoreLockedError as error:
-        fail(f"stop the service first: {error.detail}")
+        fail(f"{STOP_FIRST}: {error.detail}")
     except StorageError as error:
         fail(error.detail)
     typer.echo(

@@ -18,8 +18,10 @@ from querybuilder import BLOB, TEXT, col, update
 from service.commands.operating.store_copies import copy_store
 from service.stores import open_store
 from storage import store_copy
+from storage.boards.board_removal import delete_board, reset_board
 from storage.engines.postgres import PostgresStore
 from storage.engines.sqlite import SqliteStore
+from storage.engines.sqlite_file import FileLock
 from storage.errors import StorageError, StoreBusyError, StoreCopyError, StoreLockedError
 from storage.leaves import leaf_copy
 from storage.schema import ingest_tables, tables
@@ -391,9 +393,29 @@ async def test_a_source_that_changed_meanwhile_fails_the_copy(
         await copy_store(Settings(), url_of(source.file), schema)
 
 
+def delete_boards() -> Program[None]:
+    """Delete and empty boards as requests do, before a job has removed their rows."""
+    for name in ("shared", "deals"):
+        yield from delete_board(board_id=name)
+    yield from reset_board(board_id="other", now_us=1)
+
+
+async def test_boards_that_were_just_deleted_or_emptied_do_not_stop_a_copy_to_other_partitions(
+    source: Filled, partitions_url: str, tmp_path: Path
+) -> None:
+    await write_to(url_of(source.file), delete_boards)
+    assert read_file(source.file)["dropped_rows"]
+    await copy_store(Settings(), url_of(source.file), partitions_url)
+    service = Service(tmp_path, store=partitions_url)
+    service.headers = source.headers
+    async with service.running():
+        assert (await service.get("/v1/leaderboards/other"))["entries"] == 0
+        assert (await service.get("/v1/leaderboards/wider"))["entries"] == len(OWNERS) - 2  # one is hidden, one erased
+
+
 async def test_unfinished_work_keeps_a_store_from_other_partitions(source: Filled, partitions_url: str) -> None:
-    make_up(source.file, ["dropped_rows"])
-    with pytest.raises(StoreCopyError, match="dropped_rows has to be empty"):
+    make_up(source.file, ["owner_changes"])
+    with pytest.raises(StoreCopyError, match="owner_changes has to be empty"):
         await copy_store(Settings(), url_of(source.file), partitions_url)
     async with Service(source.file.parent).running():
         pass
@@ -408,6 +430,19 @@ def test_the_commands_copy_a_store_and_reopen_it(tmp_path: Path) -> None:
     assert "serve that" in run("keys", "create", "me", "--role", "ops", "--store", old, code=1).output
     assert "may be served again" in run("store", "reopen", "--store", old, code=0).output
     run("keys", "create", "me", "--role", "ops", "--store", old, code=0)
+
+
+def test_a_copy_beside_a_service_says_how_to_stop_it(tmp_path: Path) -> None:
+    run("store", "init", "--store", url_of(tmp_path / "old.db"), code=0)
+    lock = FileLock(tmp_path / "old.db")
+    lock.acquire()
+    try:
+        refused = run("store", "copy", url_of(tmp_path / "old.db"), url_of(tmp_path / "new.db"), code=1).stderr
+    finally:
+        lock.release()
+    assert all(
+        part in refused for part in ("stop the service first", "systemctl stop rankcurve", "--read-only", "owns")
+    )
 
 
 async def test_a_short_run_of_the_benchmark_kills_the_command_and_finds_equal_rows(

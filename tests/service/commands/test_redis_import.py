@@ -12,7 +12,9 @@ import pytest
 from redis import Redis
 from typer.testing import Result
 
+from service.commands.imports.sending import BATCH_POSTS
 from tests.servers import RedisServer, program
+from tests.service.real_service import ROOT
 
 MEMBERS = 3_000  # far more than Redis returns in one batch
 
@@ -71,6 +73,18 @@ def test_every_member_has_its_score_and_the_rank_that_redis_counts(run: Run, cop
     assert {owner: score for owner, (_, score) in copied.items()} == scores(redis)
     for owner in ("p0", "p1500", "deep", "high"):
         assert copied[owner][0] == 1 + redis.zcount("arena", f"({copied[owner][1]}", "+inf")
+
+
+def test_equal_scores_are_ordered_by_name_where_the_first_one_leads(run: Run, copy: Run, redis: Redis) -> None:
+    assert f"up to {BATCH_POSTS:,} members" in (ROOT / "docs" / "migrating.md").read_text(encoding="utf-8")
+    members = [f"m{number:04}" for number in range(MEMBERS)]
+    redis.zadd("arena", dict.fromkeys(random.Random(4).sample(members, MEMBERS), 7.0))
+    assert [member.decode() for member, _ in redis.zscan_iter("arena")] != members
+    run("board", "create", "first", "-c", "xp:max", "--ties", "earliest")
+    copy("first")
+    assert {owner: rank for owner, (rank, _) in entries(run, "first").items()} == {
+        member: rank for rank, member in enumerate(members, start=1)
+    }
 
 
 def test_scores_that_change_during_the_copy_are_right_after_a_second_copy(

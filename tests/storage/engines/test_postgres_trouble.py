@@ -21,7 +21,7 @@ from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_errors import translate_error
 from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, StoreFullError, StoreUnsupportedError
 from storage.leaves.row_tables import entries_table
-from tests.servers import HOST, PostgresServer, postgres
+from tests.servers import HOST, PgBouncer, PostgresServer, postgres
 from tests.storage.backends import POSTGRES_LIMITS
 from tests.storage.deployment import Deployment, part, ranked
 
@@ -142,6 +142,45 @@ async def test_a_wrong_password_or_a_missing_database_is_reported_and_not_retrie
         await PostgresStore.open(server.url("nowhere"), POSTGRES_LIMITS)
     store = await PostgresStore.open(f"postgresql://guarded:right@{address}/postgres", POSTGRES_LIMITS)
     await store.close()
+
+
+@pytest.mark.parametrize("mode", ["transaction", "statement"])
+async def test_a_pooler_that_lends_no_sessions_is_refused_with_the_reason(server: PostgresServer, mode: str) -> None:
+    name = f"pooled_{mode}"
+    server.create_database(name)
+    with PgBouncer(server, mode) as pooler:
+        with pytest.raises(StoreUnsupportedError, match="pooler"):
+            await PostgresStore.open(pooler.url(name), POSTGRES_LIMITS)
+        with pytest.raises(
+            StoreUnsupportedError
+        ):  # sessions that an earlier start has left to the pooler don't hide it
+            await PostgresStore.open(pooler.url(name), POSTGRES_LIMITS)
+
+
+async def test_a_pooler_that_lends_sessions_serves(server: PostgresServer, opened: AsyncExitStack) -> None:
+    server.create_database("pooled")
+    with PgBouncer(server, "session") as pooler:
+        deployment = await deploy(opened, pooler.url("pooled"), POSTGRES_LIMITS)
+        board = await deployment.create("b", XP)
+        await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+        await opened.aclose()
+
+
+@pytest.mark.parametrize(("encoding", "is_refused"), [("LATIN1", True), ("SQL_ASCII", False), ("UTF8", False)])
+async def test_a_database_is_refused_if_its_encoding_lacks_characters(
+    server: PostgresServer, opened: AsyncExitStack, encoding: str, is_refused: bool
+) -> None:
+    name = f"in_{encoding.lower()}"
+    server.run_sql(f"CREATE DATABASE {name} ENCODING '{encoding}' TEMPLATE template0")
+    if is_refused:
+        with pytest.raises(StoreUnsupportedError, match=f"encoding {encoding}"):
+            await PostgresStore.open(server.url(name), POSTGRES_LIMITS)
+        return
+    deployment = await deploy(opened, server.url(name), POSTGRES_LIMITS)
+    board = await deployment.create("b", XP)
+    owners = ["Zoë", "李", "é", "𝔸"]
+    await deployment.apply(*(deployment.post(owner, part(board, {"xp": 1})) for owner in owners))
+    assert [await deployment.stats(board, owner) for owner in owners] == [{"xp": 1}] * 4
 
 
 @pytest.fixture

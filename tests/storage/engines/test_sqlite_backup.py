@@ -1,6 +1,7 @@
 """Test backups of the SQLite store. A backup is complete or absent, holds one snapshot, and leaves no other files."""
 
 import asyncio
+import resource
 import sqlite3
 from pathlib import Path
 
@@ -138,9 +139,24 @@ async def test_a_failed_backup_leaves_no_file_to_stop_the_next(tmp_path: Path, m
         broken.setattr(sqlite_backup, "_sync", fail)
         with pytest.raises(BackupFailedError, match="no space"):
             back_up_store(tmp_path / "a.db", tmp_path / "b.db")
-    assert "b.db" not in list_files(tmp_path)
+    assert list_files(tmp_path) == ["a.db"]
     back_up_store(tmp_path / "a.db", tmp_path / "b.db")
     assert list_files(tmp_path) == ["a.db", "b.db"]
     assert await read_number(tmp_path / "b.db") == 1
     with pytest.raises(BackupFailedError, match="exists"):
         back_up_store(tmp_path / "a.db", tmp_path / "b.db")
+
+
+async def test_a_copy_that_finds_no_room_gives_back_what_it_took(tmp_path: Path) -> None:
+    await create_with_number(tmp_path / "a.db")
+    back_up_store(tmp_path / "a.db", tmp_path / "b.db")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "b.db").stat().st_size // 2, hard))
+    try:
+        with pytest.raises(BackupFailedError):
+            back_up_store(tmp_path / "a.db", tmp_path / "c.db")
+        with pytest.raises(BackupFailedError):
+            restore_store(tmp_path / "b.db", tmp_path / "a.db", replace=True)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list_files(tmp_path) == ["a.db", "b.db"]
