@@ -23,7 +23,11 @@ class Merger:
             index: [tie for tie in list_tie_columns(spec) if tie.number in followers]
             for index, followers in self._followers.items()
         }
-        self._tied = [(index, each) for index, each in enumerate(self._paddings) if each and each.tie_columns]
+        self._tied = [
+            (index, padding)
+            for index, padding in enumerate(self._paddings)
+            if padding and (padding.tie_columns or (padding.timed and index in self._followers))
+        ]
 
     def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
         """Return the values of a row in column order: scaled integers, text, or None."""
@@ -59,20 +63,40 @@ class Merger:
             before = padding.decode_value(stored) if padding is not None and isinstance(stored, str) else stored
             after = self._merged(self._columns[index], before, change)
             if after == before:
-                continue  # the value is the same as before, so keep the time when it was first reached
-            if index in changed and cells is not None and after == self.decode_value(index, cells[index]):
+                if padding is None or not padding.timed or not self._is_earlier(change, before, stored, at_us):
+                    continue  # the value is the same as before, so keep the time when it was first reached
+            elif index in changed and cells is not None and after == self.decode_value(index, cells[index]):
                 del changed[index]  # a merge and a `set` in the same post cancelled each other out
                 continue
-            changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after
+            changed[index] = self._pad(change, after, stored, at_us)
         if not self._followers and not self._tied:
             return changed
         stored_cells = [None] * len(self._columns) if cells is None else cells
-        improved = self._replace_followers(stored_cells, changes, changed)
+        improved = self._replace_followers(stored_cells, changes, changed, at_us)
         self._order_ties(stored_cells, changed, improved, at_us)
         return changed
 
+    def _pad(self, change: ColumnChange, after: StatValue, stored: Cell, at_us: int) -> Cell:
+        """Return the cell of a value that a post brings. A sum is reached with the latest of the posts that add to it."""
+        padding = self._paddings[change.index]
+        if padding is None or not isinstance(after, int):
+            return after
+        adds = padding.timed and not change.overwrite and self._columns[change.index].merge is Merge.SUM
+        return padding.pad(after, max(at_us, padding.reached_us(stored)) if adds and isinstance(stored, str) else at_us)
+
+    def _is_earlier(self, change: ColumnChange, before: StatValue | None, stored: Cell, at_us: int) -> bool:
+        """Return whether a post that arrives late shows that the best value was reached earlier than was known.
+
+        If other columns follow, `_is_better_run` decides this.
+        """
+        index, padding = change.index, self._paddings[change.index]
+        if change.overwrite or change.value != before or index in self._followers or padding is None:
+            return False
+        is_best = self._columns[index].merge in (Merge.MAX, Merge.MIN)
+        return is_best and isinstance(stored, str) and max(at_us, 0) < padding.reached_us(stored)
+
     def _replace_followers(
-        self, cells: Sequence[Cell], changes: Sequence[ColumnChange], changed: dict[int, Cell]
+        self, cells: Sequence[Cell], changes: Sequence[ColumnChange], changed: dict[int, Cell], at_us: int
     ) -> set[int]:
         """Replace the followers of each column that the post improves, and keep all other followers.
 
@@ -81,7 +105,7 @@ class Merger:
         posted = {change.index: change for change in changes}
         improved: set[int] = set()
         for index, followers in self._followers.items():
-            if index in changed or self._is_better_run(index, cells, posted):
+            if index in changed or self._is_better_run(index, cells, posted, at_us):
                 improved.add(index)
             for follower in followers:
                 change = posted.get(follower)
@@ -96,9 +120,12 @@ class Merger:
                     changed[follower] = new
         return improved
 
-    def _is_better_run(self, index: int, cells: Sequence[Cell], posted: dict[int, ColumnChange]) -> bool:
-        """Return whether the post repeats the value of a column that is merged by `max` or `min`, with better ties."""
-        change, merge = posted.get(index), self._columns[index].merge
+    def _is_better_run(self, index: int, cells: Sequence[Cell], posted: dict[int, ColumnChange], at_us: int) -> bool:
+        """Return whether the post repeats the value of a column that is merged by `max` or `min`, with better ties.
+
+        If time breaks ties, the earlier of two runs that are equal in all columns is the better one.
+        """
+        change, merge, padding = posted.get(index), self._columns[index].merge, self._paddings[index]
         if change is None or change.overwrite or merge not in (Merge.MAX, Merge.MIN):
             return False
         if change.value != self.decode_value(index, cells[index]):
@@ -107,11 +134,14 @@ class Merger:
         for tie in self._run_ties[index]:
             new.append(tie.place_of(posted[tie.number].value if tie.number in posted else None))
             stored.append(tie.place_of(cells[tie.number]))
+        if padding is not None and padding.timed and isinstance(cell := cells[index], str):
+            new.append(max(at_us, 0))
+            stored.append(padding.reached_us(cell))
         return new < stored
 
     def _order_ties(self, cells: Sequence[Cell], changed: dict[int, Cell], improved: set[int], at_us: int) -> None:
-        """Write the values of the tie columns, as they are after the post, into the ranked cells that contain them."""
-        if not changed:
+        """Write the times of better runs, and the tie columns' values after the post, into the cells that hold them."""
+        if not changed and not improved:
             return
         after = [*cells]
         for index, cell in changed.items():
@@ -120,8 +150,8 @@ class Merger:
             cell = after[index]
             if not isinstance(cell, str):
                 continue
-            kept = padding.timed and index not in changed and index not in improved
-            reached_us = padding.reached_us(cell) if kept else at_us
+            is_kept = padding.timed and (index in changed or index not in improved)
+            reached_us = padding.reached_us(cell) if is_kept else at_us
             ties = [self.decode_value(tie.number, after[tie.number]) for tie in padding.tie_columns]
             ordered = padding.pad(padding.decode_value(cell), reached_us, ties)
             if ordered != cells[index]:

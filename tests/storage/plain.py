@@ -35,20 +35,39 @@ def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChan
     return after
 
 
+def merge_reached(column: ColumnSpec, held: Reached | None, change: ColumnChange, at_us: int) -> Reached:
+    """Return a value after one change, and when it was reached, whatever the order in which posts arrive."""
+    value = merge_value(column, None if held is None else held[0], change)
+    if held is None:
+        return value, at_us
+    if value != held[0]:
+        adds = column.merge is Merge.SUM and not change.overwrite
+        return value, max(held[1], at_us) if adds else at_us
+    if column.merge in (Merge.MAX, Merge.MIN) and not change.overwrite and change.value == held[0]:
+        return value, min(held[1], at_us)
+    return held
+
+
 def merge_row(
     spec: BoardSpec, row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
-    """Return a row after a post. An equal value keeps the time when it was reached, unless its run is better."""
+    """Return a row after a post. If a column has followers, its value and theirs are those of the best, earliest run."""
     columns = spec.columns
     stored = [held[0] if held is not None else None for held in row]
-    values = list(stored)
+    merged = list(row)
     for change in changes:
-        values[change.index] = merge_value(columns[change.index], values[change.index], change)
+        held, before = row[change.index], merged[change.index]
+        after = merge_reached(columns[change.index], before, change, at_us)
+        is_back = held is not None and before is not None and before[0] != held[0] == after[0]
+        merged[change.index] = held if is_back else after
+    values = [held[0] if held is not None else None for held in merged]
     better = set()
     for index, column in enumerate(columns):
         followers = [number for number, each in enumerate(columns) if each.of == column.name]
-        if followers and is_improved(spec, index, followers, stored, values, changes):
+        if followers and is_improved(spec, index, followers, row, values, (changes, at_us)):
             better.add(index)
+        elif followers:
+            merged[index] = row[index]
     for index, column in enumerate(columns):
         if column.of is None:
             continue
@@ -58,13 +77,14 @@ def merge_row(
         else:
             values[index] = sent[-1].value if sent and sent[-1].overwrite else stored[index]
     after: list[Reached | None] = []
-    for index, (held, value) in enumerate(zip(row, values, strict=True)):
+    for index, (held, value, new) in enumerate(zip(row, values, merged, strict=True)):
         if value is None:
             after.append(None)
-        elif held is not None and held[0] == value and not (index in better and columns[index].sorted):
-            after.append(held)
+        elif new is not None and new[0] == value and columns[index].sorted and spec.ties is Ties.EARLIEST:
+            is_run = index in better and held is not None and held[0] == value
+            after.append((value, at_us) if is_run else new)
         else:
-            after.append((value, at_us))
+            after.append(held if held is not None and held[0] == value else (value, at_us))
     return after
 
 
@@ -72,11 +92,13 @@ def is_improved(
     spec: BoardSpec,
     index: int,
     followers: Sequence[int],
-    stored: Sequence[StatValue | None],
+    row: Sequence[Reached | None],
     values: Sequence[StatValue | None],
-    changes: Sequence[ColumnChange],
+    post: tuple[Sequence[ColumnChange], int],
 ) -> bool:
-    """Return whether a post improves a column that others follow."""
+    """Return whether a post (its changes, and its time) improves a column that others follow."""
+    (changes, at_us), held = post, row[index]
+    stored = [each[0] if each is not None else None for each in row]
     if values[index] != stored[index]:
         return True
     sent = {change.index: change for change in changes}
@@ -87,7 +109,11 @@ def is_improved(
     numbers = {column.name: number for number, column in enumerate(spec.columns)}
     new = [sent[numbers[name]].value if numbers[name] in sent else None for name in ties]
     now = [stored[numbers[name]] for name in ties]
-    return sent[index].value == stored[index] and tie_key(spec, ties, new) < tie_key(spec, ties, now)
+    if held is None or sent[index].value != held[0]:
+        return False
+    is_timed = spec.ties is Ties.EARLIEST and spec.columns[index].sorted
+    run, best = (tie_key(spec, ties, new), at_us), (tie_key(spec, ties, now), held[1])
+    return run < best if is_timed else run[0] < best[0]
 
 
 def tie_key(spec: BoardSpec, names: Sequence[str], values: Sequence[StatValue | None]) -> tuple[tuple[int, int], ...]:
