@@ -77,7 +77,7 @@ class Merger:
         return changed
 
     def _pad(self, change: ColumnChange, after: StatValue, stored: Cell, at_us: int) -> Cell:
-        """Return the cell of a value that a post brings. A sum is reached with the latest of the posts that add to it."""
+        """Return the cell of a value that a post brings. A sum is reached with the latest post that adds to it."""
         padding = self._paddings[change.index]
         if padding is None or not isinstance(after, int):
             return after

@@ -1,7 +1,7 @@
 """Histories of posts whose order of arrival must not matter, and a model of them that knows no order.
 
-Boards end their ties with `earliest`. The model looks at all posts of an owner at once: for `max` and `min` the best run
-and the earliest time of it, for `sum` the total and the latest time.
+Boards end their ties with `earliest`. The model looks at all posts of an owner at once: for `max` and `min` the best
+run and the earliest time of it, for `sum` the total and the latest time.
 """
 
 import random
@@ -49,9 +49,8 @@ def draw_history(rng: random.Random, now_us: int = 100) -> list[SentPost]:
     posts = []
     for _ in range(rng.randrange(2, 14)):
         run: dict[str, StatValue] = {"score": rng.randrange(3), "time": rng.randrange(3)}
-        values: dict[str, StatValue] = {
-            "lap": rng.randrange(-1, 2), "level": rng.randrange(2), **{name: rng.choice((-1, 1, 2)) for name in ("xp", "debt")}
-        }  # fmt: skip
+        values: dict[str, StatValue] = {"lap": rng.randrange(-1, 2), "level": rng.randrange(2)}
+        values |= {name: rng.choice((-1, 1, 2)) for name in ("xp", "debt")}
         stats = {name: values[name] for name in rng.sample(list(values), rng.randrange(3))}
         at_us = now_us - rng.randrange(20)
         if rng.random() < 0.5 or not stats:

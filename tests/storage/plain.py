@@ -51,15 +51,15 @@ def merge_reached(column: ColumnSpec, held: Reached | None, change: ColumnChange
 def merge_row(
     spec: BoardSpec, row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
-    """Return a row after a post. If a column has followers, its value and theirs are those of the best, earliest run."""
+    """Return a row after a post. A column with followers and these have the values of the best and earliest run."""
     columns = spec.columns
     stored = [held[0] if held is not None else None for held in row]
     merged = list(row)
     for change in changes:
         held, before = row[change.index], merged[change.index]
-        after = merge_reached(columns[change.index], before, change, at_us)
-        is_back = held is not None and before is not None and before[0] != held[0] == after[0]
-        merged[change.index] = held if is_back else after
+        new = merge_reached(columns[change.index], before, change, at_us)
+        is_back = held is not None and before is not None and before[0] != held[0] == new[0]
+        merged[change.index] = held if is_back else new
     values = [held[0] if held is not None else None for held in merged]
     better = set()
     for index, column in enumerate(columns):
