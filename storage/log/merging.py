@@ -14,7 +14,11 @@ class Merger:
         self._paddings = [Padding(spec, column) if column.sorted else None for column in spec.columns]
         self._only = self._paddings[0] if len(self._paddings) == 1 else None  # most boards have one column
         indexes = {column.name: index for index, column in enumerate(spec.columns)}
-        self._followers: dict[int, list[int]] = {}  # by index of a column, the columns that take their values with it
+        # By index of a column, the columns that take their values with it. If time breaks ties, every ranked column is
+        # here: a post may repeat its value with an earlier time.
+        self._followers: dict[int, list[int]] = {
+            index: [] for index, padding in enumerate(self._paddings) if padding and padding.timed
+        }
         for index, column in enumerate(spec.columns):
             if column.of is not None:
                 self._followers.setdefault(indexes[column.of], []).append(index)
@@ -23,11 +27,7 @@ class Merger:
             index: [tie for tie in list_tie_columns(spec) if tie.number in followers]
             for index, followers in self._followers.items()
         }
-        self._tied = [
-            (index, padding)
-            for index, padding in enumerate(self._paddings)
-            if padding and (padding.tie_columns or (padding.timed and index in self._followers))
-        ]
+        self._tied = [(index, each) for index, each in enumerate(self._paddings) if each and each.orders_equals]
 
     def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
         """Return the values of a row in column order: scaled integers, text, or None."""
@@ -63,50 +63,30 @@ class Merger:
             before = padding.decode_value(stored) if padding is not None and isinstance(stored, str) else stored
             after = self._merged(self._columns[index], before, change)
             if after == before:
-                if padding is None or not padding.timed or not self._is_earlier(change, before, stored, at_us):
-                    continue  # the value is the same as before, so keep the time when it was first reached
-            elif index in changed and cells is not None and after == self.decode_value(index, cells[index]):
+                continue
+            if index in changed and cells is not None and after == self.decode_value(index, cells[index]):
                 del changed[index]  # a merge and a `set` in the same post cancelled each other out
                 continue
-            changed[index] = self._pad(change, after, stored, at_us)
+            changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after
         if not self._followers and not self._tied:
             return changed
         stored_cells = [None] * len(self._columns) if cells is None else cells
         improved = self._replace_followers(stored_cells, changes, changed, at_us)
-        self._order_ties(stored_cells, changed, improved, at_us)
+        self._order_ties(stored_cells, changed, improved)
         return changed
-
-    def _pad(self, change: ColumnChange, after: StatValue, stored: Cell, at_us: int) -> Cell:
-        """Return the cell of a value that a post brings. A sum is reached with the latest post that adds to it."""
-        padding = self._paddings[change.index]
-        if padding is None or not isinstance(after, int):
-            return after
-        adds = padding.timed and not change.overwrite and self._columns[change.index].merge is Merge.SUM
-        return padding.pad(after, max(at_us, padding.reached_us(stored)) if adds and isinstance(stored, str) else at_us)
-
-    def _is_earlier(self, change: ColumnChange, before: StatValue | None, stored: Cell, at_us: int) -> bool:
-        """Return whether a post that arrives late shows that the best value was reached earlier than was known.
-
-        If other columns follow, `_is_better_run` decides this.
-        """
-        index, padding = change.index, self._paddings[change.index]
-        if change.overwrite or change.value != before or index in self._followers or padding is None:
-            return False
-        is_best = self._columns[index].merge in (Merge.MAX, Merge.MIN)
-        return is_best and isinstance(stored, str) and max(at_us, 0) < padding.reached_us(stored)
 
     def _replace_followers(
         self, cells: Sequence[Cell], changes: Sequence[ColumnChange], changed: dict[int, Cell], at_us: int
-    ) -> set[int]:
+    ) -> dict[int, int]:
         """Replace the followers of each column that the post improves, and keep all other followers.
 
-        Return the indexes of the improved columns. A `set` of a follower always counts.
+        Return by index when the values of the improved columns were reached. A `set` of a follower always counts.
         """
         posted = {change.index: change for change in changes}
-        improved: set[int] = set()
+        improved: dict[int, int] = {}
         for index, followers in self._followers.items():
             if index in changed or self._is_better_run(index, cells, posted, at_us):
-                improved.add(index)
+                improved[index] = self._find_reached_us(posted.get(index), cells[index], at_us)
             for follower in followers:
                 change = posted.get(follower)
                 if index in improved:
@@ -119,6 +99,14 @@ class Merger:
                 if new != cells[follower]:
                     changed[follower] = new
         return improved
+
+    def _find_reached_us(self, change: ColumnChange | None, stored: Cell, at_us: int) -> int:
+        """Return when a post's value was reached: for a sum, with the latest of the posts that changed it."""
+        padding = None if change is None or change.overwrite else self._paddings[change.index]
+        if change is None or padding is None or not padding.timed or not isinstance(stored, str):
+            return at_us
+        adds = self._columns[change.index].merge is Merge.SUM
+        return max(at_us, padding.reached_us(stored)) if adds else at_us
 
     def _is_better_run(self, index: int, cells: Sequence[Cell], posted: dict[int, ColumnChange], at_us: int) -> bool:
         """Return whether the post repeats the value of a column that is merged by `max` or `min`, with better ties.
@@ -139,7 +127,7 @@ class Merger:
             stored.append(padding.reached_us(cell))
         return new < stored
 
-    def _order_ties(self, cells: Sequence[Cell], changed: dict[int, Cell], improved: set[int], at_us: int) -> None:
+    def _order_ties(self, cells: Sequence[Cell], changed: dict[int, Cell], improved: dict[int, int]) -> None:
         """Write the times of better runs, and the tie columns' values after the post, into the cells that hold them."""
         if not changed and not improved:
             return
@@ -150,8 +138,7 @@ class Merger:
             cell = after[index]
             if not isinstance(cell, str):
                 continue
-            is_kept = padding.timed and (index in changed or index not in improved)
-            reached_us = padding.reached_us(cell) if is_kept else at_us
+            reached_us = improved[index] if index in improved else padding.reached_us(cell) if padding.timed else 0
             ties = [self.decode_value(tie.number, after[tie.number]) for tie in padding.tie_columns]
             ordered = padding.pad(padding.decode_value(cell), reached_us, ties)
             if ordered != cells[index]:

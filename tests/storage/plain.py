@@ -35,39 +35,20 @@ def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChan
     return after
 
 
-def merge_reached(column: ColumnSpec, held: Reached | None, change: ColumnChange, at_us: int) -> Reached:
-    """Return a value after one change, and when it was reached, whatever the order in which posts arrive."""
-    value = merge_value(column, None if held is None else held[0], change)
-    if held is None:
-        return value, at_us
-    if value != held[0]:
-        adds = column.merge is Merge.SUM and not change.overwrite
-        return value, max(held[1], at_us) if adds else at_us
-    if column.merge in (Merge.MAX, Merge.MIN) and not change.overwrite and change.value == held[0]:
-        return value, min(held[1], at_us)
-    return held
-
-
 def merge_row(
     spec: BoardSpec, row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
     """Return a row after a post. A column with followers and these have the values of the best and earliest run."""
     columns = spec.columns
     stored = [held[0] if held is not None else None for held in row]
-    merged = list(row)
+    values = list(stored)
     for change in changes:
-        held, before = row[change.index], merged[change.index]
-        new = merge_reached(columns[change.index], before, change, at_us)
-        is_back = held is not None and before is not None and before[0] != held[0] == new[0]
-        merged[change.index] = held if is_back else new
-    values = [held[0] if held is not None else None for held in merged]
+        values[change.index] = merge_value(columns[change.index], values[change.index], change)
     better = set()
     for index, column in enumerate(columns):
         followers = [number for number, each in enumerate(columns) if each.of == column.name]
-        if followers and is_improved(spec, index, followers, row, values, (changes, at_us)):
+        if is_improved(spec, index, followers, row, values, (changes, at_us)):
             better.add(index)
-        elif followers:
-            merged[index] = row[index]
     for index, column in enumerate(columns):
         if column.of is None:
             continue
@@ -77,14 +58,15 @@ def merge_row(
         else:
             values[index] = sent[-1].value if sent and sent[-1].overwrite else stored[index]
     after: list[Reached | None] = []
-    for index, (held, value, new) in enumerate(zip(row, values, merged, strict=True)):
+    for index, (held, value) in enumerate(zip(row, values, strict=True)):
+        sent = [change for change in changes if change.index == index]
+        adds = columns[index].merge is Merge.SUM and sent and not sent[-1].overwrite
         if value is None:
             after.append(None)
-        elif new is not None and new[0] == value and columns[index].sorted and spec.ties is Ties.EARLIEST:
-            is_run = index in better and held is not None and held[0] == value
-            after.append((value, at_us) if is_run else new)
+        elif held is None or (held[0] != value and not adds) or (index in better and held[0] == value):
+            after.append((value, at_us))
         else:
-            after.append(held if held is not None and held[0] == value else (value, at_us))
+            after.append((value, held[1] if held[0] == value else max(held[1], at_us)))
     return after
 
 
@@ -101,6 +83,8 @@ def is_improved(
     stored = [each[0] if each is not None else None for each in row]
     if values[index] != stored[index]:
         return True
+    if not spec.columns[index].sorted and not followers:
+        return False
     sent = {change.index: change for change in changes}
     if index not in sent or sent[index].overwrite or spec.columns[index].merge not in (Merge.MAX, Merge.MIN):
         return False
