@@ -167,6 +167,8 @@ class Pager:
             stats = self._locator.format_stats(entry.cells)
             value: Number = stats[name]  # type: ignore[assignment]  # a ranked column's value is a number
             row = RankedEntry(rank, window.exact, entry.owner, value, format_us(entry.updated_at_us), stats)
+            if self.ranking.timed:
+                row.reached_at = self._locator.find_reached_at(self._index, entry.cells[self._index])
             if tiers is not None:
                 row.tier = tiers.find_tier(self.ranking.padding.decode_value(cell_of(self.ranking, entry)), rank, total)
             ranked.append(row)

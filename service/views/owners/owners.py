@@ -161,6 +161,7 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
             answer = LookupEntry(owner, format_us(row.updated_at_us), locator.format_stats(row.cells))
             if index is not None:
                 answer.position, answer.place = located.get(owner), places.get(owner)
+                answer.reached_at = locator.find_reached_at(index, row.cells[index])
             if owner in unseen:
                 answer.hidden = True
             answers.append(answer)
