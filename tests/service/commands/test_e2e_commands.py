@@ -178,8 +178,9 @@ def test_top_shows_what_decides_between_equal_values(shell: Shell, tmp_path: Pat
     rows = shell.rows("top", "runs")
     assert rows[0] == ["rank", "owner", "points", "time_s", "reached", "updated"]
     assert [row[:5] for row in rows[1:]] == [
-        ["1", "bob", "100", "41", "2026-01-01T10:00:00.500000Z"], ["2", "ada", "100", "50", "2026-01-01T10:00:00.000000Z"],
-    ]  # fmt: skip
+        ["1", "bob", "100", "41", "2026-01-01T10:00:00.500000Z"],
+        ["2", "ada", "100", "50", "2026-01-01T10:00:00.000000Z"],
+    ]
     shell("board", "create", "plain", "-c", "points:max")
     assert shell.rows("top", "plain")[0] == ["rank", "owner", "points", "updated"]
 
