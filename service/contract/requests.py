@@ -158,7 +158,8 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     ties: TiesSent = Ties.SHARED
     """Equal values share a rank (`shared`), or the one that was reached first ranks better (`earliest`). Or a list of
     up to three numeric columns that order equal values, the most important one first, and optionally `earliest` last.
-    Entries without a value in such a column come after those with one."""
+    Entries without a value in such a column come after those with one. Whatever the order of arrival, `max` and `min`
+    are reached with the earliest post or run of that value, and `sum` with the latest post that changed it."""
     table: TableSharing = TableSharing.OWN
     partition: Annotated[int, Meta(ge=0)] | None = None
     """The partition of the store in which it is created. Default: the service chooses."""

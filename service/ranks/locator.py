@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from config.settings import ReadingSettings
 from predictor import AnyCurve
@@ -125,6 +126,11 @@ class Locator:
                     raise StoreDamagedError("a row of this leaderboard is damaged: restore a backup") from error
             found[name] = value if scale == 0 or not isinstance(value, int) else to_wire_number(value, scale)
         return found
+
+    def find_reached_at(self, index: int, cell: str | int | None) -> str | UnsetType:
+        """Return when a ranked value was reached, or UNSET if there is no value, or if time does not order equals."""
+        padding = self._rankings[index].padding
+        return format_us(padding.reached_us(cell)) if padding.timed and isinstance(cell, str) else UNSET
 
     def find_position(
         self, wanted: WantedRank, mode: RankMode, starts: Mapping[int, CountStart], read: EntryRead
@@ -292,7 +298,7 @@ class Locator:
         return found
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: Mapping[int, int]) -> Position:
-        index, cell, _ = wanted
+        index, cell, owner = wanted
         name, offset, width, scale = self._cells[index]
         value = int(cell if width is None else cell[:width]) - (offset or 0)
         total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high
@@ -310,6 +316,8 @@ class Locator:
             percentile=percentile(rank, total),
             as_of=_as_of(located.as_of_us),
         )
+        if width is not None and owner is not None:  # equal values are ordered, perhaps by time
+            position.reached_at = self.find_reached_at(index, cell)
         if self.tiers and index in self.tiers:
             self.tiers[index].add_to_position(position, value)
         return position

@@ -16,7 +16,7 @@ from service.contract.responses.boards import Page, RankedEntry
 from service.contract.routes import Tagged
 from service.contract.values import Number, format_us
 from storage.errors import BadCursorError
-from storage.leaves.exact_ranks import CountStart
+from storage.leaves.exact_ranks import CellOf, CountStart
 from storage.leaves.rankings import Ranking
 from storage.leaves.totals import CHANGES, STATE, read_board_totals
 from storage.records import Board, Entry, Leaf
@@ -36,6 +36,7 @@ class Window:
     totals: dict[int, int]
     more_before: bool
     more_after: bool
+    place: CellOf | None = None  # where in the ranking a window without rows stands; None: outside of it
 
 
 def rank_rows(ranking: Ranking, window: Window) -> list[int]:
@@ -142,14 +143,17 @@ class Pager:
 
     def make_page(self, window: Window) -> Page:
         """Return the rows of a window as a page."""
-        rows, first_number = window.rows, window.first_row_number
-        last_number = first_number + len(rows) - 1
+        ends = [(cell_of(self.ranking, entry), entry.owner) for entry in window.rows[:1] + window.rows[-1:]]
+        ends = ends or ([] if window.place is None else [window.place])
+        last_number = window.first_row_number + len(window.rows) - 1
         return Page(
             column=self.board.spec.columns[self._index].name,
             total=window.totals.get(self._index, 0),
             entries=self._ranked_entries(window),
-            next=self._cursor(rows[-1], last_number, window, forward=True) if window.more_after and rows else None,
-            prev=self._cursor(rows[0], first_number, window, forward=False) if window.more_before and rows else None,
+            next=self._cursor(ends[-1], last_number, window, forward=True) if window.more_after and ends else None,
+            prev=self._cursor(ends[0], window.first_row_number, window, forward=False)
+            if window.more_before and ends
+            else None,
         )
 
     def tag_page(self, window: Window) -> Tagged:
@@ -163,20 +167,22 @@ class Pager:
             stats = self._locator.format_stats(entry.cells)
             value: Number = stats[name]  # type: ignore[assignment]  # a ranked column's value is a number
             row = RankedEntry(rank, window.exact, entry.owner, value, format_us(entry.updated_at_us), stats)
+            if self.ranking.timed:
+                row.reached_at = self._locator.find_reached_at(self._index, entry.cells[self._index])
             if tiers is not None:
                 row.tier = tiers.find_tier(self.ranking.padding.decode_value(cell_of(self.ranking, entry)), rank, total)
             ranked.append(row)
         return ranked
 
-    def _cursor(self, entry: Entry, row_number: int, window: Window, *, forward: bool) -> str:
+    def _cursor(self, place: CellOf, row_number: int, window: Window, *, forward: bool) -> str:
         return self._cursors.encode_cursor(
             RowCursor(
                 board_key=self.board.key,
                 epoch=self.board.gate.epoch,
                 column_index=self._index,
                 forward=forward,
-                cell=cell_of(self.ranking, entry),
-                owner=entry.owner,
+                cell=place[0],
+                owner=place[1],
                 row_number=row_number,
                 # If the row number is estimated, store -1, which never equals a count of changes. A request with this
                 # cursor then counts the row number anew.

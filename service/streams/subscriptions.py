@@ -327,6 +327,7 @@ class OwnerTopic(_Topic):
             previous_rank=before,
             overtaken_by=overtakers[:OVERTAKERS_MAX],
             tier=self._tier(now),
+            reached_at=self._locator.find_reached_at(self.index, now.cell),
         )
         return replace(now, last=Event(until, "position", msgspec.json.encode(event)))
 

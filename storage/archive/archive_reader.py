@@ -165,6 +165,8 @@ class ArchivedRanking(Ranking):
         return (yield from self.find_cell(None, total)) if total else None
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
+        if self.timed and owner and (yield from self.count_tied(cell, owner))[1]:
+            return cell, ""
         key = self.padding.key_of_cell(cell)
         found = yield from self._tally_of(cell)
         better = None if found is None else found[1].next_better_key(key)

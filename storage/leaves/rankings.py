@@ -110,7 +110,7 @@ class Ranking(Protocol):
         """Return the cell and owner of the nearest row of better rank than the owner's row; None: no row is better.
 
         If equal values share a rank, the returned row has a strictly better cell. Otherwise it stands directly before
-        the owner's row. An archive returns a strictly better cell, and "" as its owner, who may be unknown.
+        the owner's row. An archive returns the cell of that row, and "" as its owner, who may be unknown.
         """
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:

@@ -14,7 +14,11 @@ class Merger:
         self._paddings = [Padding(spec, column) if column.sorted else None for column in spec.columns]
         self._only = self._paddings[0] if len(self._paddings) == 1 else None  # most boards have one column
         indexes = {column.name: index for index, column in enumerate(spec.columns)}
-        self._followers: dict[int, list[int]] = {}  # by index of a column, the columns that take their values with it
+        # By index of a column, the columns that take their values with it. If time breaks ties, every ranked column is
+        # here: a post may repeat its value with an earlier time.
+        self._followers: dict[int, list[int]] = {
+            index: [] for index, padding in enumerate(self._paddings) if padding and padding.timed
+        }
         for index, column in enumerate(spec.columns):
             if column.of is not None:
                 self._followers.setdefault(indexes[column.of], []).append(index)
@@ -23,7 +27,7 @@ class Merger:
             index: [tie for tie in list_tie_columns(spec) if tie.number in followers]
             for index, followers in self._followers.items()
         }
-        self._tied = [(index, each) for index, each in enumerate(self._paddings) if each and each.tie_columns]
+        self._tied = [(index, each) for index, each in enumerate(self._paddings) if each and each.orders_equals]
 
     def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
         """Return the values of a row in column order: scaled integers, text, or None."""
@@ -59,7 +63,7 @@ class Merger:
             before = padding.decode_value(stored) if padding is not None and isinstance(stored, str) else stored
             after = self._merged(self._columns[index], before, change)
             if after == before:
-                continue  # the value is the same as before, so keep the time when it was first reached
+                continue
             if index in changed and cells is not None and after == self.decode_value(index, cells[index]):
                 del changed[index]  # a merge and a `set` in the same post cancelled each other out
                 continue
@@ -67,22 +71,22 @@ class Merger:
         if not self._followers and not self._tied:
             return changed
         stored_cells = [None] * len(self._columns) if cells is None else cells
-        improved = self._replace_followers(stored_cells, changes, changed)
-        self._order_ties(stored_cells, changed, improved, at_us)
+        improved = self._replace_followers(stored_cells, changes, changed, at_us)
+        self._order_ties(stored_cells, changed, improved)
         return changed
 
     def _replace_followers(
-        self, cells: Sequence[Cell], changes: Sequence[ColumnChange], changed: dict[int, Cell]
-    ) -> set[int]:
+        self, cells: Sequence[Cell], changes: Sequence[ColumnChange], changed: dict[int, Cell], at_us: int
+    ) -> dict[int, int]:
         """Replace the followers of each column that the post improves, and keep all other followers.
 
-        Return the indexes of the improved columns. A `set` of a follower always counts.
+        Return by index when the values of the improved columns were reached. A `set` of a follower always counts.
         """
         posted = {change.index: change for change in changes}
-        improved: set[int] = set()
+        improved: dict[int, int] = {}
         for index, followers in self._followers.items():
-            if index in changed or self._is_better_run(index, cells, posted):
-                improved.add(index)
+            if index in changed or self._is_better_run(index, cells, posted, at_us):
+                improved[index] = self._find_reached_us(posted.get(index), cells[index], at_us)
             for follower in followers:
                 change = posted.get(follower)
                 if index in improved:
@@ -96,9 +100,20 @@ class Merger:
                     changed[follower] = new
         return improved
 
-    def _is_better_run(self, index: int, cells: Sequence[Cell], posted: dict[int, ColumnChange]) -> bool:
-        """Return whether the post repeats the value of a column that is merged by `max` or `min`, with better ties."""
-        change, merge = posted.get(index), self._columns[index].merge
+    def _find_reached_us(self, change: ColumnChange | None, stored: Cell, at_us: int) -> int:
+        """Return when a post's value was reached: for a sum, with the latest of the posts that changed it."""
+        padding = None if change is None or change.overwrite else self._paddings[change.index]
+        if change is None or padding is None or not padding.timed or not isinstance(stored, str):
+            return at_us
+        adds = self._columns[change.index].merge is Merge.SUM
+        return max(at_us, padding.reached_us(stored)) if adds else at_us
+
+    def _is_better_run(self, index: int, cells: Sequence[Cell], posted: dict[int, ColumnChange], at_us: int) -> bool:
+        """Return whether the post repeats the value of a column that is merged by `max` or `min`, with better ties.
+
+        If time breaks ties, the earlier of two runs that are equal in all columns is the better one.
+        """
+        change, merge, padding = posted.get(index), self._columns[index].merge, self._paddings[index]
         if change is None or change.overwrite or merge not in (Merge.MAX, Merge.MIN):
             return False
         if change.value != self.decode_value(index, cells[index]):
@@ -107,11 +122,14 @@ class Merger:
         for tie in self._run_ties[index]:
             new.append(tie.place_of(posted[tie.number].value if tie.number in posted else None))
             stored.append(tie.place_of(cells[tie.number]))
+        if padding is not None and padding.timed and isinstance(cell := cells[index], str):
+            new.append(max(at_us, 0))
+            stored.append(padding.reached_us(cell))
         return new < stored
 
-    def _order_ties(self, cells: Sequence[Cell], changed: dict[int, Cell], improved: set[int], at_us: int) -> None:
-        """Write the values of the tie columns, as they are after the post, into the ranked cells that contain them."""
-        if not changed:
+    def _order_ties(self, cells: Sequence[Cell], changed: dict[int, Cell], improved: dict[int, int]) -> None:
+        """Write the times of better runs, and the tie columns' values after the post, into the cells that hold them."""
+        if not changed and not improved:
             return
         after = [*cells]
         for index, cell in changed.items():
@@ -120,8 +138,7 @@ class Merger:
             cell = after[index]
             if not isinstance(cell, str):
                 continue
-            kept = padding.timed and index not in changed and index not in improved
-            reached_us = padding.reached_us(cell) if kept else at_us
+            reached_us = improved[index] if index in improved else padding.reached_us(cell) if padding.timed else 0
             ties = [self.decode_value(tie.number, after[tie.number]) for tie in padding.tie_columns]
             ordered = padding.pad(padding.decode_value(cell), reached_us, ties)
             if ordered != cells[index]:

@@ -38,7 +38,7 @@ def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChan
 def merge_row(
     spec: BoardSpec, row: Sequence[Reached | None], changes: Sequence[ColumnChange], at_us: int
 ) -> list[Reached | None]:
-    """Return a row after a post. An equal value keeps the time when it was reached, unless its run is better."""
+    """Return a row after a post. A column with followers and these have the values of the best and earliest run."""
     columns = spec.columns
     stored = [held[0] if held is not None else None for held in row]
     values = list(stored)
@@ -47,7 +47,7 @@ def merge_row(
     better = set()
     for index, column in enumerate(columns):
         followers = [number for number, each in enumerate(columns) if each.of == column.name]
-        if followers and is_improved(spec, index, followers, stored, values, changes):
+        if is_improved(spec, index, followers, row, values, (changes, at_us)):
             better.add(index)
     for index, column in enumerate(columns):
         if column.of is None:
@@ -59,12 +59,14 @@ def merge_row(
             values[index] = sent[-1].value if sent and sent[-1].overwrite else stored[index]
     after: list[Reached | None] = []
     for index, (held, value) in enumerate(zip(row, values, strict=True)):
+        sent = [change for change in changes if change.index == index]
+        adds = columns[index].merge is Merge.SUM and sent and not sent[-1].overwrite
         if value is None:
             after.append(None)
-        elif held is not None and held[0] == value and not (index in better and columns[index].sorted):
-            after.append(held)
-        else:
+        elif held is None or (held[0] != value and not adds) or (index in better and held[0] == value):
             after.append((value, at_us))
+        else:
+            after.append((value, held[1] if held[0] == value else max(held[1], at_us)))
     return after
 
 
@@ -72,13 +74,17 @@ def is_improved(
     spec: BoardSpec,
     index: int,
     followers: Sequence[int],
-    stored: Sequence[StatValue | None],
+    row: Sequence[Reached | None],
     values: Sequence[StatValue | None],
-    changes: Sequence[ColumnChange],
+    post: tuple[Sequence[ColumnChange], int],
 ) -> bool:
-    """Return whether a post improves a column that others follow."""
+    """Return whether a post (its changes, and its time) improves a column that others follow."""
+    (changes, at_us), held = post, row[index]
+    stored = [each[0] if each is not None else None for each in row]
     if values[index] != stored[index]:
         return True
+    if not spec.columns[index].sorted and not followers:
+        return False
     sent = {change.index: change for change in changes}
     if index not in sent or sent[index].overwrite or spec.columns[index].merge not in (Merge.MAX, Merge.MIN):
         return False
@@ -87,7 +93,11 @@ def is_improved(
     numbers = {column.name: number for number, column in enumerate(spec.columns)}
     new = [sent[numbers[name]].value if numbers[name] in sent else None for name in ties]
     now = [stored[numbers[name]] for name in ties]
-    return sent[index].value == stored[index] and tie_key(spec, ties, new) < tie_key(spec, ties, now)
+    if held is None or sent[index].value != held[0]:
+        return False
+    is_timed = spec.ties is Ties.EARLIEST and spec.columns[index].sorted
+    run, best = (tie_key(spec, ties, new), at_us), (tie_key(spec, ties, now), held[1])
+    return run < best if is_timed else run[0] < best[0]
 
 
 def tie_key(spec: BoardSpec, names: Sequence[str], values: Sequence[StatValue | None]) -> tuple[tuple[int, int], ...]:

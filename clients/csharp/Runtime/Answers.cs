@@ -26,6 +26,8 @@ namespace Rankcurve {
         public long? Total => Json.Whole("total");
         public decimal? Percentile => Json.Number("percentile");
         public DateTimeOffset? AsOf => Json.Time("as_of");
+        /// <summary>When the owner reached the value; null unless the earlier of two equal values is better.</summary>
+        public DateTimeOffset? ReachedAt => Json.Time("reached_at");
         /// <summary>Null if no tier fits, or if the column has none.</summary>
         public string Tier => Json.Text("tier");
         /// <summary>False if the ranks between <c>Low</c> and <c>High</c> have several tiers.</summary>
@@ -43,6 +45,8 @@ namespace Rankcurve {
         public decimal Value => (decimal)Json["value"];
         public JToken Stats => Json["stats"];
         public string Tier => Json.Text("tier");
+        /// <summary>When the owner reached the value; null unless the earlier of two equal values is better.</summary>
+        public DateTimeOffset? ReachedAt => Json.Time("reached_at");
         /// <summary>The owner's profile, if profiles were asked for and there is one.</summary>
         public JToken Profile => Json.Member("profile");
 

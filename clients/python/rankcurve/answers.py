@@ -171,7 +171,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """A rank with its bracket: the true rank as of `as_of` lies between `low` and `high`, both included.
 
     `tier` is the tier of `rank`: None if no tier fits, or if the column has none. If `tier_certain` is False, the ranks
-    of the bracket have several tiers.
+    of the bracket have several tiers. `reached_at` is set for an owner if the earlier of two equal values is better.
     """
 
     column: str
@@ -186,6 +186,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     as_of: datetime
     tier: str | None = None
     tier_certain: bool = True
+    reached_at: datetime | None = None
 
 
 class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +208,7 @@ class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
     as_of: datetime | None = None
     tier: str | None = None
     tier_certain: bool = True
+    reached_at: datetime | None = None
     next: NextPlace | None = None
     previous: Previous | None = None
 
@@ -238,10 +240,11 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundEntry(Entry, frozen=True, kw_only=True):
-    """An entry of a lookup. `place` is the owner's rank among the owners asked for. Both need a column."""
+    """An entry of a lookup. `place` is the owner's rank among the owners asked for. All of this needs a column."""
 
     position: Position | None = None
     place: int | None = None
+    reached_at: datetime | None = None
 
 
 class Lookup(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,7 +255,7 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankedEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A row of a ranking."""
+    """A row of a ranking. `reached_at` is set if the earlier of two equal values ranks better."""
 
     rank: int
     exact: bool
@@ -261,6 +264,7 @@ class RankedEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     updated_at: datetime
     stats: Stats
     tier: str | None = None
+    reached_at: datetime | None = None
     profile: Record | None = None
 
 
@@ -434,6 +438,7 @@ class OwnerEvent(msgspec.Struct, frozen=True, kw_only=True):
     previous_rank: int | None = None
     overtaken_by: list[str] = []
     tier: str | None = None
+    reached_at: datetime | None = None
 
 
 class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):

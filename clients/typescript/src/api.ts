@@ -469,7 +469,9 @@ export type PastPosition = {
  * `low` and `high` are equal. `next` and `previous` are present if the request asks for them. `next` is null if
  * nobody is better. `previous` is null if there is no previous period. `tier` is present if the column has tiers:
  * the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from `low` to
- * `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard.
+ * `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard. An
+ * owner's position has `reached_at` if the earlier of two equal values ranks better: when the owner reached the
+ * value.
  */
 export type Position = {
   column: string;
@@ -486,6 +488,8 @@ export type Position = {
   as_of: string;
   tier?: string | null;
   tier_certain?: boolean;
+  /** ISO 8601 in UTC, with microseconds */
+  reached_at?: string;
   next?: NextPlace | null;
   previous?: Previous | null;
   board?: string;
@@ -633,7 +637,8 @@ export type LookupAnswer = {
 /**
  * An entry that a lookup found. If the lookup names a column, the entry also has `position` and `place`.
  * `position` is the owner's position in that column, and `place` is the owner's rank among the requested owners.
- * Both are null if the owner has no value in the column.
+ * Both are null if the owner has no value in the column. If the earlier of two equal values ranks better,
+ * `reached_at` is when the owner reached the value.
  */
 export type LookupEntry = {
   owner: string;
@@ -644,6 +649,8 @@ export type LookupEntry = {
   profile?: Record<string, unknown> | null;
   position?: Position | null;
   place?: number | null;
+  /** ISO 8601 in UTC, with microseconds */
+  reached_at?: string;
 };
 
 /** The leaderboards on which you want the owner's position in `column`, or in the only ranked column of each. */
@@ -700,7 +707,8 @@ export type OwnerEntries = {
  * The data of an event `position` of a stream: the owner's current value and rank. `value`, `rank` and
  * `percentile` are null if the owner is no longer ranked. `previous_rank` is the rank in the previous event.
  * `overtaken_by` names up to ten owners who have overtaken this owner since the previous event. `tier` is present
- * if the column has tiers: the owner's current tier, null if no tier fits.
+ * if the column has tiers: the owner's current tier, null if no tier fits. `reached_at` is present if the earlier
+ * of two equal values ranks better, and the owner has a value: when the owner reached it.
  */
 export type OwnerEvent = {
   owner: string;
@@ -712,6 +720,8 @@ export type OwnerEvent = {
   previous_rank: number | null;
   overtaken_by: Array<string>;
   tier?: string | null;
+  /** ISO 8601 in UTC, with microseconds */
+  reached_at?: string;
 };
 
 /** An owner's positions, in the order of the request. */
@@ -747,7 +757,9 @@ export type Page = {
 
 /**
  * A row of a ranking: an owner's entry and its rank. `exact` is false if the rank is an estimate. `tier` is
- * present if the column has tiers: the tier of `rank`, null if no tier fits.
+ * present if the column has tiers: the tier of `rank`, null if no tier fits. `reached_at` is present if the
+ * earlier of two equal values ranks better: when the owner reached the value, whatever the order in which posts
+ * came.
  */
 export type RankedEntry = {
   rank: number;
@@ -759,6 +771,8 @@ export type RankedEntry = {
   updated_at: string;
   stats: Record<string, number | string | null>;
   tier?: string | null;
+  /** ISO 8601 in UTC, with microseconds */
+  reached_at?: string;
   profile?: Record<string, unknown> | null;
 };
 

@@ -16,12 +16,20 @@ from service.commands.target import fail
 
 
 def read_lines(
-    path: Path, board: Board, mapping: Sequence[str], *, owner_heading: str, delimiter: str, rounds: bool
+    path: Path,
+    board: Board,
+    mapping: Sequence[str],
+    owner_and_time: tuple[str, str | None],
+    *,
+    delimiter: str,
+    rounds: bool,
 ) -> Iterator[Record]:
     """Yield a record for each line after the headings. End the command if file, mapping and board do not fit together.
 
     The text `xp=score` in `mapping` means that the cells under the heading `score` are posted to the column `xp`.
+    `owner_and_time` has the headings of the owners and, unless None, of the times. An empty cell names no time.
     """
+    owner_heading, at_heading = owner_and_time
     with path.open("rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
     rows = read_rows(path, delimiter)
@@ -29,9 +37,10 @@ def read_lines(
     if not first or isinstance(first, str):
         fail(f"{path}: {first or 'the file is empty'}; the first line must hold the headings")
     headings = [heading.strip() for heading in first]
-    fields = map_fields(path, board, mapping, owner_heading, headings)
+    fields = map_fields(path, board, mapping, [owner_heading, *([at_heading] if at_heading else [])], headings)
     # The mapping is part of the post ids, because the service refuses a known id if it comes with other stats.
     parts = [digest, owner_heading, *sorted(f"{column}={heading}" for column, heading in fields.items())]
+    parts += [f"at {at_heading}"] if at_heading else []
     identity = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     scales = {each.name: each.scale for each in board.columns if each.type != "text"}
     for line, row in rows:
@@ -50,6 +59,8 @@ def read_lines(
                 if cell:  # an empty cell means that the post has no value for this column
                     stats[column] = cell
             post: dict[str, object] = {"owner": owner, "stats": stats, "post_id": f"import:{identity}:{line}"}
+            if at_heading and (at := cells[at_heading].strip()):
+                post["at"] = at
             yield Record(f"line {line}", owner_fault(owner) or stats_fault(stats) or post)
 
 
@@ -73,11 +84,14 @@ def read_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str
 
 
 def map_fields(
-    path: Path, board: Board, mapping: Sequence[str], owner_heading: str, headings: list[str]
+    path: Path, board: Board, mapping: Sequence[str], others: Sequence[str], headings: list[str]
 ) -> dict[str, str]:
-    """Return the heading for each column to post. End the command if the file, `mapping` and the board do not match."""
+    """Return the heading for each column to post. End the command if the file, `mapping` and the board do not match.
+
+    `others`: the headings of the owner and, if there is one, of the time.
+    """
     columns = [each.name for each in board.columns]
-    shared = [name for name in columns if name in headings and name != owner_heading]
+    shared = [name for name in columns if name in headings and name not in others]
     fields: dict[str, str] = {}
     for name, _, heading in (text.partition("=") for text in mapping or shared):
         if name not in columns:
@@ -87,7 +101,7 @@ def map_fields(
         fields[name] = heading or name
     if not fields:
         fail(f"no heading is a column of the leaderboard ({', '.join(columns)}): map them with --column COLUMN=HEADING")
-    for heading in (owner_heading, *fields.values()):
+    for heading in (*others, *fields.values()):
         if headings.count(heading) != 1:
             what = "no" if heading not in headings else "more than one"
             fail(f"{path} has {what} heading {heading!r}; it has {', '.join(headings)}")

@@ -41,6 +41,14 @@ MergeOption = Annotated[
 OwnerOption = Annotated[
     str | None, typer.Option(help="Heading of the column that holds the owner.", show_default=False)
 ]
+AtOption = Annotated[
+    str | None,
+    typer.Option(
+        help="Heading of the column that holds the time of each line, like `reached_at` of an export. It says which of "
+        "equal values was reached first. Default: the time of the import.",
+        show_default=False,
+    ),
+]
 MapOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -71,6 +79,7 @@ async def import_posts(
     redis: RedisOption = None,
     merge: MergeOption = False,
     owner_column: OwnerOption = None,
+    at_column: AtOption = None,
     column: MapOption = None,
     delimiter: DelimiterOption = ",",
     rounds: RoundOption = False,
@@ -97,12 +106,13 @@ async def import_posts(
     delimiter = "\t" if delimiter == "tab" else delimiter
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise typer.BadParameter("--delimiter is one character, or `tab`")
-    if redis is not None and not (file or owner_column):
+    if redis is not None and not (file or owner_column or at_column):
         spec = await client.board(board)
         records = read_members(*redis, choose_column(spec, column or (), merge=merge), merge=merge, rounds=rounds)
         await send_records(client, board, records, "members")
     elif redis is None and file is not None and owner_column is not None and not merge:
-        spec, options = await client.board(board), {"owner_heading": owner_column, "delimiter": delimiter}
-        await send_records(client, board, read_lines(file, spec, column or (), rounds=rounds, **options), "lines")
+        spec, headings = await client.board(board), (owner_column, at_column)
+        lines = read_lines(file, spec, column or (), headings, delimiter=delimiter, rounds=rounds)
+        await send_records(client, board, lines, "lines")
     else:
         raise typer.BadParameter("give FILE.csv and --owner-column, or --redis URL KEY, which may have --merge")

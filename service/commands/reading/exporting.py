@@ -34,8 +34,8 @@ FormatOption = Annotated[
     Literal["csv", "ndjson", "redis"],
     typer.Option(
         "--format",
-        help="csv: rank, owner, all columns, updated_at. ndjson: the entries as the service sends them. redis: "
-        "commands for `redis-cli --pipe` that add owners and values to a sorted set.",
+        help="csv: rank, owner, all columns, updated_at, reached_at if ties end with earliest. ndjson: the entries "
+        "as the service sends them. redis: commands for `redis-cli --pipe` that add owners and values to a sorted set.",
     ),
 ]
 KeyNameOption = Annotated[
@@ -64,20 +64,21 @@ async def export(
         raise typer.BadParameter("--redis-key goes with --format redis")
     held = await client.board(board)
     name = column or (await client.page(board, limit=1)).column
-    stats = [each.name for each in held.columns]
+    stats, times = [each.name for each in held.columns], ["reached_at"] if "earliest" in held.ties else []
     written = 0
     try:
         # `nullcontext` does not close standard output at the end of the block.
         with nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8", newline="") as stream:
             rows = csv.writer(stream, lineterminator="\n")
             if file_format == "csv":
-                rows.writerow(("rank", "owner", *stats, "updated_at"))
+                rows.writerow(("rank", "owner", *stats, "updated_at", *times))
             async for entries in _read_parts(client, board, name, page, archived=held.archived):
                 match file_format:
                     case "csv":
                         for entry in entries:
                             values = (raw_text(entry.stats.get(stat)) for stat in stats)
-                            rows.writerow((entry.rank, entry.owner, *values, entry.updated_at))
+                            reached_at = [entry.reached_at for _ in times]
+                            rows.writerow((entry.rank, entry.owner, *values, entry.updated_at, *reached_at))
                     case "ndjson":
                         stream.writelines(ENCODER.encode(entry).decode() + "\n" for entry in entries)
                     case "redis" if entries:

@@ -44,11 +44,15 @@ async def top(
     if as_json:
         show_json(page)
         return
-    show_table(
-        ("rank", "owner", page.column, "updated"),
-        [(f"{'' if e.exact else '~'}{e.rank}", e.owner, e.value, e.updated_at) for e in page.entries],
-        numeric=("rank", page.column),
-    )
+    ties = (await client.board(board)).ties
+    shown = [] if isinstance(ties, str) else [name for name in ties if name not in ("earliest", page.column)]
+    headings, rows = ["rank", "owner", page.column, *shown], list[list[object]]()
+    for entry in page.entries:
+        rank_text = f"{'' if entry.exact else '~'}{entry.rank}"
+        rows.append([rank_text, entry.owner, entry.value, *(entry.stats.get(name) for name in shown)])
+        rows[-1] += [entry.reached_at, entry.updated_at] if "earliest" in ties else [entry.updated_at]
+    headings += ["reached", "updated"] if "earliest" in ties else ["updated"]
+    show_table(headings, rows, numeric=("rank", page.column, *shown))
     if not all(entry.exact for entry in page.entries):
         typer.echo(
             f"~ marks an estimate from the curve; rankcurve rank {board} OWNER -c {page.column} shows its bounds",

@@ -394,11 +394,12 @@ class LookupEntry(EntryAnswer):
 
     If the lookup names a column, the entry also has `position` and `place`. `position` is the owner's position in that
     column, and `place` is the owner's rank among the requested owners. Both are null if the owner has no value in the
-    column.
+    column. If the earlier of two equal values ranks better, `reached_at` is when the owner reached the value.
     """
 
     position: Position | UnsetType | None = UNSET
     place: int | UnsetType | None = UNSET
+    reached_at: Time | UnsetType = UNSET
 
 
 class LookupAnswer(msgspec.Struct):
@@ -411,7 +412,8 @@ class LookupAnswer(msgspec.Struct):
 class RankedEntry(msgspec.Struct, gc=False):
     """A row of a ranking: an owner's entry and its rank. `exact` is false if the rank is an estimate.
 
-    `tier` is present if the column has tiers: the tier of `rank`, null if no tier fits.
+    `tier` is present if the column has tiers: the tier of `rank`, null if no tier fits. `reached_at` is present if the
+    earlier of two equal values ranks better: when the owner reached the value, whatever the order in which posts came.
     """
 
     rank: int
@@ -421,6 +423,7 @@ class RankedEntry(msgspec.Struct, gc=False):
     updated_at: Time
     stats: Stats
     tier: str | UnsetType | None = UNSET
+    reached_at: Time | UnsetType = UNSET
     profile: ProfileObject | UnsetType | None = UNSET
 
 

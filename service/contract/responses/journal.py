@@ -66,7 +66,8 @@ class OwnerEvent(msgspec.Struct):
 
     `value`, `rank` and `percentile` are null if the owner is no longer ranked. `previous_rank` is the rank in the
     previous event. `overtaken_by` names up to ten owners who have overtaken this owner since the previous event.
-    `tier` is present if the column has tiers: the owner's current tier, null if no tier fits.
+    `tier` is present if the column has tiers: the owner's current tier, null if no tier fits. `reached_at` is present
+    if the earlier of two equal values ranks better, and the owner has a value: when the owner reached it.
     """
 
     owner: str
@@ -78,6 +79,7 @@ class OwnerEvent(msgspec.Struct):
     previous_rank: int | None
     overtaken_by: list[str]
     tier: str | UnsetType | None = UNSET
+    reached_at: Time | UnsetType = UNSET
 
 
 class ProfileAnswer(msgspec.Struct):

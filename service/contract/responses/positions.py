@@ -36,7 +36,8 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     `exact` is true if `low` and `high` are equal. `next` and `previous` are present if the request asks for them.
     `next` is null if nobody is better. `previous` is null if there is no previous period. `tier` is present if the
     column has tiers: the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from
-    `low` to `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard.
+    `low` to `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard. An
+    owner's position has `reached_at` if the earlier of two equal values ranks better: when the owner reached the value.
     """
 
     column: str
@@ -51,6 +52,7 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     as_of: Time
     tier: str | UnsetType | None = UNSET
     tier_certain: bool | UnsetType = UNSET
+    reached_at: Time | UnsetType = UNSET
     next: NextPlace | UnsetType | None = UNSET
     previous: Previous | UnsetType | None = UNSET
     board: str | UnsetType = UNSET

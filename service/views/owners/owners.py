@@ -30,7 +30,7 @@ from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError,
 from storage.leaves.totals import read_board_totals
 from storage.owners import OwnerChanges
 from storage.reads.point_reads import EntryRead
-from storage.records import Best, Board, Entry
+from storage.records import Board, Entry
 from storage.store import Program
 
 from .profiles import add_profiles
@@ -157,6 +157,7 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
             answer = LookupEntry(owner, format_us(row.updated_at_us), locator.format_stats(row.cells))
             if index is not None:
                 answer.position, answer.place = located.get(owner), places.get(owner)
+                answer.reached_at = locator.find_reached_at(index, row.cells[index])
             if owner in unseen:
                 answer.hidden = True
             answers.append(answer)
@@ -167,13 +168,12 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
 
 def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, int]:
     """Return each owner's rank among the owners of these rows, by owner. Leave out owners without a value."""
-    high = locator.board.spec.columns[index].best is Best.HIGH
-    rows = list(rows)
-    cells = sorted((cell for row in rows if isinstance(cell := row.cells[index], str)), reverse=high)
-    firsts: dict[str, int] = {}
-    for number, cell in enumerate(cells, start=1):
-        firsts.setdefault(cell, number)
-    return {row.owner: firsts[cell] for row in rows if isinstance(cell := row.cells[index], str)}
+    ranking, firsts = locator.entries.rankings[index], dict[object, int]()
+    ordered = sorted((row for row in rows if row.cells[index] is not None), key=ranking.order_of)
+    return {
+        row.owner: number if ranking.timed else firsts.setdefault(row.cells[index], number)
+        for number, row in enumerate(ordered, start=1)
+    }
 
 
 async def rank_entries(

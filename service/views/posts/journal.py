@@ -112,7 +112,9 @@ def make_lines(rows: Iterable[tuple[Place, JournalRow]], leaves: _Leaves) -> Ite
 
 
 def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalLine:
-    line = JournalLine(place, "erased", None if writer is None else writer.id, row.owner, format_us(row.at_us))
+    line = JournalLine(
+        place, "erased", None if writer is None else writer.id, row.owner, format_us(max(row.at_us, row.logged_us))
+    )
     if row.record is None:
         return line
     kind = row.record.kind

@@ -139,6 +139,7 @@ class _RowsAround(NamedTuple):
             totals,
             more_before=more_before,
             more_after=more_after,
+            place=(wanted.cell, wanted.owner or ""),
         )
 
 

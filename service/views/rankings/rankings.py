@@ -92,7 +92,7 @@ async def _list_by_owner(context: Context, board: Board, index: int, cursor: str
             context.metrics.meter.add("rankcurve_reads", 1, "page", position.method)
             stats, updated_at = locator.format_stats(entry.cells), format_us(entry.updated_at_us)
             row = position.rank, position.exact, entry.owner, position.value, updated_at, stats, position.tier
-            ranked.append(RankedEntry(*row))
+            ranked.append(RankedEntry(*row, position.reached_at))
     return Page(board.spec.columns[index].name, totals.get(index, 0), ranked, following, None)
 
 

@@ -151,6 +151,8 @@ def read_answers(entries: OpenBoard, owners: Sequence[Entry]) -> Program[dict[An
             own = entry.cells[index]
             if isinstance(own, str) and ranking.timed:
                 found[index, "place", entry.owner] = yield from ranking.count_tied(own, entry.owner)
+                better = yield from ranking.find_next_better(own, entry.owner)
+                found[index, "next", entry.owner] = None if better is None else better[0]
             elif isinstance(own, str):
                 better = yield from ranking.find_next_better(own, entry.owner)
                 found[index, "next", own] = None if better is None else better[0]

@@ -123,6 +123,68 @@ def test_an_export_holds_the_whole_ranking_and_can_be_imported_again(small: Shel
     assert "0 rejected" in result.stdout
 
 
+RUNS = """id,points,time_s,when
+ada,100,50,2026-01-01T10:00:00Z
+bob,100,41,2026-01-01T11:00:00.5+01:00
+cleo,100,50,2026-01-01 09:00:00+00:00
+dora,100,50,
+eve,100,50,yesterday
+"""
+
+
+def test_a_ranking_that_is_exported_and_imported_elsewhere_keeps_the_order_of_equal_values(
+    shell: Shell, tmp_path: Path
+) -> None:
+    columns = "-c", "points:max", "-c", "time_s:low:unsorted:with=points", "--ties", "time_s,earliest"
+    here, there = tmp_path / "here.csv", tmp_path / "there.csv"
+    here.write_text(RUNS, encoding="utf-8")
+    shell("board", "create", "timed", *columns)
+    owner_and_time = "--owner-column", "id", "--at-column", "when"
+    refused = shell("import", "timed", str(here), *owner_and_time, code=1)
+    assert "line 6: " in refused.stderr, "yesterday is no time"
+    assert "4 applied" in refused.stdout
+    exported = shell("export", "timed").stdout
+    rows = list(csv.DictReader(io.StringIO(exported)))
+    assert [row["owner"] for row in rows] == ["bob", "cleo", "ada", "dora"]
+    assert rows[0]["reached_at"] == "2026-01-01 10:00:00.500000+00:00"
+    there.write_text(exported, encoding="utf-8")
+    shell("board", "create", "timed-again", *columns)
+    backwards = [",".join(rows[0]), *(",".join(row.values()) for row in reversed(rows))]
+    there.write_text("\n".join(backwards), encoding="utf-8")
+    shell("import", "timed-again", str(there), "--owner-column", "owner", "--at-column", "reached_at")
+    again = list(csv.DictReader(io.StringIO(shell("export", "timed-again").stdout)))
+    assert [{**row, "updated_at": ""} for row in again] == [{**row, "updated_at": ""} for row in rows]
+    assert (
+        "no heading"
+        in shell("import", "timed-again", str(there), "--owner-column", "owner", "--at-column", "w", code=1).stderr
+    )
+
+
+def test_top_shows_what_decides_between_equal_values(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("\n".join(RUNS.splitlines()[:3]), encoding="utf-8")
+    shell(
+        "board",
+        "create",
+        "runs",
+        "-c",
+        "points:max",
+        "-c",
+        "time_s:low:unsorted:with=points",
+        "--ties",
+        "time_s,earliest",
+    )
+    shell("import", "runs", str(path), "--owner-column", "id", "--at-column", "when")
+    rows = shell.rows("top", "runs")
+    assert rows[0] == ["rank", "owner", "points", "time_s", "reached", "updated"]
+    assert [row[:5] for row in rows[1:]] == [
+        ["1", "bob", "100", "41", "2026-01-01T10:00:00.500000Z"],
+        ["2", "ada", "100", "50", "2026-01-01T10:00:00.000000Z"],
+    ]
+    shell("board", "create", "plain", "-c", "points:max")
+    assert shell.rows("top", "plain")[0] == ["rank", "owner", "points", "updated"]
+
+
 def test_top_and_rank_print_the_answers_of_the_service(small: Shell) -> None:
     rows = [row[:3] for row in small.rows("top", "small", "-c", "xp", "-n", "3")]
     assert rows == [["rank", "owner", "xp"], ["1", "p38", "19"], ["1", "p39", "19"], ["3", "p36", "18"]]

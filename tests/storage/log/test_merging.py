@@ -14,6 +14,7 @@ from tests.storage.deployment import counter, label, ranked, spec
 from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
 
 SMALL = st.integers(-12, 12)
+TIMES = st.lists(st.integers(1, 9), min_size=8, max_size=8)  # of the posts, in the order of their arrival
 ALONE = [merge for merge in Merge if merge is not Merge.WITH]
 Case = tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]  # the columns, and the changes of each post
 
@@ -55,13 +56,13 @@ def merge_in_both(
     return expected, after
 
 
-@given(posts(), st.sampled_from(Ties))
-def test_posts_merge_as_in_the_plain_model(case: Case, ties: Ties) -> None:
+@given(posts(), st.sampled_from(Ties), TIMES)
+def test_posts_merge_as_in_the_plain_model(case: Case, ties: Ties, times: list[int]) -> None:
     columns, sequence = case
     board = spec(*columns, ties=ties)
     cells: list[Cell] = [None] * len(columns)
     row: list[Reached | None] = [None] * len(columns)
-    for at_us, changes in enumerate(sequence, start=1):
+    for changes, at_us in zip(sequence, times, strict=False):
         before_row, before = row, cells
         row, cells = merge_in_both(board, row, cells, changes, at_us)
         for index in range(len(columns)):
@@ -105,9 +106,9 @@ HISTORIES = st.lists(st.lists(ONE_CHANGE, unique_by=lambda change: change.index,
 
 
 @settings(max_examples=1_000)
-@given(runs(), st.lists(HISTORIES, min_size=2, max_size=10))
+@given(runs(), st.lists(HISTORIES, min_size=2, max_size=10), TIMES)
 def test_rows_with_ties_and_followers_are_ordered_as_in_the_plain_model(
-    board: BoardSpec, histories: list[list[list[ColumnChange]]]
+    board: BoardSpec, histories: list[list[list[ColumnChange]]], times: list[int]
 ) -> None:
     merger = Merger(board)
     rows: dict[str, list[Reached | None]] = {}
@@ -115,7 +116,7 @@ def test_rows_with_ties_and_followers_are_ordered_as_in_the_plain_model(
     for owner, history in zip("abcdefghij", histories, strict=False):
         row: list[Reached | None] = [None] * 5
         cells: list[Cell] = [None] * 5
-        for at_us, changes in enumerate(history, start=1):
+        for changes, at_us in zip(history, times, strict=False):
             row, cells = merge_in_both(board, row, cells, changes, at_us)
         rows[owner], stored[owner] = row, cells
     for index in (0, 1):

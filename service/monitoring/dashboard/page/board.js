@@ -8,7 +8,7 @@ import { BOARD_POLL_MS } from "./limits.js";
 import { boardActions, moderation } from "./moderation.js";
 import { knownName } from "./names.js";
 import { OwnerPanel } from "./owner.js";
-import { RankingPanel } from "./ranking.js";
+import { RankingPanel, tiesOf } from "./ranking.js";
 import { toBoard, toBoards } from "./routes.js";
 import { empty, fault, loading } from "./tables.js";
 
@@ -188,6 +188,13 @@ function stage(spec) {
   return spec.archived ? "archived" : spec.closed ? "closed, final" : "open";
 }
 
+/** Return how equal values are ranked, as text. */
+function equals(spec) {
+  const { tied, timed } = tiesOf(spec);
+  const told = [tied.length && `are ordered by ${tied.map(({ name }) => name).join(", ")}`, timed && "the one reached first is better"];
+  return told.filter(Boolean).join(", then ") || "share a rank";
+}
+
 function aboutBoard(spec) {
   const family = spec.id.includes(":") ? `${spec.id.split(":")[0]}:` : null;
   return facts([
@@ -195,7 +202,7 @@ function aboutBoard(spec) {
     ["State", stage(spec)],
     spec.opens_at && ["Opens", moment(spec.opens_at)],
     spec.closes_at && ["Closes", moment(spec.closes_at)],
-    ["Equal values", spec.ties === "shared" ? "share a rank" : "the earliest is better"],
+    ["Equal values", equals(spec)],
     ["Always exact", `ranks up to ${whole(spec.predictor.exact_top)}`, "Further ranks are counted or estimated, and each says which"],
     ["Created", moment(spec.created_at)],
     family && ["Family", el("a", { href: toBoards({ contains: family }), "data-key": "family" }, `boards of ${family.slice(0, -1)}`)],

@@ -133,7 +133,7 @@ export class OwnerPanel {
     return el("div", {}, rows.length ? el("dl", { class: "facts" }, rows) : null, el("p", { class: "quiet" }, "Changed ", ago(updatedAt)));
   }
 
-  around({ board, column, parameters, owner }, neighbours, here) {
+  around({ board, spec, column, parameters, owner }, neighbours, here) {
     const title = el("h3", {}, `Around by ${column.name}`);
     if (neighbours.status === "rejected") {
       const { reason } = neighbours;
@@ -141,7 +141,7 @@ export class OwnerPanel {
       return [title, reason.code === "not_ranked" ? empty(`No value in ${column.name}.`) : fault(reason)];
     }
     const entries = atRank(neighbours.value.data.entries, owner, here);
-    return [title, rankedTable(`Neighbours by ${column.name}`, { board, column, parameters, entries, marked: owner })];
+    return [title, rankedTable(`Neighbours by ${column.name}`, { board, spec, column, parameters, entries, marked: owner })];
   }
 
   /** Show the owner's ranks in closed periods, if the board belongs to a period of a family. */

@@ -9,12 +9,13 @@ import { toBoard } from "./routes.js";
 import { follow } from "./streams.js";
 import { empty, fault, loading, table, tellFreshness } from "./tables.js";
 
-const COLUMNS = [
-  { label: "Rank", kind: "number" },
-  { label: "Owner" },
-  { label: "Value", kind: "number" },
-  { label: "Changed", wide: true },
-];
+const COLUMNS = [{ label: "Rank", kind: "number" }, { label: "Owner" }, { label: "Value", kind: "number" }];
+
+/** Return the tie columns of a board, and whether the earlier of two equal values is better. */
+export function tiesOf({ ties, columns }) {
+  const names = typeof ties === "string" ? [ties] : ties;
+  return { tied: names.map((name) => columns.find((each) => each.name === name)).filter(Boolean), timed: names.includes("earliest") };
+}
 
 /** Return a link to an owner's card. It shows the name in the profile, if there is one, and the owner's id. */
 export function ownerLink(board, parameters, owner) {
@@ -27,8 +28,13 @@ export function ownerLink(board, parameters, owner) {
   return name ? [link, " ", named(owner, { class: "id" })] : [link];
 }
 
-/** Return a table of ranked entries. `moves`: owner -> ranks gained, or "new". `marked`: the owner to highlight. */
-export function rankedTable(caption, { board, column, parameters, entries, moves = new Map(), marked = "" }) {
+/**
+ * Return a table of ranked entries, with what decides between equal values: tie columns, and when a value was reached.
+ * `moves`: owner -> ranks gained, or "new". `marked`: the owner to highlight.
+ */
+export function rankedTable(caption, { board, spec, column, parameters, entries, moves = new Map(), marked = "" }) {
+  const { tied, timed } = tiesOf(spec);
+  const others = tied.filter(({ name }) => name !== column.name);
   const rows = entries.map((entry) => {
     const move = moves.get(entry.owner);
     const here = entry.owner === marked;
@@ -38,10 +44,12 @@ export function rankedTable(caption, { board, column, parameters, entries, moves
       el("th", { scope: "row", class: "number" }, entry.exact ? whole(entry.rank) : `≈ ${whole(entry.rank)}`),
       el("td", { class: "who" }, ownerLink(board, parameters, entry.owner), here ? unseen(" (this owner)") : null, moved(move)),
       el("td", { class: "number" }, stored(entry.value, column.scale)),
-      el("td", { class: "when wide quiet" }, ago(entry.updated_at)),
+      others.map(({ name, scale }) => el("td", { class: "number" }, stored(entry.stats[name], scale))),
+      el("td", { class: "when wide quiet" }, ago(timed ? entry.reached_at : entry.updated_at)),
     );
   });
-  return table(caption, COLUMNS, rows);
+  const more = [...others.map(({ name }) => ({ label: name, kind: "number" })), { label: timed ? "Reached" : "Changed", wide: true }];
+  return table(caption, [...COLUMNS, ...more], rows);
 }
 
 function moveClass(move) {
@@ -128,10 +136,10 @@ export class RankingPanel {
   }
 
   draw(view, { entries, total }, moves) {
-    const { board, column, parameters, from, owner } = view;
+    const { board, spec, column, parameters, from, owner } = view;
     const rest = { column: column.name, owner };
     if (!entries.length) show(this.rows, empty(total ? "The ranking ends before this rank." : "Nobody is ranked here yet."));
-    else show(this.rows, rankedTable(`Ranking by ${column.name}`, { board, column, parameters, entries, moves, marked: owner }));
+    else show(this.rows, rankedTable(`Ranking by ${column.name}`, { board, spec, column, parameters, entries, moves, marked: owner }));
     const next = from + entries.length;
     const links = [
       from > 1 && ["Top", {}],

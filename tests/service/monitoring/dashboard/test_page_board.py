@@ -53,6 +53,32 @@ async def test_the_top_is_live_without_a_reload(page: Page, node: Process) -> No
     assert await page.evaluate("globalThis.sameDocument")
 
 
+async def test_rows_show_what_decides_between_equal_values(page: Page, node: Process) -> None:
+    columns = [
+        {"name": "points", "merge": "max"},
+        {"name": "time_s", "merge": "with", "of": "points", "best": "low", "sorted": False},
+    ]
+    async with Caller(node.url) as caller:
+        for board, ties in (("zz-timed", ["time_s", "earliest"]), ("zz-tied", ["time_s"]), ("zz-early", "earliest")):
+            await caller.must("PUT", f"/v1/leaderboards/{board}", {"columns": columns, "ties": ties})
+            for owner, time_s in (("ada", 50), ("bob", 41)):
+                body = {"owner": owner, "stats": {"points": 100, "time_s": time_s}, "at": "2026-01-01T10:00:00Z"}
+                await caller.must("POST", f"/v1/leaderboards/{board}/posts", body)
+    for board, heading, told in (
+        ("zz-timed", "Rank Owner Value time_s Reached", "are ordered by time_s, then the one reached first is better"),
+        ("zz-tied", "Rank Owner Value time_s Changed", "are ordered by time_s"),
+        ("zz-early", "Rank Owner Value Reached", "the one reached first is better"),
+    ):
+        await page.goto(view_url(node, f"/boards/{board}?column=points"))
+        await wait_for_top(page, *(("ada", "bob") if board == "zz-early" else ("bob", "ada")))
+        [shown] = await page.texts("#ranking thead tr")
+        assert shown.split() == heading.split()
+        facts = await page.texts("dl div")
+        assert any(text.split("\n") == ["Equal values", told] for text in facts), facts
+    times = "[...document.querySelectorAll('#ranking tbody time')].map((each) => each.dateTime)"
+    assert await page.evaluate(times) == ["2026-01-01T10:00:00.000000Z"] * 2
+
+
 async def test_rows_show_the_name_of_a_profile_beside_the_id(page: Page, node: Process) -> None:
     await page.goto(view_url(node, f"/boards/{SEASON}"))
     await page.wait_for("document.querySelector('#ranking a.owner')?.textContent === 'Ada Lovelace'")

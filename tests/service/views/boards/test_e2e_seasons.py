@@ -493,5 +493,12 @@ async def test_an_archive_of_segments_orders_the_owners_who_reached_a_value_toge
     assert (await service.get(board))["archived"] is True
     ordered = sorted(owners, key=lambda owner: (-(int(owner[1:]) % 2), owner))
     for rank, owner in enumerate(ordered, 1):
-        (found,) = (await service.get(f"{board}/entries/{owner}/positions"))["positions"]
+        (found,) = (await service.get(f"{board}/entries/{owner}/positions?next=true"))["positions"]
         assert (found["rank"], found["exact"]) == (rank, True)
+        following = found["next"]
+        if rank == 1:
+            assert following is None
+            continue
+        value = int(ordered[rank - 2][1:]) % 2
+        assert (following["rank"], following["low"], following["high"], following["exact"]) == (*[rank - 1] * 3, True)
+        assert (following["value"], following["points"]) == (value, value - found["value"] + 1)

@@ -109,6 +109,18 @@ async def test_a_lookup_ranks_the_requested_owners_among_each_other(service: Ser
     assert [(entry.get("hidden", False), entry["place"]) for entry in found["entries"]] == [(False, 1), (True, None)]
 
 
+async def test_a_lookup_orders_equal_values_as_the_ranks_do(service: Service) -> None:
+    await service.must(
+        "PUT", "/v1/leaderboards/timed", {"columns": [{"name": "xp", "merge": "max"}], "ties": "earliest"}
+    )
+    times = {"eve": 3, "cleo": 1, "bob": 2, "ada": 2}
+    posts = [{"owner": name, "stats": {"xp": 7}, "at": f"2026-01-01T00:00:0{s}Z"} for name, s in times.items()]
+    await service.post("timed", *posts)
+    body = {"owners": ["ada", "bob", "cleo", "eve"], "column": "xp"}
+    found = (await service.must("POST", "/v1/leaderboards/timed/entries/lookup", body))["entries"]
+    assert [entry["place"] for entry in found] == [entry["position"]["rank"] for entry in found] == [2, 3, 1, 4]
+
+
 async def test_every_read_can_add_profiles_to_its_rows(service: Service) -> None:
     await boards(service)
     profile = {"name": "Ada", "avatar": {"url": "https://example.org/a.png", "size": 1.50}}

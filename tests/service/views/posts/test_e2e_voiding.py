@@ -68,6 +68,16 @@ async def test_the_journal_and_the_owners_history_show_the_voiding(service: Serv
     assert [line["kind"] for line in history] == ["void"] * 3 + ["post"] * 3
 
 
+async def test_a_voided_post_that_changed_nothing_has_the_time_of_the_voiding_in_the_journal(service: Service) -> None:
+    await post_runs(service)
+    await service.post("b", {"owner": "ada", "stats": {"best": 1}, "post_id": "weak"})
+    await service.must("DELETE", f"{B}/posts/weak?owner=ada")
+    journal = await service.get("/v1/journal?limit=1000")
+    times = [line["accepted_at"] for line in journal if line["owner"] == "ada"]
+    assert [line["kind"] for line in journal][-1] == "void"
+    assert times[-1] > times[-2], "the voiding comes after the post"
+
+
 async def test_what_cannot_be_taken_back_is_refused(service: Service) -> None:
     await post_runs(service)
     assert await service.refused("DELETE", f"{B}/posts/run%208?owner=ada") == (404, "unknown_post")

@@ -182,6 +182,25 @@ async def test_the_cursors_of_the_rows_around_an_owner_reach_the_whole_board(ser
         assert [*before, *after[len(page["entries"]) :]] == order
 
 
+@pytest.mark.parametrize("ties", ["shared", "earliest"])
+async def test_rows_around_a_value_lead_to_both_sides_even_if_no_row_is_shown(service: Service, ties: str) -> None:
+    await service.must("PUT", "/v1/leaderboards/few", {"columns": [{"name": "xp", "merge": "max"}], "ties": ties})
+    for owner, xp in (("ada", 5), ("bob", 4), ("cleo", 4), ("dora", 3)):
+        await service.post("few", {"owner": owner, "stats": {"xp": xp}})
+    page = "/v1/leaderboards/few/rankings/xp"
+    found = await service.get(f"{page}/around?value=4&better=0&worse=0")
+    assert found["entries"] == []
+    before, after = [("ada", 1), ("bob", 2), ("cleo", 2 if ties == "shared" else 3)], [("dora", 4)]
+    if ties == "shared":
+        before, after = before[:1], before[1:] + after
+    for _ in range(2):
+        prev, following = [await service.get(f"{page}?cursor={found[each]}") for each in ("prev", "next")]
+        assert [(row["owner"], row["rank"]) for row in prev["entries"]] == before
+        assert [(row["owner"], row["rank"]) for row in following["entries"]] == after
+        await service.post("few", {"owner": "eve", "stats": {"xp": 1}})  # the rows before the cursor are counted anew
+        after = [*after, ("eve", 5)]
+
+
 async def test_the_rows_around_an_owner_have_the_requested_and_bounded_sizes(service: Service) -> None:
     board = await full_board(service, "shared")
     order, ranks = board.order("xp"), board.ranks("xp")
