@@ -4,11 +4,16 @@
     (each interval,  (bounded, for all       ├── its curve is younger than the interval: next turn when it is old enough
      with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
                                              └── otherwise due: waits for a worker, the neediest first
+    change log ──> boards with many changes ──> a column has passed `exact_top`, or outgrown its curve: due at once
 
 A turn is a time at which this process checks a board. A curve is live if the changes since its fit are counted for it.
 Clients rely on its error bound, on the width of its brackets, and on how many rows the service counts to find an exact
 rank. So these figures, and not the curve's age, decide whether it has drifted too far from its fit. The figures are
 taken only over ranks beyond `exact_top`, because better ranks are always counted.
+
+A board that is being filled cannot wait for its turn: without a curve, each of its ranks is counted from the top. So
+each look at a partition also reads which boards have changed. A board is checked early once it has had as many changes
+as it needs to outgrow its curves.
 
 This module does not remember facts that it can read from the store. So even a process that has just started knows which
 boards are idle. The same reads find boards that other processes created, changed or deleted.
@@ -28,8 +33,9 @@ from storage.curves.stored_curves import describe_rules, find_listed_curves
 from storage.errors import StorageError
 from storage.leaves.catalog_rows import find_leaves
 from storage.leaves.totals import CHANGES, find_totals
-from storage.records import Board, Leaf
-from storage.store import CONTROL, Program
+from storage.log.change_log import change_log
+from storage.records import INT64_MAX, Board, Leaf
+from storage.store import Program
 
 from .fitting import ColumnState, Fitting
 
@@ -57,12 +63,12 @@ class _Turn:
     # By column index: the version of the curve, and the monotonic time at which this process first saw that version.
     # The `as_of` of the curve is not enough, because the clock of the process that stored the curve may differ.
     known: dict[int, tuple[int, float]] = field(default_factory=dict)
+    room: int = 0  # no column outgrows its curve before the leaf has had more changes than this
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredState:
     leaves: dict[int, Leaf]
-    younger: list[Board]
     totals: dict[int, dict[int, int]]
     listed: dict[tuple[int, int], ListedCurve]
 
@@ -78,7 +84,8 @@ class Schedule:
         self._position = 0  # index in the catalog's list of leaves at which the next tick begins
         self._due: dict[tuple[int, int], DueColumn] = {}  # due columns by leaf key and column index
         self._youngest = max((leaf.key for leaf in self._catalog.list_leaves()), default=0)
-        self._read_s = self._monotonic()
+        self._looked_s = self._monotonic()
+        self._marks: dict[int, int] = {}  # by partition: changes before this log position are known
 
     @property
     def waiting(self) -> int:
@@ -91,35 +98,49 @@ class Schedule:
         """
         turns = self._pass_boards()
         now_s = self._monotonic()
-        if not turns and now_s - self._read_s < self._limits.curve_poll_s:
-            return False
         by_partition: dict[int, dict[int, _Turn]] = {}
+        if now_s - self._looked_s >= self._limits.curve_poll_s:
+            self._looked_s = now_s
+            by_partition = {partition: {} for partition in range(self._store.partitions)}
         for turn in turns:
             by_partition.setdefault(turn.leaf.partition, {})[turn.leaf.key] = turn
         found: list[DueColumn] = []
-        for partition, asked in (by_partition or {CONTROL: {}}).items():
+        for partition, asked in by_partition.items():
             try:
                 found += await self._find_due_in(partition, asked, now_s)
-                self._read_s = now_s
             except StorageError as error:
                 log.error("refresh_schedule_failed", partition=partition, detail=error.detail)
         self._enqueue(found)
         return bool(found)
 
     async def _find_due_in(self, partition: int, asked: dict[int, _Turn], now_s: float) -> list[DueColumn]:
-        """Return the due columns of the leaves in `asked`. Add boards created since the last read to the catalog.
+        """Return the due columns of the leaves in `asked` and of leaves that have grown.
+
+        Add boards created since the last read to the catalog.
 
         Raises:
             StoreBusyError: the partition did not answer.
         """
+        store, mark = self._store.at(partition), self._marks.get(partition)
         after, limit = self._youngest, self._limits.refresh_tick_boards_max
-        stored = await self._store.at(partition).read(lambda: _read_state(list(asked), after, limit))
-        for board in stored.younger:
+        younger, (changed, self._marks[partition]) = await store.read(lambda: _read_news(after, limit, mark))
+        for board in younger:
             self._youngest = board.key
-            if self._catalog.find_known(board.id) is None:
-                for leaf in self._catalog.keep_board(board).leaves:
+            for leaf in (self._catalog.find_known(board.id) or self._catalog.keep_board(board)).leaves:
+                if leaf.key not in self._turns:
                     self._plan(leaf, None, now_s)
-        return [due for key, turn in asked.items() for due in self._see(turn, stored.leaves.get(key), stored)]
+        grown: dict[int, _Turn] = {}
+        for key, changes in changed.items():
+            turn = self._turns.get(key)
+            if turn is not None:
+                turn.room -= changes
+                if turn.room < 0 and key not in asked:
+                    grown[key] = turn
+        if not asked and not grown:
+            return []
+        stored = await store.read(lambda: _read_state([*asked, *grown]))
+        found = [due for key, turn in asked.items() for due in self._see(turn, stored.leaves.get(key), stored)]
+        return found + [due for key, turn in (asked | grown).items() for due in self._find_grown(turn, key, stored)]
 
     def take_next(self, busy: Container[tuple[int, int]]) -> DueColumn | None:
         free = (slot for slot in self._due if slot not in busy)
@@ -160,6 +181,31 @@ class Schedule:
             turn.leaf = leaf
             turn.due_s = min(turn.due_s, now_s + refresh_s)
         return turn
+
+    def _find_grown(self, turn: _Turn, key: int, stored: _StoredState) -> list[DueColumn]:
+        """Return the columns of a leaf that have outgrown their curves, and set the leaf's room.
+
+        A column without a curve has outgrown it past `exact_top` entries, otherwise past `GROWTH_MAX` times the entries
+        of the fit.
+        """
+        leaf, due = turn.leaf, []
+        if stored.leaves.get(key) != leaf or leaf.archived_us is not None:
+            turn.due_s = min(turn.due_s, self._monotonic())
+            return []
+        turn.room = INT64_MAX
+        for index in leaf.sorted_indexes:
+            entries, limit, version = stored.totals[key].get(index, 0), leaf.spec.predictor.exact_top, 0
+            listed = stored.listed.get((key, index))
+            if listed is not None and listed.epoch == leaf.epoch:
+                served, version = self._book.find_served(leaf, index), listed.version
+                if served is None or served.version < version:
+                    turn.room = 0  # this process has yet to load the newest curve
+                    continue
+                limit = GROWTH_MAX * max(served.fit.total, GAP_ROWS_MIN)
+            if entries > limit:
+                due.append(DueColumn(leaf, index, 1 + self._limits.refresh_patience_intervals, version))
+            turn.room = min(turn.room, max(0, limit - entries))
+        return due
 
     def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
         """Return the due columns of a leaf, and set its next turn. `leaf`: as now stored, or None if it was deleted."""
@@ -263,10 +309,13 @@ def _is_counted(leaf: Leaf, index: int, stored: _StoredState) -> bool:
     return stored.totals[leaf.key].get(index, 0) <= leaf.spec.predictor.exact_top
 
 
-def _read_state(board_keys: list[int], after: int, limit: int) -> Program[_StoredState]:
+def _read_news(after: int, limit: int, mark: int | None) -> Program[tuple[list[Board], tuple[dict[int, int], int]]]:
+    """Read the boards after the key `after`, and how many changes each leaf has had since the mark, with a new mark."""
     younger = yield from list_boards_after(after, limit)
-    if not board_keys:
-        return _StoredState({}, younger, {}, {})
+    return younger, (yield from change_log.count_changes_after(mark))
+
+
+def _read_state(board_keys: list[int]) -> Program[_StoredState]:
     leaves = yield from find_leaves(board_keys)
     totals = yield from find_totals(board_keys)
-    return _StoredState(leaves, younger, totals, (yield from find_listed_curves(board_keys)))
+    return _StoredState(leaves, totals, (yield from find_listed_curves(board_keys)))

@@ -194,14 +194,18 @@ class Locator:
             return None
         return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
 
-    def find_count_start(self, column_index: int) -> CountStart | None:
+    def find_count_start(self, column_index: int, mode: RankMode = "exact") -> CountStart | None:
         """Return a column's curve and its mark, so that a count can start at a knot. Return None if it can't.
 
-        Call this before the read begins, because the mark must not be newer than the snapshot of the read.
+        Call this before the read begins, because the mark must not be newer than the snapshot of the read. In the mode
+        `auto`, so many changes may follow the mark as a count from the top would read rows: then that is cheaper.
         """
         if self._archived:
             return None
-        return self._book.find_count_start(self.board, column_index, self._limits.exact_changes_max, self.now_us())
+        changes_max = self._limits.exact_changes_max
+        if mode == "auto":
+            changes_max = min(changes_max, max(DEFAULT_CHANGES_MAX, COUNT_SLACK * self._exact_top))
+        return self._book.find_count_start(self.board, column_index, changes_max, self.now_us())
 
     def find_default_starts(
         self, indexes: Iterable[int], mode: RankMode = "auto", *, in_segments: bool = True
@@ -220,9 +224,9 @@ class Locator:
                 starts[index] = start
         return starts
 
-    def begin_count(self, index: int) -> CountBegin:
+    def begin_count(self, index: int, mode: RankMode = "auto") -> CountBegin:
         """Return the start of counts in a column. Call this before the read begins."""
-        return CountBegin(self.find_count_start(index), self.now_us())
+        return CountBegin(self.find_count_start(index, mode), self.now_us())
 
     def may_read_many_rows(
         self, wanted: WantedRank, mode: RankMode, start: CountStart | None, totals: Mapping[int, int] | None
