@@ -131,9 +131,10 @@ class RankContext:
             begins, far = begins if boards[0].is_spread else [begins[0]._replace(start=None)], mode == "exact"
 
         def count_all() -> Program[tuple[list[LocatedRank], _Totals]]:
-            counted = []
+            # This may have waited for a connection. The later a count is asked for, the fewer changes come after it.
+            counted, asked_us = [], self._now_us()
             for (locator, wanted), begin in zip(asked, begins, strict=True):
-                counted.append((yield from locator.count_rank(wanted, mode, begin)))
+                counted.append((yield from locator.count_rank(wanted, mode, begin._replace(asked_us=asked_us))))
             return counted, (yield from read_totals_of(boards))
 
         return await store.read(count_all, heavy=far)
