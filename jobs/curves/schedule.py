@@ -60,10 +60,10 @@ class DueColumn:
 class _Turn:
     leaf: Leaf
     due_s: float  # the monotonic time at which the board is read next
+    room: int  # until the leaf has had more changes than this, no column outgrows its curve
     # By column index: the version of the curve, and the monotonic time at which this process first saw that version.
     # The `as_of` of the curve is not enough, because the clock of the process that stored the curve may differ.
     known: dict[int, tuple[int, float]] = field(default_factory=dict)
-    room: int = 0  # no column outgrows its curve before the leaf has had more changes than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class Schedule:
         return bool(found)
 
     async def _find_due_in(self, partition: int, asked: dict[int, _Turn], now_s: float) -> list[DueColumn]:
-        """Return the due columns of the leaves in `asked` and of leaves that have grown.
+        """Return the due columns of the leaves in `asked` and of those that may have outgrown their curves.
 
         Add boards created since the last read to the catalog.
 
@@ -129,18 +129,16 @@ class Schedule:
             for leaf in (self._catalog.find_known(board.id) or self._catalog.keep_board(board)).leaves:
                 if leaf.key not in self._turns:
                     self._plan(leaf, None, now_s)
-        grown: dict[int, _Turn] = {}
         for key, changes in changed.items():
             turn = self._turns.get(key)
             if turn is not None:
                 turn.room -= changes
-                if turn.room < 0 and key not in asked:
-                    grown[key] = turn
-        if not asked and not grown:
+                if turn.room < 0:
+                    asked[key] = turn
+        if not asked:
             return []
-        stored = await store.read(lambda: _read_state([*asked, *grown]))
-        found = [due for key, turn in asked.items() for due in self._see(turn, stored.leaves.get(key), stored)]
-        return found + [due for key, turn in (asked | grown).items() for due in self._find_grown(turn, key, stored)]
+        stored = await store.read(lambda: _read_state(list(asked)))
+        return [due for key, turn in asked.items() for due in self._see(turn, stored.leaves.get(key), stored)]
 
     def take_next(self, busy: Container[tuple[int, int]]) -> DueColumn | None:
         free = (slot for slot in self._due if slot not in busy)
@@ -176,36 +174,13 @@ class Schedule:
         refresh_s = leaf.spec.predictor.refresh_seconds
         if turn is None or turn.leaf.epoch != leaf.epoch:
             # The first turn is at a random time, so that boards that were loaded together don't become due together.
-            turn = self._turns[leaf.key] = _Turn(leaf, now_s + refresh_s * self._rng.random())
+            turn = self._turns[leaf.key] = _Turn(
+                leaf, now_s + refresh_s * self._rng.random(), leaf.spec.predictor.exact_top
+            )
         else:
             turn.leaf = leaf
             turn.due_s = min(turn.due_s, now_s + refresh_s)
         return turn
-
-    def _find_grown(self, turn: _Turn, key: int, stored: _StoredState) -> list[DueColumn]:
-        """Return the columns of a leaf that have outgrown their curves, and set the leaf's room.
-
-        A column without a curve has outgrown it past `exact_top` entries, otherwise past `GROWTH_MAX` times the entries
-        of the fit.
-        """
-        leaf, due = turn.leaf, []
-        if stored.leaves.get(key) != leaf or leaf.archived_us is not None:
-            turn.due_s = min(turn.due_s, self._monotonic())
-            return []
-        turn.room = INT64_MAX
-        for index in leaf.sorted_indexes:
-            entries, limit, version = stored.totals[key].get(index, 0), leaf.spec.predictor.exact_top, 0
-            listed = stored.listed.get((key, index))
-            if listed is not None and listed.epoch == leaf.epoch:
-                served, version = self._book.find_served(leaf, index), listed.version
-                if served is None or served.version < version:
-                    turn.room = 0  # this process has yet to load the newest curve
-                    continue
-                limit = GROWTH_MAX * max(served.fit.total, GAP_ROWS_MIN)
-            if entries > limit:
-                due.append(DueColumn(leaf, index, 1 + self._limits.refresh_patience_intervals, version))
-            turn.room = min(turn.room, max(0, limit - entries))
-        return due
 
     def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
         """Return the due columns of a leaf, and set its next turn. `leaf`: as now stored, or None if it was deleted."""
@@ -224,22 +199,29 @@ class Schedule:
         counted = [index for index in leaf.sorted_indexes if _is_counted(leaf, index, stored)]
         if len(counted) == len(leaf.sorted_indexes):
             turn.due_s = now_s + COUNTED_INTERVALS * shortened_s
+        turn.room = INT64_MAX
         for index in leaf.sorted_indexes:
-            listed = stored.listed.get((leaf.key, index))
+            listed, entries = stored.listed.get((leaf.key, index)), totals.get(index, 0)
+            served, limit = self._book.find_served(leaf, index), leaf.spec.predictor.exact_top
+            if served is not None:
+                limit = GROWTH_MAX * max(served.fit.total, GAP_ROWS_MIN)
+            turn.room = min(turn.room, max(0, limit - entries))
             if index in counted:
                 continue
             if listed is None or listed.epoch != leaf.epoch:
-                if totals.get(index, 0):  # an empty column without a curve needs none
+                if entries:  # an empty column without a curve needs none
                     due.append(DueColumn(leaf, index, 1 + self._limits.refresh_patience_intervals, 0))
                 continue
-            state = ColumnState(totals.get(index, 0), totals.get(CHANGES, 0), listed)
+            state = ColumnState(entries, totals.get(CHANGES, 0), listed)
             certified = self._fitting.should_certify(leaf, self._book.find_leaf_curve(leaf, index), state)
             same_rules = listed.rules == describe_rules(leaf)
             if certified or not same_rules or listed.changes != totals.get(CHANGES, 0):
                 age_s = self._age_s(turn, index, listed, now_s)
-                if same_rules and not certified and self._has_drifted(leaf, index, listed.version) is False:
+                outgrown = served is not None and served.version == listed.version and entries > limit
+                drifted = outgrown or self._has_drifted(leaf, index, listed.version)
+                if same_rules and not certified and drifted is False:
                     continue  # its curve is live and near enough to its fit
-                if age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
+                if outgrown or age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
                     need = self._need(listed, totals, age_s / refresh_s, index)
                     due.append(DueColumn(leaf, index, need, listed.version))
                 else:

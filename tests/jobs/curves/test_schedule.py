@@ -12,6 +12,7 @@ from tests.jobs.refreshing import (
     refresh_due,
     run_held_worker,
     run_workers,
+    start_boards,
     start_job,
     work_off,
 )
@@ -169,12 +170,11 @@ async def test_the_curve_of_a_growing_board_is_replaced_each_time_its_entries_do
     assert fits == [step, 2 * GAP_ROWS_MIN + step, 4 * GAP_ROWS_MIN + 3 * step]
 
 
-async def test_changes_that_add_no_entries_do_not_make_a_small_board_due(world: World) -> None:
-    board, job = await world.create("b"), world.refresh_job()
-    await job.find_due()
-    assert await count_due(world, job) == 0
+async def test_changes_that_add_no_entries_do_not_make_a_fitted_board_due_early(world: World) -> None:
+    job, [board] = await start_boards(world, "b")
+    await refresh_due(world, job)
     for value in range(2 * PREDICTOR.exact_top):
-        await world.post(board, {"owner": value})
+        await world.post(board, {"a": value})
         assert await count_due(world, job, LIMITS.curve_poll_s) == 0
 
 
@@ -185,7 +185,7 @@ async def test_a_process_that_has_just_started_finds_a_board_that_is_being_fille
     await other.catalog.load(boards_max=10)
     job = other.refresh_job()
     assert await count_due(other, job, LIMITS.curve_poll_s) == 0, "its first turn is at a random time"
-    await world.post(board, {"one more": 1})
+    await world.post(board, {f"more {number}": number for number in range(PREDICTOR.exact_top + 1)})
     assert await count_due(other, job, LIMITS.curve_poll_s) == 1
 
 
