@@ -6,7 +6,8 @@ Each post brings a new owner with the best value, so it moves every other owner 
 the time `as_of` must count all posts that were answered before this time, and none that was sent after it. The answers
 are those about one board, about a board with segments in four partitions, and about both added up (`with`).
 
-Bars: no bracket lies outside of what `as_of` allows, and some posts arrived between the reads.
+Bars: no bracket lies outside of what `as_of` allows, no rank of one board asked for with `rank=exact` is an estimate,
+and some posts arrived between the reads.
 """
 
 import asyncio
@@ -49,12 +50,13 @@ class Posted:
         return sum(map(len, self.answered_us.values()))
 
     def check(self, kind: str, boards: tuple[str, ...], first_rank: int, position: dict[str, Any]) -> None:
-        """Check a bracket, given the rank before any post."""
+        """Check a bracket, given the rank before any post, and that `rank=exact` has brought an exact one."""
         as_of_us = to_us(position["as_of"])
         least = first_rank + sum(bisect_left(self.answered_us[board], as_of_us) for board in boards)
         most = first_rank + sum(bisect_right(self.sent_us[board], as_of_us) for board in boards)
         self.answers[kind] += 1
-        self.wrong[kind] += position["high"] < least or position["low"] > most
+        estimated = "exact" in kind and len(boards) == 1 and not position["exact"]
+        self.wrong[kind] += position["high"] < least or position["low"] > most or estimated
 
 
 def to_us(text: str) -> int:
@@ -134,7 +136,7 @@ def measure_on(name: str, url: str, options: Options, folder: Path) -> list[repo
     wrong = {kind: count for kind, count in posted.wrong.items() if count}
     print(f"   {name}: {posted.count():,} posts, {posted.answers.total():,} brackets, wrong: {wrong}")
     return [
-        report.Bar(f"{name}: brackets that as_of does not allow", posted.wrong.total(), 0, at_most=True),
+        report.Bar(f"{name}: brackets that as_of or the mode does not allow", posted.wrong.total(), 0, at_most=True),
         report.Bar(f"{name}: posts meanwhile", posted.count(), 100),
     ]
 

@@ -3,7 +3,9 @@
 If the store refuses the work of a job, the job raises the store's error unchanged.
 """
 
-from storage.errors import StorageError
+import logging
+
+from storage.errors import StorageError, StoreFullError
 
 
 class NoJobProcessError(StorageError):
@@ -13,3 +15,8 @@ class NoJobProcessError(StorageError):
 def describe_failure(error: BaseException) -> dict[str, object]:
     """Return the fields of a log line about an error: a sentence for a `StorageError`, a traceback for other errors."""
     return {"detail": error.detail} if isinstance(error, StorageError) else {"exc_info": error}
+
+
+def level_of(error: BaseException, level: int = logging.ERROR) -> int:
+    """Return the level of a log line about an error. The store logs once that its disk is full, so jobs need not."""
+    return logging.DEBUG if isinstance(error, StoreFullError) else level

@@ -12,6 +12,7 @@ other partition. The lease on work for the whole store is in the control partiti
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +25,7 @@ from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.store import CONTROL, Program, Store, in_partition
 
 from .controls import Sleep
+from .errors import level_of
 from .job_context import JobContext
 
 T = TypeVar("T")
@@ -137,7 +139,7 @@ class Ownership:
             except LeaseLostError:
                 raise
             except StorageError as error:  # the next renewal shows whether the lease is lost
-                log.warning("lease_not_renewed", kind=lease.kind, resource=lease.resource, detail=error.detail)
+                self._log_failure("lease_not_renewed", lease, error)
 
     async def _give_back(self, store: Store, lease: WorkLease, rests_until_us: int) -> None:
         try:
@@ -145,4 +147,9 @@ class Ownership:
         except (LeaseLostError, StoreDamagedError):
             return  # a damaged store grants no leases, and other code reports the damage
         except StorageError as error:  # the lease expires by itself
-            log.warning("lease_not_released", kind=lease.kind, resource=lease.resource, detail=error.detail)
+            self._log_failure("lease_not_released", lease, error)
+
+    @staticmethod
+    def _log_failure(event: str, lease: WorkLease, error: StorageError) -> None:
+        level = level_of(error, logging.WARNING)
+        log.log(level, event, kind=lease.kind, resource=lease.resource, detail=error.detail)

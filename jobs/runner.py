@@ -12,7 +12,7 @@ import structlog
 from config.settings import JobSettings
 
 from .controls import JobControls, Sleep
-from .errors import describe_failure
+from .errors import describe_failure, level_of
 
 log = structlog.get_logger(__name__)
 
@@ -78,7 +78,7 @@ class Runner:
                 failures = min(failures + 1, _DOUBLINGS_MAX)
                 if self._controls is not None:
                     self._controls.meter.add("rankcurve_job_failures", 1, job)
-                log.error("job_failed", job=name, pause_s=round(pause_s, 3), **describe_failure(error))
+                log.log(level_of(error), "job_failed", job=name, pause_s=round(pause_s, 3), **describe_failure(error))
             else:
                 return
             await self._sleep(pause_s)

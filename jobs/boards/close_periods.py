@@ -18,6 +18,7 @@ import structlog
 
 from jobs.curves.fitting import Fitting
 from jobs.curves.refresh import store_and_serve
+from jobs.errors import level_of
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from predictor import CurveCorruptError, decode_curve
@@ -81,7 +82,7 @@ class CloseJob:
                 raise
             except StorageError as error:
                 self._meter.add("rankcurve_closing_failures")
-                log.error("close_failed", detail=error.detail)
+                log.log(level_of(error), "close_failed", detail=error.detail)
             took_s = self._monotonic() - started
             rest_s = took_s * (1 / self._limits.close_load_ratio - 1)
             await self._sleep(rest_s if busy else max(rest_s, self._limits.close_interval_s - took_s))

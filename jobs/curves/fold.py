@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from jobs.errors import level_of
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from predictor import AsOf, Curve, CurveCorruptError, KnotsInvalidError, LiveCounts, LiveCurve, Move, decode_curve
@@ -182,7 +183,7 @@ class FoldJob:
             except LeaseLostError:
                 raise
             except StorageError as error:
-                log.error("fold_failed", partition=self._partition, detail=error.detail)
+                log.log(level_of(error), "fold_failed", partition=self._partition, detail=error.detail)
                 counting = self.counting()  # start anew: it is unknown whether the counts were stored
             took_s = self._monotonic() - started
             rest_s = took_s * (1 / self._limits.fold_load_ratio - 1)

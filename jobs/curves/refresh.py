@@ -18,20 +18,21 @@ from functools import partial
 import structlog
 
 from jobs.controls import sleep_until_set
-from jobs.errors import describe_failure
+from jobs.errors import describe_failure, level_of
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from jobs.request_origin import working_for
 from predictor import Curve
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.refresh_requests import (
+    NO_ROOM,
     answer_refresh_request,
     find_requested_leaf,
     list_open_refresh_requests,
 )
 from storage.curves.shared_curves import Slot
 from storage.curves.stored_curves import CurveBook, ServedCurve, find_listed_curves, store_curve
-from storage.errors import LeaseLostError, LeaseTakenError, StorageError, UnknownBoardError
+from storage.errors import LeaseLostError, LeaseTakenError, StorageError, StoreFullError, UnknownBoardError
 from storage.records import Leaf
 from storage.store import Store
 
@@ -128,15 +129,17 @@ class RefreshJob:
                 except (LeaseTakenError, LeaseLostError, UnknownBoardError):
                     # The curve of the other process may lack the newest writes. So the request stays open.
                     return
-                except Exception:
-                    refreshed = None  # `_refresh` has logged the error
+                except Exception as error:  # `_refresh` has logged it
+                    refreshed, version = None, NO_ROOM if isinstance(error, StoreFullError) else 0
                 if refreshed is not None:
                     version, took_us = refreshed.version, round(refreshed.seconds * 1e6)
                     log.info("refreshed_on_demand", board=leaf.id, seconds=round(refreshed.seconds, 6))
             answer = partial(answer_refresh_request, slot, request.number, version=version, took_us=took_us)
             await self._store.write(answer)
         except StorageError as error:
-            log.error("refresh_request_not_answered", board_key=slot[0], column_index=slot[1], detail=error.detail)
+            self._refresher.failed[slot] = error
+            place = {"board_key": slot[0], "column_index": slot[1]}
+            log.log(level_of(error), "refresh_request_not_answered", **place, detail=error.detail)
         finally:
             self._refresher.answered.set()
 
@@ -171,7 +174,9 @@ class RefreshJob:
             raise
         except Exception as error:
             self._meter.add("rankcurve_refresh_failures")
-            log.error("refresh_failed", board=leaf.id, column_index=column_index, **describe_failure(error))
+            log.log(
+                level_of(error), "refresh_failed", board=leaf.id, column_index=column_index, **describe_failure(error)
+            )
             raise
         finally:
             self._busy.discard(slot)

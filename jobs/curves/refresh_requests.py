@@ -18,10 +18,10 @@ from jobs.errors import NoJobProcessError
 from jobs.ownership import JOB_WORK
 from jobs.request_origin import describe_origin
 from predictor import AnyCurve, Curve, SummedCurve
-from storage.curves.refresh_requests import RefreshRequest, find_refresh_request, store_refresh_request
+from storage.curves.refresh_requests import NO_ROOM, RefreshRequest, find_refresh_request, store_refresh_request
 from storage.curves.shared_curves import Slot
 from storage.curves.stored_curves import CurveBook
-from storage.errors import StoreBusyError, UnknownBoardError
+from storage.errors import StorageError, StoreBusyError, StoreFullError, UnknownBoardError
 from storage.leases.work_leases import WorkLeases
 from storage.records import Board, Leaf
 from storage.store import Store
@@ -47,6 +47,7 @@ class Refresher:
         self._store, self._book, self._leases, self._limits, self._sleep = store, book, leases, limits, sleep
         self.asked = asyncio.Event()  # set after a request is stored here, so that this process's job reads it at once
         self.answered = asyncio.Event()  # set by a job in this process that has answered a request
+        self.failed: dict[Slot, StorageError] = {}  # why a job in this process could not store the answer to a request
         self._runs_job = self._stopped = False
         self._waiting = 0
 
@@ -66,6 +67,7 @@ class Refresher:
             NoJobProcessError: no job process is alive, or this process stops.
             TimeoutError: the refresh takes longer than callers may wait; the refresh itself goes on.
             UnknownBoardError: the board was deleted or emptied during the refresh.
+            StoreFullError: the disk of the store is full.
             StoreBusyError: the largest allowed number of requests is waiting; or the store or the refresh failed; or
                 this process could not read the new curve.
         """
@@ -77,6 +79,7 @@ class Refresher:
         try:
             slot = (leaf.key, column_index)
             number = await self._store.write(partial(store_refresh_request, slot, describe_origin()))
+            self.failed.pop(slot, None)
             self.asked.set()
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
                 answer = await self._await_answer(slot, number)
@@ -89,6 +92,8 @@ class Refresher:
             raise NoJobProcessError(f"no job process answered the refresh request in {waited_s:g} s") from None
         finally:
             self._waiting -= 1
+        if answer is not None and answer.version == NO_ROOM:
+            raise StoreFullError
         if answer is not None and not answer.version:
             raise StoreBusyError("the refresh failed; the log of the job process says why")
         await self._book.poll(leaf.partition)
@@ -109,6 +114,8 @@ class Refresher:
             request = await self._store.read(partial(find_refresh_request, slot))
             if request is None or request.answered >= number:
                 return request
+            if slot in self.failed:
+                raise self.failed.pop(slot)
             await sleep_until_set(self.answered, self._sleep(pause_s))
             pause_s = min(2 * pause_s, self._limits.curve_poll_s)
 

@@ -4,11 +4,16 @@
     (each interval,  (bounded, for all       ├── its curve is younger than the interval: next turn when it is old enough
      with jitter)     boards in turn)        ├── its curve is live and near enough to its fit: the curve stays
                                              └── otherwise due: waits for a worker, the neediest first
+    change log ──> boards with many changes ──> a column has passed `exact_top`, or outgrown its curve: due at once
 
 A turn is a time at which this process checks a board. A curve is live if the changes since its fit are counted for it.
 Clients rely on its error bound, on the width of its brackets, and on how many rows the service counts to find an exact
 rank. So these figures, and not the curve's age, decide whether it has drifted too far from its fit. The figures are
 taken only over ranks beyond `exact_top`, because better ranks are always counted.
+
+A board that is being filled cannot wait for its turn: without a curve, each of its ranks is counted from the top. So
+each look at a partition also reads which boards have changed. A board is checked early once it has had as many changes
+as it needs to outgrow its curves.
 
 This module does not remember facts that it can read from the store. So even a process that has just started knows which
 boards are idle. The same reads find boards that other processes created, changed or deleted.
@@ -28,8 +33,9 @@ from storage.curves.stored_curves import describe_rules, find_listed_curves
 from storage.errors import StorageError
 from storage.leaves.catalog_rows import find_leaves
 from storage.leaves.totals import CHANGES, find_totals
-from storage.records import Board, Leaf
-from storage.store import CONTROL, Program
+from storage.log.change_log import change_log
+from storage.records import INT64_MAX, Board, Leaf
+from storage.store import Program
 
 from .fitting import ColumnState, Fitting
 
@@ -54,6 +60,7 @@ class DueColumn:
 class _Turn:
     leaf: Leaf
     due_s: float  # the monotonic time at which the board is read next
+    room: int  # until the leaf has had more changes than this, no column outgrows its curve
     # By column index: the version of the curve, and the monotonic time at which this process first saw that version.
     # The `as_of` of the curve is not enough, because the clock of the process that stored the curve may differ.
     known: dict[int, tuple[int, float]] = field(default_factory=dict)
@@ -62,7 +69,6 @@ class _Turn:
 @dataclass(frozen=True, slots=True)
 class _StoredState:
     leaves: dict[int, Leaf]
-    younger: list[Board]
     totals: dict[int, dict[int, int]]
     listed: dict[tuple[int, int], ListedCurve]
 
@@ -78,7 +84,8 @@ class Schedule:
         self._position = 0  # index in the catalog's list of leaves at which the next tick begins
         self._due: dict[tuple[int, int], DueColumn] = {}  # due columns by leaf key and column index
         self._youngest = max((leaf.key for leaf in self._catalog.list_leaves()), default=0)
-        self._read_s = self._monotonic()
+        self._looked_s = self._monotonic()
+        self._marks: dict[int, int] = {}  # by partition: changes before this log position are known
 
     @property
     def waiting(self) -> int:
@@ -91,34 +98,46 @@ class Schedule:
         """
         turns = self._pass_boards()
         now_s = self._monotonic()
-        if not turns and now_s - self._read_s < self._limits.curve_poll_s:
-            return False
         by_partition: dict[int, dict[int, _Turn]] = {}
+        if now_s - self._looked_s >= self._limits.curve_poll_s:
+            self._looked_s = now_s
+            by_partition = {partition: {} for partition in range(self._store.partitions)}
         for turn in turns:
             by_partition.setdefault(turn.leaf.partition, {})[turn.leaf.key] = turn
         found: list[DueColumn] = []
-        for partition, asked in (by_partition or {CONTROL: {}}).items():
+        for partition, asked in by_partition.items():
             try:
                 found += await self._find_due_in(partition, asked, now_s)
-                self._read_s = now_s
             except StorageError as error:
                 log.error("refresh_schedule_failed", partition=partition, detail=error.detail)
         self._enqueue(found)
         return bool(found)
 
     async def _find_due_in(self, partition: int, asked: dict[int, _Turn], now_s: float) -> list[DueColumn]:
-        """Return the due columns of the leaves in `asked`. Add boards created since the last read to the catalog.
+        """Return the due columns of the leaves in `asked` and of those that may have outgrown their curves.
+
+        Add boards created since the last read to the catalog.
 
         Raises:
             StoreBusyError: the partition did not answer.
         """
+        store, mark = self._store.at(partition), self._marks.get(partition)
         after, limit = self._youngest, self._limits.refresh_tick_boards_max
-        stored = await self._store.at(partition).read(lambda: _read_state(list(asked), after, limit))
-        for board in stored.younger:
+        younger, (changed, self._marks[partition]) = await store.read(lambda: _read_news(after, limit, mark))
+        for board in younger:
             self._youngest = board.key
-            if self._catalog.find_known(board.id) is None:
-                for leaf in self._catalog.keep_board(board).leaves:
+            for leaf in (self._catalog.find_known(board.id) or self._catalog.keep_board(board)).leaves:
+                if leaf.key not in self._turns:
                     self._plan(leaf, None, now_s)
+        for key, changes in changed.items():
+            turn = self._turns.get(key)
+            if turn is not None:
+                turn.room -= changes
+                if turn.room < 0:
+                    asked[key] = turn
+        if not asked:
+            return []
+        stored = await store.read(lambda: _read_state(list(asked)))
         return [due for key, turn in asked.items() for due in self._see(turn, stored.leaves.get(key), stored)]
 
     def take_next(self, busy: Container[tuple[int, int]]) -> DueColumn | None:
@@ -155,7 +174,9 @@ class Schedule:
         refresh_s = leaf.spec.predictor.refresh_seconds
         if turn is None or turn.leaf.epoch != leaf.epoch:
             # The first turn is at a random time, so that boards that were loaded together don't become due together.
-            turn = self._turns[leaf.key] = _Turn(leaf, now_s + refresh_s * self._rng.random())
+            turn = self._turns[leaf.key] = _Turn(
+                leaf, now_s + refresh_s * self._rng.random(), leaf.spec.predictor.exact_top
+            )
         else:
             turn.leaf = leaf
             turn.due_s = min(turn.due_s, now_s + refresh_s)
@@ -178,22 +199,29 @@ class Schedule:
         counted = [index for index in leaf.sorted_indexes if _is_counted(leaf, index, stored)]
         if len(counted) == len(leaf.sorted_indexes):
             turn.due_s = now_s + COUNTED_INTERVALS * shortened_s
+        turn.room = INT64_MAX
         for index in leaf.sorted_indexes:
-            listed = stored.listed.get((leaf.key, index))
+            listed, entries = stored.listed.get((leaf.key, index)), totals.get(index, 0)
+            served, limit = self._book.find_served(leaf, index), leaf.spec.predictor.exact_top
+            if served is not None:
+                limit = GROWTH_MAX * max(served.fit.total, GAP_ROWS_MIN)
+            turn.room = min(turn.room, max(0, limit - entries))
             if index in counted:
                 continue
             if listed is None or listed.epoch != leaf.epoch:
-                if totals.get(index, 0):  # an empty column without a curve needs none
+                if entries:  # an empty column without a curve needs none
                     due.append(DueColumn(leaf, index, 1 + self._limits.refresh_patience_intervals, 0))
                 continue
-            state = ColumnState(totals.get(index, 0), totals.get(CHANGES, 0), listed)
+            state = ColumnState(entries, totals.get(CHANGES, 0), listed)
             certified = self._fitting.should_certify(leaf, self._book.find_leaf_curve(leaf, index), state)
             same_rules = listed.rules == describe_rules(leaf)
             if certified or not same_rules or listed.changes != totals.get(CHANGES, 0):
                 age_s = self._age_s(turn, index, listed, now_s)
-                if same_rules and not certified and self._has_drifted(leaf, index, listed.version) is False:
+                outgrown = served is not None and served.version == listed.version and entries > limit
+                drifted = outgrown or self._has_drifted(leaf, index, listed.version)
+                if same_rules and not certified and drifted is False:
                     continue  # its curve is live and near enough to its fit
-                if age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
+                if outgrown or age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
                     need = self._need(listed, totals, age_s / refresh_s, index)
                     due.append(DueColumn(leaf, index, need, listed.version))
                 else:
@@ -263,10 +291,13 @@ def _is_counted(leaf: Leaf, index: int, stored: _StoredState) -> bool:
     return stored.totals[leaf.key].get(index, 0) <= leaf.spec.predictor.exact_top
 
 
-def _read_state(board_keys: list[int], after: int, limit: int) -> Program[_StoredState]:
+def _read_news(after: int, limit: int, mark: int | None) -> Program[tuple[list[Board], tuple[dict[int, int], int]]]:
+    """Read the boards after the key `after`, and how many changes each leaf has had since the mark, with a new mark."""
     younger = yield from list_boards_after(after, limit)
-    if not board_keys:
-        return _StoredState({}, younger, {}, {})
+    return younger, (yield from change_log.count_changes_after(mark))
+
+
+def _read_state(board_keys: list[int]) -> Program[_StoredState]:
     leaves = yield from find_leaves(board_keys)
     totals = yield from find_totals(board_keys)
-    return _StoredState(leaves, younger, totals, (yield from find_listed_curves(board_keys)))
+    return _StoredState(leaves, totals, (yield from find_listed_curves(board_keys)))

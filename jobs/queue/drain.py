@@ -13,13 +13,14 @@ quiet time. If a suspended worker lost its shards to others, the store rejects i
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import structlog
 
 from jobs.controls import Sleep, sleep_until_set
-from jobs.errors import describe_failure
+from jobs.errors import describe_failure, level_of
 from jobs.job_context import JobContext
 from storage.errors import LeaseLostError, RacesLostError, StorageError, StoreAwayError, StoreDamagedError
 from storage.leases.work_leases import WorkLeases
@@ -151,7 +152,7 @@ class DrainWorker:
     async def _back_off(self, error: Exception) -> None:
         self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
         pause_s = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
-        log.warning("drain_failed", pause_s=pause_s, **describe_failure(error))
+        log.log(level_of(error, logging.WARNING), "drain_failed", pause_s=pause_s, **describe_failure(error))
         self._renewed_s = None
         await self._sleep(pause_s)
 

@@ -65,6 +65,7 @@ class LocatedRank(msgspec.Struct, frozen=True, gc=False):
     method: PositionMethod
     as_of_us: int  # a time for which the rank and its bracket hold
     curve: AnyCurve | None = None  # the curve that the rank was read off; None: the rank was counted
+    late: int = 0  # changes after `as_of_us` in the snapshots of a board's segments, which the rank does not count
 
     @property
     def exact(self) -> bool:
@@ -160,7 +161,11 @@ class Locator:
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
         """Return whether a rank is exact in the snapshot of `totals`. A counted rank must come from this snapshot."""
-        return located.exact and (located.curve is None or self.is_current(index, located.curve, totals))
+        return (
+            located.exact
+            and not located.late
+            and (located.curve is None or self.is_current(index, located.curve, totals))
+        )
 
     def is_current(self, index: int, curve: AnyCurve, totals: dict[int, int]) -> bool:
         """Return whether a curve includes all changes of the snapshot with these totals."""
@@ -221,14 +226,24 @@ class Locator:
         starts: dict[int, CountStart] = {}
         asked_us = self.now_us()
         for index in indexes:
-            start = self._book.find_count_start(self.board, index, self._default_changes_max, asked_us)
+            changes_max = self._default_changes_max
+            start = self._book.find_count_start(self.board, index, changes_max, asked_us, as_asked=True)
             if start is not None:
                 starts[index] = start
         return starts
 
-    def begin_count(self, index: int) -> CountBegin:
-        """Return the start of counts in a column. Call this before the read begins."""
-        return CountBegin(self.find_count_start(index), self.now_us())
+    def begin_count(self, index: int, mode: RankMode = "auto") -> CountBegin:
+        """Return the start of counts in a column. Call this before the read begins.
+
+        In the mode `auto`, at most as many changes may follow the curve's mark as a count from the top reads rows. If
+        more do, that count is cheaper. If the board has segments, they are counted as of this moment.
+        """
+        asked_us, changes_max = self.now_us(), self._limits.exact_changes_max
+        if mode == "auto":
+            changes_max = min(changes_max, max(DEFAULT_CHANGES_MAX, COUNT_SLACK * self._exact_top))
+        find_start, board = self._book.find_count_start, self.board
+        start = None if self._archived else find_start(board, index, changes_max, asked_us, as_asked=True)
+        return CountBegin(start, asked_us)
 
     def may_read_many_rows(
         self, wanted: WantedRank, mode: RankMode, start: CountStart | None, totals: Mapping[int, int] | None
@@ -264,16 +279,16 @@ class Locator:
     def locate_by_count(self, found: GapCount) -> LocatedRank:
         """Return the rank that a count found. Its `as_of_us` is a time at which the counted snapshot was current.
 
-        Each segment of a board is counted in a snapshot of its own. So for the sum of these counts, `as_of_us` is a
-        time before the first of the snapshots, and the bracket covers the posts after this time.
+        Each segment of a board is counted in a snapshot of its own. The sum of these counts is as of a time before the
+        first of the snapshots.
         """
         rank = 1 + found.better_count + found.ties_before
         low, high, as_of_us = rank, rank, found.asked_us
         if found.is_sum:
-            low, high = max(1, low - found.late), high + found.late
+            low, high = max(1, low - found.late_ties), high + found.late_ties
         elif found.changed_us > as_of_us:
             as_of_us = date_snapshot(found.changed_us, as_of_us, self.now_us)
-        return LocatedRank(rank, low, high, "gap" if found.from_anchor else "count", as_of_us)
+        return LocatedRank(rank, low, high, "gap" if found.from_anchor else "count", as_of_us, late=found.late)
 
     def _owner_among_ties(self, wanted: WantedRank) -> str:
         """Return the owner if a count must find the owner's place among equal cells, else an empty text.
@@ -302,8 +317,9 @@ class Locator:
         name, offset, width, scale = self._cells[index]
         value = int(cell if width is None else cell[:width]) - (offset or 0)
         total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high
-        if self._segmented and located.curve is not None:
-            total = located.curve.total  # `totals` may have only the owner's segment, the curve has all
+        if self._segmented:
+            # A curve has the total of all segments. A count includes entries that `totals` lacks, erased after `as_of`.
+            total = max(total, rank - (owner is None)) if located.curve is None else located.curve.total
         position = Position(
             column=name,
             value=value if scale == 0 else to_wire_number(value, scale),

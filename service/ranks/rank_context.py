@@ -116,7 +116,7 @@ class RankContext:
         self, store: Store, asked: Sequence[AskedRank], boards: Sequence[Board], mode: RankMode, known: _Totals
     ) -> tuple[list[LocatedRank], _Totals]:
         """Count ranks on boards of one store. Return them with the totals of the boards from the same snapshot."""
-        begins = [locator.begin_count(wanted.column_index) for locator, wanted in asked]
+        begins = [locator.begin_count(wanted.column_index, mode) for locator, wanted in asked]
         far = any(
             locator.may_read_many_rows(wanted, mode, begin.start, known.get(locator.board.key))
             for (locator, wanted), begin in zip(asked, begins, strict=True)
@@ -131,9 +131,10 @@ class RankContext:
             begins, far = begins if boards[0].is_spread else [begins[0]._replace(start=None)], mode == "exact"
 
         def count_all() -> Program[tuple[list[LocatedRank], _Totals]]:
-            counted = []
+            # This may have waited for a connection. The later a count is asked for, the fewer changes come after it.
+            counted, asked_us = [], self._now_us()
             for (locator, wanted), begin in zip(asked, begins, strict=True):
-                counted.append((yield from locator.count_rank(wanted, mode, begin)))
+                counted.append((yield from locator.count_rank(wanted, mode, begin._replace(asked_us=asked_us))))
             return counted, (yield from read_totals_of(boards))
 
         return await store.read(count_all, heavy=far)

@@ -18,6 +18,8 @@ from storage.store import Program
 
 from .shared_curves import Slot
 
+NO_ROOM = -1  # in an answer, in place of a version: the disk of the store was full
+
 
 class RefreshRequest(NamedTuple):
     """The latest request for a column, and the answer to the latest request that was answered."""
@@ -25,7 +27,7 @@ class RefreshRequest(NamedTuple):
     number: int
     origin: str  # the HTTP request that asked for the refresh, see `jobs.request_origin`
     answered: int  # the number of the latest answered request; 0: none
-    version: int  # the version of the curve in the latest answer; 0: the refresh failed, or there is no answer
+    version: int  # the version of the curve in the latest answer; 0: the refresh failed or has no answer; or `NO_ROOM`
     took_us: int
 
 

@@ -160,15 +160,21 @@ class CurveBook:
         served = None if board.is_spread else self._find_in_use(board.leaf, column_index)
         return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
 
-    def find_count_start(self, board: Board, column_index: int, changes_max: int, asked_us: int) -> CountStart | None:
-        """Return the curve of `find_curve` with its mark, so that a count can start at a knot. None: one is unknown."""
+    def find_count_start(
+        self, board: Board, column_index: int, changes_max: int, asked_us: int, *, as_asked: bool = False
+    ) -> CountStart | None:
+        """Return the curve of `find_curve` with its mark, so that a count can start at a knot. None: one is unknown.
+
+        `as_asked`: if the board has segments, count them as of `asked_us`.
+        """
         starts = list[CountStart]()
         for leaf in board.leaves:
             served = self._find_in_use(leaf, column_index)
             mark = None if served is None else self._find_mark(served)
             if served is None or mark is None:
                 return None
-            starts.append(CountStart(served.curve, mark, changes_max, asked_us))
+            as_asked = as_asked and board.is_spread
+            starts.append(CountStart(served.curve, mark, changes_max, asked_us, as_asked=as_asked))
         if not board.is_spread:
             return starts[0]
         curve = SummedCurve([start.curve for start in starts])  # type: ignore[misc]

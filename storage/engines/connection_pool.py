@@ -24,6 +24,8 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
+from math import inf
+from time import monotonic
 from typing import Any, TypeVar
 
 import asyncpg
@@ -57,6 +59,7 @@ NO_TIMEOUT_S = 10 * 365 * 86_400.0
 # While Citus moves a partition, an attempt runs this many times. Its pauses hold no connection.
 MOVING_ATTEMPTS_MAX = 40
 MOVING_PAUSE_S = 0.25
+FULL_LOGGED_AGAIN_S = 60.0  # a pool logs at most this often that the disk of its server is full
 
 
 class ConnectionPool:
@@ -87,7 +90,7 @@ class ConnectionPool:
         self._slots = asyncio.Semaphore(connections)
         self._idle: list[PostgresConnection] = []
         self._waiting = 0
-        self._closed = False
+        self._closed, self._full_logged_s = False, -inf
         self._closing: set[asyncio.Task[None]] = set()
         self._count_limit(connections)
         self._count_lent(0)
@@ -117,6 +120,12 @@ class ConnectionPool:
                 tries_max = MOVING_ATTEMPTS_MAX if moving else 2 if twice else self._limits.store_attempts_max
                 if tries >= tries_max or not self._may_pass(error):
                     node = self._breaker.name if self._on_citus else None
+                    if (
+                        isinstance(error, asyncpg.DiskFullError)
+                        and monotonic() - self._full_logged_s > FULL_LOGGED_AGAIN_S
+                    ):
+                        self._full_logged_s = monotonic()
+                        log.error("store_full", pool=self.name, detail="the server refuses writes: its disk is full")
                     raise translate_error(error, node=node) from error
                 self._meter.add("rankcurve_store_retries")
                 log.info("transaction_retried", pool=self.name, detail=describe_error(error))

@@ -17,6 +17,9 @@ knot's count, there is no result. This happens in three cases:
 - Changes after the mark were already removed from the log.
 - The mark is newer than this snapshot of the log, after a restore.
 - So many changes follow the mark that a full count costs no more.
+
+The segments of a board are read in snapshots of their own. So that their counts belong together, each is taken back to
+one time before the first snapshot: `as_asked` leaves out what the changes after `asked_us` have added.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,11 +27,14 @@ from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
-from predictor import AnyCurve, Gap
+from predictor import AnyCurve, Curve, Gap
 from querybuilder import (
     INTEGER,
     TEXT,
     Prepared,
+    Term,
+    all_of,
+    any_of,
     col,
     count,
     count_if,
@@ -54,6 +60,7 @@ _PLACE = "q"
 BETTER_THAN_ANY = {True: ":", False: ""}  # True: high values are best; ":" sorts after every digit, and "" before it
 SHORT_GAP_ROWS = 50  # ranks in gaps of up to this many entries are counted even while many requests come
 PAIRS_MAX = 50_000  # a statement for many cells compares at most this many, or `changes_max`, pairs (cell, change)
+CHANGES_MAX = 10**9  # no log has as many changes of a board since a request began
 _NEXT_TEXT = ":"  # a cell with this suffix sorts directly after the cell, before all greater cells
 
 CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the owner's place among equal cells matters
@@ -67,6 +74,7 @@ class CountStart(NamedTuple):
     changes_max: int  # if more changes than this follow the mark, the count has no result
     asked_us: int  # a time before the count began
     parts: tuple["CountStart", ...] = ()  # one for each segment of the board, in order; empty: no segments
+    as_asked: bool = False  # whether to count the entries as they were at `asked_us`, and not those of the snapshot
 
 
 class GapCount(NamedTuple):
@@ -76,16 +84,18 @@ class GapCount(NamedTuple):
     ties_before: int  # entries with the cell that stand before the given owner
     totals: dict[int, int]  # by column index
     from_anchor: bool  # True: the count started at a knot; False: at the best row
-    # From the next two values, `date_snapshot` computes a time at which the count was exact. For a sum, see `late`.
+    # From the next two values, `date_snapshot` computes a time at which the count was exact. A sum is for `asked_us`.
     asked_us: int  # a time before the snapshot was read
     changed_us: int  # see `LogState.changed_us`
-    late: int  # changes logged after `asked_us`; a sum over segments is exact for the time `asked_us` up to ± `late`
+    # Of a count as of `asked_us`: how many changes came later, and how many of them can have altered `ties_before`.
+    late: int = 0
+    late_ties: int = 0
     is_sum: bool = False  # whether this is the sum over segments, which are read in different snapshots
 
 
-def count_of(better_count: int, asked_us: int, *, changed_us: int, late: int = 0) -> GapCount:
+def count_of(better_count: int, asked_us: int, *, changed_us: int) -> GapCount:
     """Return a `GapCount` for a count that started at the best row. It has no totals."""
-    return GapCount(better_count, 0, {}, False, asked_us, changed_us, late)
+    return GapCount(better_count, 0, {}, False, asked_us, changed_us)
 
 
 class _Place(NamedTuple):
@@ -103,7 +113,8 @@ class GapCounts:
         self._padding, self._exact_top = padding, leaf.spec.predictor.exact_top
         self._key_and_scope = {"totals_key": leaf.key, **scope_of(leaf)}
         self.passed_mark = -1  # too many changes for a count follow this mark; later there can only be more
-        self._statement = _prepare_count(layout_of(leaf), index, RankedCells(leaf.spec).find_span(index))
+        self._form = layout_of(leaf), index, RankedCells(leaf.spec).find_span(index)
+        self._statement = _prepare_count(*self._form, as_asked=False)
 
     def count_better(
         self, start: CountStart, cells: Iterable[CellOf], *, gap_rows_max: int | None = None
@@ -138,6 +149,16 @@ class GapCounts:
         [found] = yield from self._count(start, [place])
         return found
 
+    def count_as_asked(self, cell: str, asked_us: int, mark: int) -> Program[GapCount]:
+        """Count from the best row the entries that were better than a cell at `asked_us`.
+
+        The mark covers no change after `asked_us`. Run this in the snapshot in which the mark was read.
+        """
+        start = CountStart(Curve((), total=0, as_of_us=0), mark, CHANGES_MAX, asked_us, as_asked=True)
+        [found] = yield from self._count(start, [_Place(None, 0, below=False, cell=cell, owner="")])
+        assert found is not None, "the log has all changes after a mark of its own"
+        return found
+
     def _count(self, start: CountStart, asked: Sequence[_Place]) -> Program[list[GapCount | None]]:
         padding, mark, asked_us = self._padding, start.mark, start.asked_us
         changes_max = min(start.changes_max, max(start.changes_max, PAIRS_MAX) // len(asked))
@@ -149,12 +170,14 @@ class GapCounts:
             end = cell + _NEXT_TEXT if padding.high else cell
             least, past = (edge, edge) if not cell else (edge, end) if edge < end else (end, edge)
             places.append((number, edge, least, past, cell, owner))
-        read = yield self._statement.bind(
-            places=places, changes=changes_max + 1, asked_us=asked_us, mark=mark, **self._key_and_scope
-        )
+        bound = {"places": places, "changes": changes_max + 1, "mark": mark, **self._key_and_scope}
+        if start.as_asked:
+            read = yield _prepare_count(*self._form, as_asked=True).bind(**bound, asked_us=asked_us)
+        else:
+            read = yield self._statement.bind(**bound)
         totals: dict[int, int] = {}
         found: list[GapCount | None] = [None] * len(asked)
-        for number, counted, changes, between, ties, late, following, pruned_before, changed_us in read:
+        for number, counted, changes, between, ties, following, pruned_before, changed_us, *late in read:
             if following is None:  # a row of `TOTALS`: `number` is a column index, `counted` its total
                 totals[number] = totals.get(number, 0) + counted
             elif changes > changes_max:
@@ -162,17 +185,19 @@ class GapCounts:
             elif pruned_before <= mark <= following:
                 knot, better_count, below, _, _ = asked[number]
                 better_count += counted + (-between if below else between)
-                found[number] = GapCount(better_count, ties, totals, knot is not None, asked_us, changed_us, late)
+                better_count -= sum(late[:1])
+                found[number] = GapCount(better_count, ties, totals, knot is not None, asked_us, changed_us, *late[1:])
         return found
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
+def _prepare_count(layout: Layout, index: int, span: CellSpan, *, as_asked: bool) -> Prepared:
     """Prepare the statement that makes a count for each row of the parameter `places`.
 
     Each row of `places` has limits as texts. `edge` limits the knot's count, and so the logged changes to add to it: if
     high values are best, this count includes the cells >= `edge`, otherwise the cells < `edge`. The rows between knot
-    and cell are the rows of the leaf with `least` <= cell < `past`.
+    and cell are the rows of the leaf with `least` <= cell < `past`. `as_asked` adds columns about the changes after the
+    parameter `asked_us`: by how much they have raised the count, how many they are, and how many are of an equal cell.
     """
     own = col(layout.columns[index].name)
     edge, least, past, cell, owner = places = [col(name, _PLACE) for name in ("edge", "least", "past", "cell", "owner")]
@@ -181,11 +206,20 @@ def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
     entered, left = ((span.at_least if span.high else span.better)(name, edge) for name in ("next", "previous"))
     of_board = col("board_key").eq(param("totals_key", INTEGER))
     piece = col("value", _PIECE)
-    cells = *span.cells_before_and_after(piece), col("updated_at")
-    changes = select(*cells).from_(CHANGE_LOG).each_piece(col("cells"), _PIECE)
+    changes = (
+        select(*span.cells_before_and_after(piece), *([col("updated_at")] if as_asked else []))
+        .from_(CHANGE_LOG)
+        .each_piece(col("cells"), _PIECE)
+    )
     # Without this ORDER BY, PostgreSQL may scan the log from its start, because it expects to find enough rows early.
     changes = changes.where(of_board, AFTER_MARK, span.holds_column(piece)).order_by(POSITION).limit(param("changes"))
     number = col("number", _PLACE)
+    late_columns: list[Term] = []
+    if as_asked:
+        late = col("updated_at", _PAST).gt(param("asked_us"))
+        rose, fell = (count_if(all_of(late, span.better(name, cell))) for name in ("next", "previous"))
+        tied = all_of(late, any_of(col("next").eq(cell), col("previous").eq(cell)), owner.gt(""))
+        late_columns = [minus(rose, fell), count_if(late), count_if(tied)]
     counted = (
         select(
             number,
@@ -193,14 +227,14 @@ def _prepare_count(layout: Layout, index: int, span: CellSpan) -> Prepared:
             count_if(col("next").not_null()),
             entries.where(own.ge(least), own.lt(past)).scalar(),
             entries.where(own.eq(cell), col("owner").lt(owner)).scalar(),
-            count_if(col("updated_at", _PAST).gt(param("asked_us"))),
             NEXT_POSITION,
             PRUNED_BEFORE.scalar(),
             CHANGED_AT.scalar(),
+            *late_columns,
         )
         .from_(rows(_PLACE, param("places"), number=INTEGER, **kinds))
         .left_join(changes, lit(1).eq(1), alias=_PAST)
         .group_by(number, *places)
     )
-    totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * 7).from_(TOTALS)
+    totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * (6 + len(late_columns))).from_(TOTALS)
     return union_all(counted, totals.where(of_board)).packed().prepared()

@@ -74,8 +74,9 @@ class Logged(NamedTuple):
 
 _ASKED = "b"
 PROBES_MAX = 4_096  # the most positions whose times one statement of `find_positions` reads
-LATEST_ROWS = 100  # bundles that `count_later_changes` reads at once; more than differing clocks put out of order
+LATEST_ROWS = 100  # bundles that `find_later_mark` reads at once; more than differing clocks put out of order
 POSITION = col("position")
+COUNTED_ROWS = 10_000  # the most bundles that one call of `count_changes_after` reads
 BUNDLE_COLUMNS = tuple(map(col, ("position", "board_key", "owners", "cells", "changes")))
 # The first position that this snapshot does not hold.
 NEXT_POSITION = select(col("next")).from_(LOG_COUNTER).scalar()
@@ -138,10 +139,12 @@ class ChangeLog:
         self._last_changes = select(key, last.scalar()).from_(asked).packed().prepared()
         oldest = select(POSITION, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(asc(POSITION))
         self._ages = oldest.limit(param("rows")).packed().prepared()
-        latest = select(POSITION, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(desc(POSITION))
+        latest = select(POSITION, col("updated_at")).from_(CHANGE_LOG).order_by(desc(POSITION))
         latest = latest.where(col("board_key").eq(param("key")), POSITION.lt(param("before")))
         self._latest = latest.limit(param("limit")).packed().prepared()
         times = select(POSITION, col("updated_at")).from_(CHANGE_LOG).where(POSITION.in_(param("positions")))
+        recent = select(POSITION, col("board_key"), col("changes")).from_(CHANGE_LOG).where(AFTER_MARK)
+        self._recent = recent.order_by(asc(POSITION)).limit(param("limit")).packed().prepared()
         self._times = times.packed().prepared()
         self._delete = delete(CHANGE_LOG).where(POSITION.lt(param("boundary"))).prepared()
 
@@ -219,16 +222,31 @@ class ChangeLog:
         rows = yield self._last_changes.bind(keys=[(key,) for key in board_keys])
         return {key: changed_us for key, changed_us in rows if changed_us is not None}
 
-    def count_later_changes(self, board_key: int, since_us: int) -> Program[int]:
-        """Return how many changes of a board were logged after `since_us`. This reads all bundles since then."""
-        found, before = 0, INT64_MAX
+    def find_later_mark(self, board_key: int, since_us: int) -> Program[int | None]:
+        """Return the position of a board's first bundle that was logged after `since_us`, or None if there is none."""
+        found, before = None, INT64_MAX
         while True:
             rows = yield self._latest.bind(key=board_key, before=before, limit=LATEST_ROWS)
-            later = sum(int(changes) for _, changed_us, changes in rows if changed_us > since_us)
-            found += later
+            later = [int(position) for position, changed_us in rows if changed_us > since_us]
+            found = min(later, default=found)
             if not later or len(rows) < LATEST_ROWS:
                 return found
             before = int(rows[-1][0])
+
+    def count_changes_after(self, mark: int | None) -> Program[tuple[dict[int, int], int]]:
+        """Return how many changes each leaf, by key, has had since a mark, and the mark from which to go on later.
+
+        One call reads at most `COUNTED_ROWS` bundles. Without a mark, or if the log no longer goes on from there,
+        return no changes.
+        """
+        log = yield from self.read_counter()
+        found: dict[int, int] = {}
+        if mark is None or mark == log.mark or not log.holds_changes_since(mark):
+            return found, log.mark
+        rows = yield self._recent.bind(mark=mark, limit=COUNTED_ROWS)
+        for _, board_key, changes in rows:
+            found[board_key] = found.get(board_key, 0) + changes
+        return found, rows[-1][0] + 1 if len(rows) == COUNTED_ROWS else log.mark
 
     def oldest_us(self) -> Program[int | None]:
         rows = yield self._ages.bind(rows=1)

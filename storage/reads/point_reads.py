@@ -145,8 +145,9 @@ class PointReads:
         return self._counts.ask(self._store.at(board.partition), kind, (board, column_index, cell, start))
 
     async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount | None]:
-        # Every `CountStart` gives right counts, because the log adds the later changes. So use the first.
-        board, column_index, _, start = asked[0]
+        # Every `CountStart` gives right counts, because the log adds the later changes. The count is as of the time of
+        # the latest one, so that it has the posts that were answered before any of the requests.
+        board, column_index, _, start = max(asked, key=lambda each: each[3].asked_us)
         cells = list({cell for _, _, cell, _ in asked})
         found = await self.segments.count_cells(board, column_index, start, cells)
         return [found[cell] for _, _, cell, _ in asked]

@@ -43,7 +43,7 @@ class SegmentedRanking(Ranking):
         return found
 
     def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
-        found = add_up_counts((yield from self._each(lambda part: count_with_late(part, cell, rows_max, asked_us))))
+        found = add_up_counts((yield from self._each(lambda part: _count_as_asked(part, cell, rows_max, asked_us))))
         return found if rows_max is None else found._replace(better_count=min(rows_max, found.better_count))
 
     def count_range(self, *, least: str, past: str) -> Program[int]:
@@ -172,12 +172,17 @@ class SegmentedRanking(Ranking):
         return len(before) > 1 and before[0].cells[self.index] == before[1].cells[self.index]
 
 
-def count_with_late(part: Ranking, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
-    """Count a segment's entries that are better than a cell, and its logged changes that are later than `asked_us`."""
-    found = yield from part.count_from_top(cell, rows_max, asked_us)
-    if found.changed_us <= asked_us:
-        return found
-    return found._replace(late=(yield from change_log.count_later_changes(part.board_key, asked_us)))
+def _count_as_asked(part: RowRanking, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
+    """Count a segment's entries that were better than a cell at `asked_us`. Stop at `rows_max`."""
+    log = yield from change_log.read_counter()
+    mark = None
+    if log.changed_us > asked_us:
+        mark = yield from change_log.find_later_mark(part.board_key, asked_us)
+    if mark is None or rows_max is not None:
+        found = yield from part.count_from_top(cell, rows_max, asked_us)
+        if mark is None or found.better_count == rows_max:
+            return found
+    return (yield from part.gaps.count_as_asked(cell, asked_us, mark))
 
 
 def add_up_confirmed(found: Sequence[GapCount | None]) -> GapCount | None:
@@ -196,6 +201,7 @@ def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
         min([part.asked_us for part in parts]),
         0,
         sum([part.late for part in parts]),
+        sum([part.late_ties for part in parts]),
         is_sum=True,
     )
 

@@ -88,7 +88,7 @@ async def _compare_positions(context: Context, call: Call, query: PositionsQuery
 async def _positions_with_next(
     context: Context, locator: Locator, owner: str, indexes: Sequence[int], mode: RankMode
 ) -> OwnerPositions:
-    board, begins = locator.board, {index: locator.begin_count(index) for index in indexes}
+    board, begins = locator.board, {index: locator.begin_count(index, mode) for index in indexes}
     far = mode == "exact" or any(locator.find_curve(index) is None for index in indexes)
 
     def program() -> Program[dict[int, Position]]:

@@ -1,22 +1,27 @@
 """Test refresh requests. An operator sends one to a process without jobs, and a job process runs the refresh."""
 
 import asyncio
+from collections.abc import Callable, Collection
+from typing import TypeVar
 
 import pytest
+from structlog.testing import capture_logs
 
 from config.settings import Settings
 from jobs.curves.refresh_requests import Refreshed
 from jobs.errors import NoJobProcessError
 from storage.curves.refresh_requests import list_open_refresh_requests
 from storage.curves.shared_curves import Slot
-from storage.errors import StoreBusyError, UnknownBoardError
+from storage.errors import StoreBusyError, StoreFullError, UnknownBoardError
 from storage.records import Board, Season
-from storage.store import CONTROL
+from storage.store import CONTROL, Program
 from tests.jobs.closing import close_all
 from tests.jobs.refreshing import run_workers, wait_for_request
+from tests.jobs.world import LEASE_S, MARGIN_S, WAIT_S, World, within
 from tests.jobs.world import LIMITS as WORLD_LIMITS
-from tests.jobs.world import WAIT_S, World, within
 from tests.storage.deployment import ranked
+
+T = TypeVar("T")
 
 LIMITS = WORLD_LIMITS.model_copy(update={"curve_poll_s": 0.05})
 
@@ -152,3 +157,29 @@ async def test_a_job_process_that_stops_leaves_its_unanswered_requests_to_anothe
     world.store.release()
     async with run_workers(world.beside().refresh_job()):
         assert (await within(asked)).curve.total == 0
+
+
+# The writes of a refresh: 1 the request, 2 its look-up, 3 the claim, 4 the curve, 5 the release of the lease, 6 answer.
+@pytest.mark.parametrize("refused", [range(2, 100), range(4, 100), [4]])
+async def test_a_request_on_a_full_disk_is_refused_as_such_at_once_and_jobs_log_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, refused: Collection[int]
+) -> None:
+    board, write, writes = await world.create("b"), world.store.write, 0
+    await world.post(board, {"a": 1})
+
+    async def write_on_full_disk(program: Callable[[], Program[T]]) -> T:
+        nonlocal writes
+        writes += 1
+        if writes in refused:
+            raise StoreFullError
+        return await write(program)
+
+    monkeypatch.setattr(world.store, "write", write_on_full_disk)
+    with capture_logs() as lines:
+        async with run_workers(world.refresh_job()):
+            with pytest.raises(StoreFullError):
+                await within(world.desk.refresh_now(board.leaf, 0))
+            monkeypatch.undo()
+            world.advance(LEASE_S + MARGIN_S)  # the lease on the column could not be released
+            assert (await within(world.desk.refresh_now(board.leaf, 0))).curve.total == 1
+    assert {line["event"] for line in lines if line["log_level"] != "debug"} == {"refreshed_on_demand"}

@@ -3,12 +3,21 @@
 import asyncio
 
 from jobs.curves.refresh import RefreshJob
-from jobs.curves.schedule import COUNTED_INTERVALS
+from jobs.curves.schedule import COUNTED_INTERVALS, GAP_ROWS_MIN, GROWTH_MAX
 from storage.errors import StoreAwayError
 from storage.records import Board
-from tests.jobs.refreshing import count_due, refresh_due, run_held_worker, run_workers, start_job, work_off
+from tests.jobs.refreshing import (
+    count_curve_entries,
+    count_due,
+    refresh_due,
+    run_held_worker,
+    run_workers,
+    start_boards,
+    start_job,
+    work_off,
+)
 from tests.jobs.world import LIMITS, REFRESH_S, World, within
-from tests.storage.deployment import PREDICTOR, ranked
+from tests.storage.deployment import PREDICTOR, counter, ranked
 
 
 async def create_fitted_boards(world: World, rows: dict[str, int], job: RefreshJob) -> dict[str, Board]:
@@ -133,3 +142,56 @@ async def test_a_familys_board_gets_a_curve_only_once_it_is_too_large_to_count(w
     assert await count_due(world, job) == 0
     await world.post(board, {"one more": 1})
     assert await count_due(world, job, COUNTED_INTERVALS * REFRESH_S) == 1
+
+
+async def test_a_board_that_is_being_filled_gets_its_first_curve_between_its_turns(world: World) -> None:
+    exact_top, look_s = PREDICTOR.exact_top, LIMITS.curve_poll_s
+    board, job = await world.create("b"), world.refresh_job()
+    await job.find_due()
+    assert await count_due(world, job) == 0, "it is empty, and its next turn is an interval away"
+    await world.post(board, {f"owner {number}": number for number in range(exact_top)})
+    assert await count_due(world, job, look_s) == 0
+    await world.post(board, {"one more": 1})
+    assert await count_due(world, job, look_s) == 1
+    await work_off(world, job)
+    assert count_curve_entries(world, board) == exact_top + 1
+
+
+async def test_the_curve_of_a_growing_board_is_replaced_each_time_its_entries_double(world: World) -> None:
+    board, job = await world.create("b"), world.refresh_job(load_ratio=1)
+    await job.find_due()
+    assert await count_due(world, job) == 0
+    fits, step, last = [], GAP_ROWS_MIN // 2, 4 * GROWTH_MAX * GAP_ROWS_MIN
+    for first in range(0, last, step):
+        await world.post(board, {f"owner {number}": number for number in range(first, first + step)})
+        if await count_due(world, job, LIMITS.curve_poll_s / 8 if first % GAP_ROWS_MIN else LIMITS.curve_poll_s):
+            await work_off(world, job)
+            fits.append(count_curve_entries(world, board))
+    assert fits == [step, 2 * GAP_ROWS_MIN + step, 4 * GAP_ROWS_MIN + 3 * step]
+
+
+async def test_changes_that_add_no_entries_do_not_make_a_fitted_board_due_early(world: World) -> None:
+    job, [board] = await start_boards(world, "b")
+    await refresh_due(world, job)
+    for value in range(2 * PREDICTOR.exact_top):
+        await world.post(board, {"a": value})
+        assert await count_due(world, job, LIMITS.curve_poll_s) == 0
+
+
+async def test_a_process_that_has_just_started_finds_a_board_that_is_being_filled(world: World) -> None:
+    board = await world.create("b")
+    await world.post(board, {f"owner {number}": number for number in range(2 * PREDICTOR.exact_top)})
+    other = world.beside()
+    await other.catalog.load(boards_max=10)
+    job = other.refresh_job()
+    assert await count_due(other, job, LIMITS.curve_poll_s) == 0, "its first turn is at a random time"
+    await world.post(board, {f"more {number}": number for number in range(PREDICTOR.exact_top + 1)})
+    assert await count_due(other, job, LIMITS.curve_poll_s) == 1
+
+
+async def test_a_new_board_of_another_process_gets_a_curve_once_it_has_grown(world: World) -> None:
+    job = await start_job(world)
+    assert await count_due(world, job, LIMITS.curve_poll_s) == 0
+    board = await world.deployment.create("b", ranked("xp0"), counter("shots"), predictor=PREDICTOR)
+    await world.post(board, {f"owner {number}": number for number in range(2 * PREDICTOR.exact_top)})
+    assert await count_due(world, job, LIMITS.curve_poll_s) == 1

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from service.contract.queries import RankMode
+from service.ranks.locator import WantedRank
 from storage.boards.boards import find_board
 from storage.leaves.catalog_rows import find_leaves
 from tests.service.cli_fake_service import run
@@ -127,6 +129,36 @@ async def test_a_split_board_keeps_its_time_in_the_order_by_activity(service: Se
         [first, *others] = await list_active()
         assert (first[0], first[2], others) == ("four", len(OWNERS), before[1:])
         assert first[1] >= before[0][1]
+
+
+@pytest.mark.parametrize("ties", ["shared", "earliest"])
+@pytest.mark.parametrize("has_curve", [False, True])
+async def test_a_counted_rank_is_exact_as_of_its_time_whatever_arrives_in_the_segments_meanwhile(
+    service: Service, ties: str, *, has_curve: bool
+) -> None:
+    spec = {**SPEC, "columns": [{"name": "xp", "merge": "last"}], "ties": ties, "segments": 4}
+    await service.must("PUT", "/v1/leaderboards/b", spec)
+    await service.post("b", *({"owner": owner, "stats": {"xp": 10 * i}} for i, owner in enumerate(OWNERS)))
+    if has_curve:
+        await service.refresh("b", "xp")
+    context = service.context
+    locator = context.ranks.find_locator(await context.catalog.find_board("b"))
+    wanted = WantedRank(0, locator.entries.rankings[0].padding.pad_arrival(305), None)
+    modes: tuple[RankMode, ...] = ("auto", "exact")
+    begins = {mode: locator.begin_count(0, mode) for mode in modes}
+    await service.post("b", *({"owner": f"new{i}", "stats": {"xp": 1000 + i}} for i in range(40)))
+    await service.post("b", *({"owner": owner, "stats": {"xp": 1}} for owner in OWNERS[50:]))
+    await service.must("DELETE", f"/v1/leaderboards/b/entries/{OWNERS[40]}")
+    store = context.store.at(locator.board.partition)
+    for mode, begin in begins.items():
+        assert (begin.start is not None) == has_curve
+        found = await store.read(lambda: locator.count_rank(wanted, mode, begin))  # noqa: B023
+        assert (found.rank, found.low, found.high, found.as_of_us) == (30, 30, 30, begin.asked_us), mode
+        assert found.method == ("gap" if has_curve else "count")
+        position = locator.make_position(wanted, found, {0: 20})
+        assert position.total == 29, "no rank is past the entries plus one"
+    (now,) = (await service.get("/v1/leaderboards/b/rankings/xp/positions?values=305&rank=exact"))["positions"]
+    assert (now["rank"], now["exact"]) == (30 + 40 - 11, True)
 
 
 async def entries_of(service: Service, board: str) -> int:

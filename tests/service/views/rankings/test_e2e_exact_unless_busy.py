@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from service.contract.values import to_micros
-from service.ranks.locator import WantedRank
+from service.ranks.locator import DEFAULT_CHANGES_MAX, CountBegin, WantedRank
 from tests.service.real_service import ONE_PROCESS, Service
 
 B = "/v1/leaderboards/b"
@@ -92,3 +92,21 @@ async def test_a_rank_that_counts_a_post_is_as_of_a_time_after_the_post_was_sent
     assert position.rank == anchored.rank == from_top.rank == OWNERS + LATER + 1 - 111
     assert sent_us <= to_micros(datetime.fromisoformat(position.as_of)) <= answered_us
     assert sent_us <= anchored.as_of_us == from_top.as_of_us <= answered_us
+
+
+async def test_a_default_count_near_the_top_reads_rows_and_not_thousands_of_changes(
+    service: Service,
+) -> None:
+    locator = service.context.ranks.find_locator(await service.context.catalog.find_board("b"))
+    start, exact = locator.begin_count(0).start, locator.find_count_start(0)
+    assert start is not None
+    assert exact is not None
+    assert start.changes_max == DEFAULT_CHANGES_MAX < exact.changes_max
+    await service.post("b", *({"owner": f"p{i}", "stats": {"xp": i}} for i in range(2, DEFAULT_CHANGES_MAX + 4)))
+    wanted = WantedRank(0, locator.entries.rankings[0].padding.pad_arrival(OWNERS**2 - 1), None)
+    store = service.context.store.at(locator.board.partition)
+    begin = CountBegin(start, service.context.now_us())
+    found = await store.read(lambda: locator.count_rank(wanted, "auto", begin))
+    assert (found.rank, found.exact, found.method) == (1 + LATER, True, "count")
+    (position,) = (await service.get(f"{B}/entries/late{LATER - 1}/positions"))["positions"]
+    assert (position["rank"], position["exact"]) == (1, True)
