@@ -108,6 +108,8 @@ async def open_context(
             writer.damaged = store.damaged
         if owner is None and not settings.read_only:
             salt: str | None = await prepare_store(store)
+            if store.sole_writer:
+                await store.write(make_work_leases(settings).end_all)
         else:
             salt = await store.read(partial(find_salt, reads_only=settings.read_only))
         assert salt is not None
