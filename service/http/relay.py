@@ -9,6 +9,9 @@ from pathlib import Path
 from aiohttp import (
     ClientConnectorError,
     ClientError,
+    ClientHandlerType,
+    ClientRequest,
+    ClientResponse,
     ClientSession,
     ClientTimeout,
     DummyCookieJar,
@@ -27,6 +30,7 @@ CONNECTIONS_MAX = 1_000  # to the owner; further requests wait for one
 ANSWER_S_MAX = 3_600.0  # longer than the owner takes for any request, such as one that waits for a refresh
 # aiohttp would add these fields to a request that lacks them. Without a media type, for example, a body is JSON.
 _NOT_ADDED = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
+_LOOPBACK = "localhost"  # the Host of a request of HTTP/1.0 that has none; this process has checked its Origin already
 # Fields that describe one connection (RFC 9110, 7.6.1), and those that the sender of a message makes anew.
 _NOT_PASSED_ON = (
     *(hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE),
@@ -47,6 +51,7 @@ class Relay:
             skip_auto_headers=_NOT_ADDED,
             auto_decompress=False,
             cookie_jar=DummyCookieJar(),
+            middlewares=(_send_once,),
         )
 
     async def pass_on(self, request: web.BaseRequest, body: bytes | None, request_id: str) -> web.StreamResponse:
@@ -58,12 +63,11 @@ class Relay:
         """
         headers = _passed_on(request.headers)
         headers["X-Request-Id"] = request_id
+        headers.setdefault(hdrs.HOST, _LOOPBACK)
         url = URL(f"http://owner{request.rel_url}", encoded=True)  # `rel_url` never has a host, but `raw_path` may
         try:
             async with self._session.request(request.method, url, data=body, headers=headers) as answer:
                 content = await answer.read()
-        except ClientConnectorError as error:
-            raise StoreAwayError("the process that writes to the store can't be reached") from error
         except (ClientError, TimeoutError) as error:
             raise OutcomeUnknownError from error
         if request.path.startswith("/v1/keys") or request.path.endswith("/refresh"):
@@ -72,6 +76,19 @@ class Relay:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
+    """Send a request, and raise an error of `pass_on` if the connection fails.
+
+    After aiohttp's own error it would send methods such as DELETE again, although the owner may have done the work.
+    """
+    try:
+        return await send(request)
+    except ClientConnectorError as error:
+        raise StoreAwayError("the process that writes to the store can't be reached") from error
+    except ClientError as error:
+        raise OutcomeUnknownError from error
 
 
 def _passed_on(headers: MultiMapping[str]) -> "CIMultiDict[str]":

@@ -81,9 +81,14 @@ async def test_a_front_adds_no_headers_to_a_request_that_it_passes_on(spawn: Spa
     """A body without a media type is JSON. The target of a request may be a whole URL, as a proxy sends it."""
     node = spawn("--workers", "1").ready()
     body = b'{"columns":[{"name":"xp","sorted":true,"merge":"max"}]}'
-    for target in ("/v1/leaderboards/b", f"{node.url}/v1/leaderboards/b"):
+    host = f"Host: 127.0.0.1:{node.port}\r\n"
+    for target, version, named in (
+        ("/v1/leaderboards/b", "1.1", host),
+        (f"{node.url}/v1/leaderboards/b", "1.1", host),
+        ("/v1/leaderboards/b", "1.0", ""),
+    ):
         reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
-        head = f"PUT {target} HTTP/1.1\r\nHost: 127.0.0.1:{node.port}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"PUT {target} HTTP/{version}\r\n{named}Content-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         assert (await reader.readline()).split()[1] in (b"200", b"201"), target
         writer.close()
