@@ -44,6 +44,8 @@ class ListeningSettings(_Group):
     """TCP port on which `rankcurve jobs` serves /healthz, /readyz and /metrics; 0: none."""
     shutdown_s: float = _number(30, 0, 600, "s")
     """On SIGTERM, the longest wait for accepted posts and open requests to end."""
+    hang_s_max: float = _number(30, 0, 3_600, "s")
+    """With several processes, one that gives no sign of life for this long is killed and replaced. 0: never."""
 
 
 class RequestSettings(_Group):

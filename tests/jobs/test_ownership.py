@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -255,8 +256,9 @@ async def test_a_job_whose_lease_was_taken_while_the_clock_was_ahead_does_no_rou
     controls = JobControls(world.time.elapse, world.meter, monotonic=world.time.monotonic)
     job = PruneJob(replace(world.control_context(), controls=controls), world.deployment.partition)
     world.deployment.clock.now_us += 3_600_000_000
-    leases, name = world.leases, {"holder": "dead", "lease_us": round(LEASE_S * 1e6)}
-    await world.store.at(world.deployment.partition).write(lambda: leases.claim(JOB_WORK, "prune", **name))
+    leases, store = world.leases, world.store.at(world.deployment.partition)
+    claiming = partial(leases.claim, JOB_WORK, "prune", lease_us=round(LEASE_S * 1e6))
+    await store.write(lambda: claiming(holder="dead"))
     world.deployment.clock.now_us -= 3_600_000_000
     rounds = "rankcurve_job_rounds prune"
     async with run_jobs(job):
@@ -268,8 +270,6 @@ async def test_a_job_whose_lease_was_taken_while_the_clock_was_ahead_does_no_rou
         await world.end_sleep(60)
         await world.time.wait_for_sleeper(60)
         assert world.meter.counts[rounds] == 2
-    await world.store.at(world.deployment.partition).write(lambda: leases.claim(JOB_WORK, "fold", **name))
-    await world.store.at(world.deployment.partition).write(leases.end_all)
-    assert await world.store.at(world.deployment.partition).write(
-        lambda: leases.claim(JOB_WORK, "fold", **{**name, "holder": "next"})
-    )
+    for holder in ("next", "the one after it"):  # the lease of the job rests, then a holder has it
+        await store.write(leases.end_all)
+        assert (await store.write(partial(claiming, holder=holder))).holder == holder

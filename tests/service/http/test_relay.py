@@ -78,3 +78,18 @@ async def test_the_owner_sees_the_host_that_the_caller_named_or_the_loopback(own
             await pass_on(relay, "DELETE")
     named = [[line for line in head.split(b"\r\n") if line.lower().startswith(b"host")] for head in owner.heads]
     assert named == [[b"Host: 127.0.0.1:8000"], [b"Host: localhost"]]
+
+
+async def test_requests_do_not_wait_for_an_owner_that_hangs(owner: Owner) -> None:
+    owner.hangs = hangs = True
+    async with owner.relay() as relay:
+        waiting = asyncio.create_task(pass_on(relay, "DELETE"))
+        await owner.asked.wait()
+        relay.end_waiting()
+        relay.end_waiting()
+        with pytest.raises(OutcomeUnknownError):
+            await waiting
+    late = Relay(owner.path, lambda: asyncio.sleep(0), hangs=lambda: hangs)
+    with pytest.raises(StoreAwayError):
+        await pass_on(late, "DELETE")
+    await late.close()

@@ -48,6 +48,19 @@ async def test_reads_go_on_while_the_owner_hangs_and_posts_learn_that_they_waite
     assert node.end() == 0
 
 
+async def test_an_owner_that_hangs_is_replaced_and_a_request_that_waited_for_it_learns_that(spawn: Spawn) -> None:
+    node = spawn("--workers", "1", "--set", "hang_s_max=2").ready()
+    async with Caller(node.url) as caller:
+        await caller.board("b", XP)
+        os.kill(pid_of(node, "owner"), signal.SIGSTOP)
+        assert await caller.refused("DELETE", "/v1/leaderboards/b") == (503, "timeout")
+        async with asyncio.timeout(WAIT_S):
+            while (await caller.call("DELETE", "/v1/leaderboards/b")).status != 204:
+                pass
+    assert "process_hangs" in [line["event"] for line in node.lines]
+    assert node.end() == 0
+
+
 async def test_a_request_that_a_front_passes_on_is_answered_counted_and_logged_once(spawn: Spawn) -> None:
     node = spawn("--workers", "2", "--set", "log_sample_ratio=1").ready()
     async with Caller(node.url) as caller:

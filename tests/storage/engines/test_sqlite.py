@@ -70,7 +70,7 @@ async def start_owner(path: Path) -> asyncio.subprocess.Process:
 async def test_a_file_that_another_process_owns_by_another_path_is_refused(path: Path, tmp_path: Path) -> None:
     """As with a mount of the file, the other path has a lock file and a write-ahead log of its own."""
     owner = await start_owner(path)
-    other = path.rename(tmp_path / "elsewhere.db")
+    other = await asyncio.to_thread(path.rename, tmp_path / "elsewhere.db")
     for _ in range(2):  # a refused start takes no lock from the owner
         with pytest.raises(StoreLockedError, match="by another path"):
             await SqliteStore.open(other, SQLITE_LIMITS)
