@@ -149,12 +149,7 @@ async def _make_context(
     lease_batcher = _open_leases(basics)
     relay = None
     if owner is not None and remote_writer is not None:
-        relay = Relay(
-            owner.requests,
-            lambda: asyncio.gather(key_watch.poll_keys(), curves.book.poll(0)),
-            hangs=remote_writer.hangs,
-        )
-        remote_writer.when_hung = relay.end_waiting
+        relay = Relay(owner.requests, remote_writer, lambda: asyncio.gather(key_watch.poll_keys(), curves.book.poll(0)))
         stack.push_async_callback(relay.close)
     tracer = make_tracer(settings)
     if tracer is not None:

@@ -75,10 +75,8 @@ class PruneJob:
 
     async def prune_rejected(self) -> int:
         """Delete rejected posts past their retention, and all but the newest `rejected_posts_max`; return how many."""
-        before_us, keep = (
-            await self._find_start(self._limits.rejected_post_retention_s),
-            self._limits.rejected_posts_max,
-        )
+        before_us = await self._find_start(self._limits.rejected_post_retention_s)
+        keep = self._limits.rejected_posts_max
         pruning = partial(prune_rejected, before_us=before_us, keep=keep, rows_max=self._rows_max)
         return await self._in_steps("rejected_posts_forgotten", pruning, self._rows_max)
 

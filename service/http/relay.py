@@ -24,6 +24,7 @@ from multidict import CIMultiDict, MultiMapping
 from yarl import URL
 
 from storage.errors import OutcomeUnknownError, StoreAwayError
+from storage.posting.remote_writer import RemoteWriter
 
 from .fast_json import PlainResponse
 
@@ -41,15 +42,14 @@ _NOT_PASSED_ON = (
 
 
 class Relay:
-    def __init__(
-        self, path: Path, renew: Callable[[], Awaitable[object]], *, hangs: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, path: Path, owner: RemoteWriter, renew: Callable[[], Awaitable[object]]) -> None:
         """Pass requests on to the socket `path`.
 
-        `renew` reads API keys and curves again, which this process otherwise does only from time to time. `hangs` says
-        whether the owner hangs.
+        `owner` says whether the owner hangs. `renew` reads API keys and curves again, which this process otherwise does
+        only from time to time.
         """
-        self._renew, self._hangs = renew, hangs
+        self._renew, self._hangs = renew, owner.hangs
+        owner.when_hung = self.end_waiting
         self._waiting: set[asyncio.Timeout] = set()
         self._session = ClientSession(
             connector=UnixConnector(str(path), limit=CONNECTIONS_MAX),

@@ -18,6 +18,11 @@ from storage.errors import OutcomeUnknownError, StoreAwayError
 ANSWER = b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n"
 
 
+def make_relay(path: Path, *, hangs: bool = False) -> Relay:
+    owner: Any = SimpleNamespace(hangs=lambda: hangs)
+    return Relay(path, owner, lambda: asyncio.sleep(0))
+
+
 class Owner:
     """An owner that answers the first request of a connection, and dies when it has done the work of the second one."""
 
@@ -29,7 +34,7 @@ class Owner:
     @asynccontextmanager
     async def relay(self) -> AsyncIterator[Relay]:
         server = await asyncio.start_unix_server(self._serve, str(self.path))
-        relay = Relay(self.path, lambda: asyncio.sleep(0))
+        relay = make_relay(self.path)
         yield relay
         await relay.close()
         server.close()
@@ -65,7 +70,7 @@ async def test_a_request_whose_owner_dies_after_the_work_is_not_sent_again(owner
 
 
 async def test_without_an_owner_nothing_was_done(owner: Owner) -> None:
-    relay = Relay(owner.path, lambda: asyncio.sleep(0))
+    relay = make_relay(owner.path)
     with pytest.raises(StoreAwayError):
         await pass_on(relay, "DELETE")
     await relay.close()
@@ -81,7 +86,7 @@ async def test_the_owner_sees_the_host_that_the_caller_named_or_the_loopback(own
 
 
 async def test_requests_do_not_wait_for_an_owner_that_hangs(owner: Owner) -> None:
-    owner.hangs = hangs = True
+    owner.hangs = True
     async with owner.relay() as relay:
         waiting = asyncio.create_task(pass_on(relay, "DELETE"))
         await owner.asked.wait()
@@ -89,7 +94,7 @@ async def test_requests_do_not_wait_for_an_owner_that_hangs(owner: Owner) -> Non
         relay.end_waiting()
         with pytest.raises(OutcomeUnknownError):
             await waiting
-    late = Relay(owner.path, lambda: asyncio.sleep(0), hangs=lambda: hangs)
+    late = make_relay(owner.path, hangs=True)
     with pytest.raises(StoreAwayError):
         await pass_on(late, "DELETE")
     await late.close()
