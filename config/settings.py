@@ -44,6 +44,8 @@ class ListeningSettings(_Group):
     """TCP port on which `rankcurve jobs` serves /healthz, /readyz and /metrics; 0: none."""
     shutdown_s: float = _number(30, 0, 600, "s")
     """On SIGTERM, the longest wait for accepted posts and open requests to end."""
+    hang_s_max: float = _number(30, 0, 3_600, "s")
+    """With several processes, one that gives no sign of life for this long is killed and replaced. 0: never."""
 
 
 class RequestSettings(_Group):
@@ -51,6 +53,8 @@ class RequestSettings(_Group):
 
     body_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes")
     """Largest body of a request. A larger one is refused with 413."""
+    working_bytes_max: int = _number(8 * 1024 * 1024, 1024, 1024**3, "bytes")
+    """Bytes of bodies over 64 KiB that a process works on at a time; others wait. A byte takes up to 20 in memory."""
     body_idle_s_max: float = _number(10, 0.1, 600, "s")
     """Longest pause within a body that is arriving. After it, the request is refused with 408."""
     arriving_bytes_max: int = _number(256 * 1024 * 1024, 1024, 1024**4, "bytes")

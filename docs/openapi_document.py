@@ -323,7 +323,7 @@ def list_codes(route: Route) -> list[str]:
     if route.role is not None:
         codes += ["unauthorized", "store_busy", "partition_away", "store_damaged"]
     if route.role in (Role.WRITER, Role.OPS) and route.method != "GET":
-        codes += ["store_read_only", "store_full"]
+        codes += ["store_read_only", "store_full", "timeout"]
     if route.role is Role.READER:
         codes.append("rate_limited")
     return [*dict.fromkeys([*codes, "forbidden", "host_not_allowed", "internal"])]

@@ -84,7 +84,8 @@ class Ownership:
     ) -> T:
         """Do the work under a lease, so that no other process does it. Return its result. The lease is in `partition`.
 
-        No process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner.
+        No process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner. If the
+        lease on a job ends later than any holder may have it, because the store's clock was ahead, wait for its end.
 
         Raises:
             LeaseTakenError: another process does the work, or the `rests_s` seconds of the last claim have not passed.
@@ -93,7 +94,17 @@ class Ownership:
         """
         store = self._store.at(partition)
         claiming = partial(self._leases.claim, kind, resource, holder=self._holder, lease_us=self._lease_us)
-        lease = await store.write(claiming)
+        while True:
+            try:
+                lease = await store.write(claiming)
+                break
+            except LeaseTakenError as taken:
+                free_in_s = taken.free_in_us / 1e6
+                longest_s = max(self._limits.lease_s, rests_s) + self._limits.lease_margin_s
+                if kind != JOB_WORK or free_in_s <= longest_s:
+                    raise
+            log.warning("lease_ends_too_late", kind=kind, resource=resource, free_in_s=round(free_in_s))
+            await self._sleep(LOOK_S_MAX)  # this is no round of the job, so operators learn that the job stands
         held = HeldLease(lease, self._leases, self._lease_us, partition)
         claimed_at_us = held.lease.expires_at_us - self._lease_us
         working = asyncio.ensure_future(work(held))

@@ -123,7 +123,6 @@ def _make_drain_worker(parts: QueueParts, context: JobContext, *, holder: str) -
             context.open_boards,
             parts.leases,
             context.limits,
-            now_us=context.now_us,
             monotonic=context.monotonic,
             sleep=sleep,
             rng=context.rng,

@@ -108,6 +108,8 @@ async def open_context(
             writer.damaged = store.damaged
         if owner is None and not settings.read_only:
             salt: str | None = await prepare_store(store)
+            if store.sole_writer:
+                await store.write(make_work_leases(settings).end_all)
         else:
             salt = await store.read(partial(find_salt, reads_only=settings.read_only))
         assert salt is not None
@@ -146,8 +148,8 @@ async def _make_context(
     posting = await _open_posting(basics, remote_writer)
     lease_batcher = _open_leases(basics)
     relay = None
-    if owner is not None:
-        relay = Relay(owner.requests, lambda: asyncio.gather(key_watch.poll_keys(), curves.book.poll(0)))
+    if owner is not None and remote_writer is not None:
+        relay = Relay(owner.requests, remote_writer, lambda: asyncio.gather(key_watch.poll_keys(), curves.book.poll(0)))
         stack.push_async_callback(relay.close)
     tracer = make_tracer(settings)
     if tracer is not None:

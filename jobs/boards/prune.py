@@ -36,7 +36,7 @@ class PruneJob:
         self._context, self._partition, self._limits = context, partition, context.limits
         self._store = context.store.at(partition)
         self._ownership = Ownership(context)
-        self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
+        self._monotonic, self._sleep = context.monotonic, context.make_sleep(RESOURCE)
         self._rows_max = context.limits.prune_rows_max
 
     async def run_forever(self) -> None:
@@ -59,7 +59,7 @@ class PruneJob:
         await self.prune_rejected()
 
     async def prune_post_ids(self) -> int:
-        before_us, rows_max = self._find_start(self._limits.post_id_retention_s), self._rows_max
+        before_us, rows_max = await self._find_start(self._limits.post_id_retention_s), self._rows_max
         # A step deletes all old ids or a few more than `rows_max`. So a step that deletes fewer is the last one.
         pruning = partial(prune_ids, before_us=before_us, rows_max=rows_max)
         return await self._in_steps("post_ids_forgotten", pruning, rows_max + 1)
@@ -69,13 +69,14 @@ class PruneJob:
 
         If `FoldJob` has not counted the deleted changes yet, it detects that they are missing.
         """
-        before_us = self._find_start(self._limits.change_log_retention_s)
+        before_us = await self._find_start(self._limits.change_log_retention_s)
         pruning = partial(change_log.prune, before_us=before_us, rows_max=self._rows_max)
         return await self._in_steps("changes_removed", pruning, 1)
 
     async def prune_rejected(self) -> int:
         """Delete rejected posts past their retention, and all but the newest `rejected_posts_max`; return how many."""
-        before_us, keep = self._find_start(self._limits.rejected_post_retention_s), self._limits.rejected_posts_max
+        before_us = await self._find_start(self._limits.rejected_post_retention_s)
+        keep = self._limits.rejected_posts_max
         pruning = partial(prune_rejected, before_us=before_us, keep=keep, rows_max=self._rows_max)
         return await self._in_steps("rejected_posts_forgotten", pruning, self._rows_max)
 
@@ -84,7 +85,7 @@ class PruneJob:
 
         A change keeps its cells until it is older than `erased_cells_s` and every curve has counted it.
         """
-        before_us = self._find_start(self._limits.erased_cells_s)
+        before_us = await self._find_start(self._limits.erased_cells_s)
         blanking = partial(erasure.blank_cells, before_us=before_us, rows_max=self._rows_max)
         return await self._in_steps("erased_cells_removed", blanking, self._rows_max)
 
@@ -124,9 +125,12 @@ class PruneJob:
                 await context.store.write(partial(finish_postponed, each))
         return len(postponed)
 
-    def _find_start(self, retention_s: float) -> int:
-        """Return the time `retention_s` seconds ago, in microseconds. Older rows are past this retention."""
-        return self._now_us() - round(retention_s * 1e6)
+    async def _find_start(self, retention_s: float) -> int:
+        """Return the time `retention_s` seconds ago, in microseconds. Older rows are past this retention.
+
+        Only the store's clock counts: a process whose clock is ahead would delete what other processes still need.
+        """
+        return await self._store.read(self._context.leases.clock) - round(retention_s * 1e6)
 
     async def _in_steps(self, event: str, step: Callable[[], Program[int]], rows_full: int) -> int:
         """Run `step` at most `prune_steps_max` times, until it changes fewer than `rows_full` rows. Return the sum."""

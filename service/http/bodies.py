@@ -5,6 +5,9 @@ bodies. No part of a body is used before the whole body has arrived.
 
 All bodies together may have at most `arriving_bytes_max` bytes. A body counts from the start of its arrival until its
 request is answered. A body that is complete when the service begins to read it does not count.
+
+The objects made of a body take many times its memory. So large bodies wait, until those that are being answered leave
+room: together they have at most `working_bytes_max` bytes.
 """
 
 import asyncio
@@ -30,6 +33,10 @@ class BodyReader:
         self._limits = limits
         self._held: dict[int, int] = {}  # `id()` of a request -> the bytes that are counted for its body
         self._held_bytes = 0
+        self._working: dict[
+            int, int
+        ] = {}  # `id()` of a request -> the bytes of its large body, which is being answered
+        self._has_room = asyncio.Event()
         self._arriving: set[asyncio.Timeout] = set()
         self._stopping = False
 
@@ -51,7 +58,10 @@ class BodyReader:
             if request.content.is_eof():  # nearly every body arrives together with its headers
                 return self._checked(request.content.read_nowait())  # `read_nowait` is cheaper than `request.read`
             self._hold(request, announced or 0)
-            return await self._arrived(request)
+            body = await self._arrived(request)
+            if len(body) > _HEAP_BYTES_MAX:
+                await self._wait_for_room(request, len(body))
+            return body
         except TimeoutError as error:
             raise self._late() from error
         except (HttpProcessingError, ClientError, web.RequestPayloadError) as error:
@@ -61,6 +71,20 @@ class BodyReader:
         """Stop counting the body of a request. Do nothing if the body was not counted."""
         if self._held:
             self._held_bytes -= self._held.pop(id(request), 0)
+
+        if self._working and self._working.pop(id(request), 0):
+            self._has_room.set()
+
+    async def _wait_for_room(self, request: web.BaseRequest, size: int) -> None:
+        """Wait until the large bodies that are being answered leave room for one of `size` bytes, or there are none."""
+        try:
+            async with asyncio.timeout(self._limits.body_wait_s_max):
+                while self._working and sum(self._working.values()) + size > self._limits.working_bytes_max:
+                    self._has_room.clear()
+                    await self._has_room.wait()
+        except TimeoutError:
+            raise ProblemError("too_many_bodies", "large requests are being answered; try again later") from None
+        self._working[id(request)] = size
 
     def _hold(self, request: web.BaseRequest, size: int) -> None:
         """Count a body as `size` bytes, if it does not count as more. Raise `too_many_bodies` above the limit."""

@@ -93,6 +93,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         slots,
         lambda place: spawn(place, settings, folder, listening),
         stop_s_max=stop_s_max(settings),
+        hang_s_max=settings.hang_s_max,
         ready=partial(log.info, "serving", addresses=addresses, workers=settings.workers),
         ended=count_end,
         sleep=asyncio.sleep,

@@ -24,6 +24,7 @@ log = structlog.get_logger(__name__)
 PAUSE_S = 0.1  # the time between a crash and the start of another process; it doubles with every further crash
 PAUSE_S_MAX = 30.0  # the longest pause
 STEADY_S = 3.0  # if a process ran for this long, the next pause is PAUSE_S
+BEAT_S = 1.0  # a process that is ready writes an empty line this often
 STOP_GRACE_S = 5.0  # for closing the store and writing the last log lines, after requests and jobs have ended
 # `own`: owns a SQLite store, writes to it and runs the jobs. `front`: serves requests beside such a process.
 WorkKind = Literal["serve", "jobs", "own", "front"]
@@ -40,7 +41,7 @@ class Orders(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The only line that a process writes to standard output. A process that ends without a report has crashed."""
+    """The first line that a process writes to standard output. A process that ends without a report has crashed."""
 
     outcome: Literal["ready", "refused"]
     detail: str = ""
@@ -79,6 +80,7 @@ class Supervisor:
         spawn: Spawn,
         *,
         stop_s_max: float,
+        hang_s_max: float,
         ready: Callable[[], object],
         ended: Callable[[ProcessSlot], None],
         sleep: Callable[[float], Awaitable[None]],
@@ -87,11 +89,12 @@ class Supervisor:
         """Prepare to run a process in each of `places`. `ready` is called once, when each has had a ready process.
 
         `ended` is called after the end of each process, before another process is started in the same place.
-        A process that takes longer than `stop_s_max` seconds to stop is killed.
+        A process that takes longer than `stop_s_max` seconds to stop is killed, and so is one that hangs for
+        `hang_s_max` seconds, unless this is 0.
         """
         self._places, self._spawn = places, spawn
         self._all_ready, self._ended = ready, ended
-        self._sleep, self._monotonic, self._stop_s_max = sleep, monotonic, stop_s_max
+        self._sleep, self._monotonic, self._stop_s_max, self._hang_s_max = sleep, monotonic, stop_s_max, hang_s_max
         self._children: dict[ProcessSlot, Process] = {}
         self._ready: set[ProcessSlot] = set()
         self._stop = asyncio.Event()
@@ -153,10 +156,26 @@ class Supervisor:
                 self._ready.add(place)
                 if len(self._ready) == len(self._places):
                     self._all_ready()
+            if await self._hangs(child.stdout):
+                log.error("process_hangs", name=place.name)
+                _send_signal(child, signal.SIGKILL)
         code = await child.wait()
         del self._children[place]
         self._ended(place)
         return report, code
+
+    async def _hangs(self, lines: asyncio.StreamReader) -> bool:
+        """Wait until a process ends or hangs. Count missed lines, because the whole machine may have been stopped."""
+        silent_s = 0.0
+        while not self._hang_s_max or silent_s < self._hang_s_max:
+            try:
+                async with asyncio.timeout(BEAT_S):
+                    if not await lines.readline():
+                        return False
+                silent_s = 0.0
+            except TimeoutError:
+                silent_s += BEAT_S
+        return True
 
     async def _end(self, keepers: Sequence[asyncio.Task[None]]) -> None:
         for child in self._children.values():

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import threading
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 
 import structlog
@@ -24,7 +24,7 @@ from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics
 from storage.errors import StorageError
 
-from .supervisor import Orders, Report, decode_orders, encode_line, stop_s_max
+from .supervisor import BEAT_S, Orders, Report, decode_orders, encode_line, stop_s_max
 
 log = structlog.get_logger(__name__)
 ORDERS_DESCRIPTOR = 0
@@ -48,6 +48,13 @@ def main() -> None:
     def report_ready(addresses: list[str]) -> None:
         log.info("started", work=orders.work, addresses=addresses)
         send_report(Report("ready"))
+        os.set_blocking(reports.fileno(), False)  # so that a supervisor that hangs makes no other process hang
+        give_sign_of_life()
+
+    def give_sign_of_life() -> None:
+        with suppress(OSError):  # the supervisor has ended
+            reports.write(b"\n")
+        asyncio.get_running_loop().call_later(BEAT_S, give_sign_of_life)
 
     async def work(settings: Settings, metrics: Metrics) -> None:
         stop = watch_stop_signals(signal.SIGTERM)

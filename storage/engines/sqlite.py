@@ -188,6 +188,7 @@ class SqliteStore:
         try:
             if self._lock is not None:
                 create_file(self._path)
+                self._lock.acquire_file()
             await self._connect()
         except BaseException as error:
             await self.close()

@@ -68,6 +68,8 @@ def restore_store(backup: Path, database: Path, *, replace: bool) -> list[Path]:
                 raise BackupFailedError(f"there is a store at {database} already: --replace moves it to *{REPLACED}")
             if kept := [path for path in aside if path.exists()]:
                 raise BackupFailedError(f"{kept[0]} of an earlier restore is still there: move it away first")
+            if database.exists():
+                lock.acquire_file()
             partial = _sound_copy(backup, database)
             for path, other in zip(there, aside, strict=True):
                 path.rename(other)

@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import sqlite3
+import struct
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -27,22 +28,26 @@ _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 # If the message of an error would quote damaged text, the module sqlite3 raises UnicodeDecodeError instead.
 SQLITE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+OWNER_BYTE = 2**62  # the owner locks this byte of the file, which is far behind the last one that SQLite may lock
+_FLOCK = "hhqqi4x"  # `struct flock` of Linux: type, whence, start, length, process
 _PRIMARY = 0xFF  # the bits of an extended error code that hold the primary code
 
 
 class FileLock:
-    """Lets only one process own a store, by an exclusive advisory lock on a second file in the same folder.
+    """Lets only one process own a store, by exclusive advisory locks on a second file in its folder and on the file.
 
-    The operating system releases the lock when the process ends, even if the process crashes.
+    The second file names the owner. But a file that is mounted at two paths has two such second files, and would get
+    two write-ahead logs. The system releases both locks when the process ends, even if the process crashes.
     """
 
     def __init__(self, database: Path) -> None:
         real = database.resolve()  # a store opened through a symbolic link has the same lock as its file
         self._path = real.with_name(real.name + ".lock")
-        self._descriptor: int | None = None
+        self._real = real
+        self._descriptors: list[int] = []
 
     def acquire(self) -> None:
-        """Take the lock. Raise `StoreLockedError` if another process holds the lock."""
+        """Take the lock on the second file. Raise `StoreLockedError` if another process holds it."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -55,13 +60,30 @@ class FileLock:
             raise
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
-        self._descriptor = descriptor
+        self._descriptors.append(descriptor)
+
+    def acquire_file(self) -> None:
+        """Take the lock on the file itself, which has to exist. Raise `StoreLockedError` as `acquire` does."""
+        descriptor = os.open(self._real, os.O_RDWR | os.O_CLOEXEC)
+        self._descriptors.append(descriptor)
+        # A lock of this kind belongs to the descriptor, so it outlives other descriptors of the file. `flock` would
+        # lock the bytes that SQLite locks, too, on file systems of a network.
+        wanted = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, OWNER_BYTE, 1, 0)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+        except (BlockingIOError, PermissionError):
+            detail = f"another process owns {self._real}, which it has opened by another path: stop that process first"
+            raise StoreLockedError(detail) from None
+        except OSError as error:  # the file system or a sandbox has no locks of this kind
+            log.warning("file_not_locked", path=str(self._real), detail=str(error))
 
     def release(self) -> None:
-        """Release the lock. The lock file is not deleted, because the next holder may already have opened it."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        """Release the locks. The lock file is not deleted, because the next holder may already have opened it.
+
+        Call this after SQLite has closed the file, because to close a descriptor drops SQLite's locks.
+        """
+        while self._descriptors:
+            os.close(self._descriptors.pop())
 
 
 def check_file(path: Path, *, create: bool) -> None:

@@ -42,6 +42,7 @@ class WorkLeases:
         self._hold = held.locked(Lock.NO_KEY_UPDATE, asc(col("resource"))).prepared()
         expiring = update(WORK_LEASES).set(expires_at=param("expires_at"))
         self._extend = expiring.where(*several).prepared()
+        self._end_all = expiring.where(is_held).prepared()
         self._expire_at = expiring.where(*one, col("version").eq(param("version")), is_held).prepared()
         claimed = {name: param(name) for name in ("kind", "resource", "holder", "expires_at")}
         claim = insert(WORK_LEASES).values(**claimed, version=1).on_conflict("kind", "resource")
@@ -119,6 +120,13 @@ class WorkLeases:
         """
         # A claim waits until the margin after the stored expiry is over, so the margin is subtracted here.
         yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))
+
+    def end_all(self) -> Program[None]:
+        """End every lease. The owner of a store that only one process at a time may open calls this when it starts.
+
+        No earlier holder lives, but a lease may end much later, if the clock was ahead when the holder died.
+        """
+        yield self._end_all.bind(expires_at=GIVEN_BACK)
 
     def _let_expire(self, lease: WorkLease, expires_at_us: int) -> Program[WorkLease]:
         changed = yield self._expire_at.bind(

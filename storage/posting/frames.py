@@ -2,24 +2,34 @@
 
     front ──PostFrame: requests with posts──> owner ──AnswerFrame: an outcome or a failure for each request──> front
 
-A frame is a MessagePack document after its length. Only processes of one node exchange frames, and they all run the
-same version, so a frame needs no version. The owner begins a connection with an empty `AnswerFrame`, so a front knows
-that the owner is ready.
+A frame is a MessagePack document after its length. The owner begins a connection with an `AnswerFrame` that has the
+version of its frames, so a front knows that the owner is ready and understands it: an owner that started after an
+upgrade does not understand the fronts from before it. Then it sends an empty frame every `HEARTBEAT_S` seconds.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
+import structlog
 
-from storage import errors
+from storage import errors, records
 from storage.errors import StorageError
 from storage.records import Family, Leaf, PartOutcome, Post
 
+from . import packed_posts
 from .packed_posts import PackedPost, pack_posts, unpack_post
 
+log = structlog.get_logger(__name__)
+HEARTBEAT_S = 1.0
+# Processes understand each other's frames if they run the same source of these modules, which say what is in a frame.
+VERSION = hashlib.sha256(
+    b"".join(Path(path).read_bytes() for path in (__file__, packed_posts.__file__, records.__file__, errors.__file__))
+).hexdigest()
 FRAME_BYTES_MAX = 1024**3  # no request is as large, so a longer frame is garbage
 MAPS_KEPT_MAX = 2_000  # how many leaves and families the owner keeps decoded; most frames name known ones
 _LENGTH_BYTES = 4
@@ -37,6 +47,7 @@ class PostFrame(msgspec.Struct, array_like=True, gc=False):
 
 class AnswerFrame(msgspec.Struct, array_like=True, gc=False):
     answers: list[Answer]
+    version: str = ""  # in the first frame of a connection: `VERSION` of the owner
 
 
 def _encode_error(error: Any) -> tuple[str, str, str | None, float | None]:
@@ -112,7 +123,12 @@ class FrameLink(asyncio.Protocol):
                 return
             if len(arrived) < end:
                 break
-            self._receive(self, bytes(arrived[begin + _LENGTH_BYTES : end]))
+            try:
+                self._receive(self, bytes(arrived[begin + _LENGTH_BYTES : end]))
+            except msgspec.MsgspecError as error:  # the other end runs another version
+                log.error("frame_not_understood", detail=str(error))
+                self._transport.abort()
+                return
             begin = end
         if begin:
             del arrived[:begin]

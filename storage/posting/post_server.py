@@ -13,7 +13,17 @@ import structlog
 
 from storage.errors import StorageError, WaitTooLongError
 
-from .frames import Answer, AnswerFrame, FrameLink, Outcomes, decode_posts, encode_answers, unpack_requests
+from .frames import (
+    HEARTBEAT_S,
+    VERSION,
+    Answer,
+    AnswerFrame,
+    FrameLink,
+    Outcomes,
+    decode_posts,
+    encode_answers,
+    unpack_requests,
+)
 from .writer import Writer
 
 log = structlog.get_logger(__name__)
@@ -29,16 +39,23 @@ class PostServer:
         self._no_fronts = asyncio.Event()
         self._no_fronts.set()
         self._server: asyncio.Server | None = None
+        self._beat: asyncio.TimerHandle | None = None
 
     async def listen(self, listening: socket) -> None:
         """Accept the connections of fronts on a socket that another process has bound."""
         make_link = partial(FrameLink, self._receive, self._lose, self._accept)
         self._server = await asyncio.get_running_loop().create_unix_server(make_link, sock=listening)
+        self._send_heartbeats()
 
     def _accept(self, link: FrameLink) -> None:
         self._answers[link] = []
         self._no_fronts.clear()
-        link.send(encode_answers(AnswerFrame([])))
+        link.send(encode_answers(AnswerFrame([], VERSION)))
+
+    def _send_heartbeats(self) -> None:
+        for link in self._answers:
+            link.send(encode_answers(AnswerFrame([])))
+        self._beat = asyncio.get_running_loop().call_later(HEARTBEAT_S, self._send_heartbeats)
 
     def _receive(self, link: FrameLink, frame: bytes) -> None:
         decoded = decode_posts(frame)
@@ -85,5 +102,7 @@ class PostServer:
             log.warning("fronts_still_connected", fronts=len(self._answers))
         if self._server is not None:
             self._server.close()
+        if self._beat is not None:
+            self._beat.cancel()
         for link in self._answers:
             link.stop_receiving()

@@ -10,10 +10,12 @@ The front process has parsed and checked the posts. The owner process groups and
 If the owner dies, nobody knows whether it has applied the requests that were sent. The front sends those again in which
 every post has an id; the next owner applies them at most once. The other callers get `OutcomeUnknownError`. Until the
 next owner is ready, new requests wait, but only for AWAY_S_MAX seconds: after this time, they are refused.
+
+The owner may also hang, or run another version. Then no frame of it arrives, or none that this process understands.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -33,6 +35,8 @@ from storage.meter import Meter
 from storage.records import PartOutcome, Post
 
 from .frames import (
+    HEARTBEAT_S,
+    VERSION,
     FrameLink,
     PostFrame,
     decode_answers,
@@ -46,7 +50,10 @@ log = structlog.get_logger(__name__)
 # owner begins to work while the front still parses the other requests of the turn.
 FRAME_REQUESTS = 32
 AWAY_S_MAX = 2.0  # for how long new posts wait for the next owner; the supervisor starts it within a second
-RECONNECT_S = 0.05  # the pause before another attempt to connect
+RECONNECT_S = 0.05  # the pause before another attempt to connect; it doubles with every owner that was not understood
+RECONNECT_S_MAX = 1.0
+SILENT_S_MAX = 5.0  # after that many seconds without a frame of the owner, this process is not ready
+HUNG_S = 9.0  # and after that many, requests no longer wait for the owner
 # The owner refuses a post that waits for longer than `post_wait_s_max`. Its answer needs some time to arrive.
 ANSWER_S = 1.0
 
@@ -67,12 +74,21 @@ class RemoteWriter:
         self._ready = asyncio.Event()
         self._lost = asyncio.Event()
         self._closing = False
+        self._pause_s = RECONNECT_S
+        # The seconds without a frame, counted in heartbeats, because this process may have been stopped itself.
+        self._silent_s = 0.0
+        self.when_hung: Callable[[], object] = self.hangs  # called with every heartbeat that a hung owner misses
+        self._beat = asyncio.get_running_loop().call_later(HEARTBEAT_S, self._miss_heartbeat)
         self._connecting = asyncio.create_task(self._stay_connected(), name="owner connection")
 
     @property
     def alive(self) -> bool:
         """Return whether there is an owner, and it is ready."""
-        return self._link is not None
+        return self._link is not None and self._silent_s < SILENT_S_MAX
+
+    def hangs(self) -> bool:
+        """Return whether requests would wait in vain, because there has been no owner, or a silent one, for long."""
+        return self._silent_s >= HUNG_S
 
     async def wait_ready(self) -> None:
         """Wait until the owner is ready for the first time."""
@@ -80,8 +96,8 @@ class RemoteWriter:
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
         """Let the owner apply posts. Raise what `Writer.submit` raises, and `StoreAwayError` if there is no owner."""
-        if self._link is None and monotonic() - self._away_since_s > AWAY_S_MAX:
-            raise StoreAwayError("the process that writes to the store has ended, and no other one is ready")
+        if self.hangs() or (self._link is None and monotonic() - self._away_since_s > AWAY_S_MAX):
+            raise StoreAwayError("the process that writes to the store hangs or has ended, and no other one is ready")
         parts = sum([len(post.parts) for post in posts])
         if self._parts + parts > max(self._limits.queue_posts_max, parts):
             self._meter.add("rankcurve_write_refused_posts", parts, "queue_full")
@@ -106,16 +122,29 @@ class RemoteWriter:
         self._unsent.clear()
 
     def _receive(self, link: FrameLink, frame: bytes) -> None:
+        decoded = decode_answers(frame)
         if self._link is not link:  # the first frame says that the owner is ready
-            self._link = link
+            if decoded.version != VERSION:
+                detail = "the program was replaced while this process ran: restart the service"
+                log.error("owner_of_another_version", detail=detail)
+                link.close()
+                return
+            self._link, self._pause_s = link, 0.0
             self._ready.set()
             self._send()
-        for number, outcomes, error in decode_answers(frame).answers:
+        self._silent_s = 0.0
+        for number, outcomes, error in decoded.answers:
             waiting = self._forget(number)
             if isinstance(error, StoreDamagedError):
                 self.damaged.set()
             if waiting is not None and not waiting.done.done():
                 waiting.done.set_result(outcomes) if error is None else waiting.fail(error)
+
+    def _miss_heartbeat(self) -> None:
+        self._silent_s += HEARTBEAT_S
+        if self.hangs():
+            self.when_hung()
+        self._beat = asyncio.get_running_loop().call_later(HEARTBEAT_S, self._miss_heartbeat)
 
     def _forget(self, number: int) -> WaitingRequest | None:
         waiting = self._sent.pop(number, None) or self._unsent.pop(number, None)
@@ -140,6 +169,8 @@ class RemoteWriter:
                 await self._lost.wait()
             finally:
                 link.close()
+            await asyncio.sleep(self._pause_s)  # 0, unless the owner was not understood
+            self._pause_s = min(max(RECONNECT_S, 2 * self._pause_s), RECONNECT_S_MAX)
 
     def _lose(self, link: FrameLink) -> None:
         self._lost.set()
@@ -170,6 +201,7 @@ class RemoteWriter:
         if waiting:
             await asyncio.wait(waiting)
         self._closing = True
+        self._beat.cancel()
         self._connecting.cancel()
         await asyncio.gather(self._connecting, return_exceptions=True)
         self._expiry.close()

@@ -81,14 +81,13 @@ class Drainer:
         leases: WorkLeases,
         limits: Settings,
         *,
-        now_us: Callable[[], int],
         monotonic: Callable[[], float],
         sleep: Callable[[float], Awaitable[None]],
         rng: random.Random,
     ) -> None:
         self._store, self._boards, self._leases = store, boards, leases
         self._known_facts = KnownFacts()
-        self._limits, self._now_us, self._monotonic = limits, now_us, monotonic
+        self._limits, self._monotonic = limits, monotonic
         self._sleep, self._rng = sleep, rng
         self._lease_us = round(limits.ingest_lease_s * 1e6)
         self._posts_max = limits.ingest_round_posts_max
@@ -190,10 +189,10 @@ class Drainer:
         self, batch: _Batch, held: Sequence[WorkLease], opened: Sequence[Entries], *, check_boards: bool, began_s: float
     ) -> Program[TransactionResult]:
         """Run the transaction of a round."""
-        now_us = self._now_us()
         renewed = yield from self._leases.renew_leases(held, lease_us=self._lease_us)
         if len(renewed) < len(held):
             raise LeaseLostError("another worker has taken over a shard of the queue")
+        now_us = renewed[0].expires_at_us - self._lease_us  # the store's time; the clock of this process may be wrong
         yield from batch.take_blocks()
         copies = {key: (leaf.place, leaf.gate) for key, leaf in batch.leaves.items()}
         if copies and (yield from read_gates_of(batch.leaves.values(), held=True)) != copies:

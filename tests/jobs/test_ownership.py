@@ -1,12 +1,16 @@
 """Test that job processes may start and end at any time. A process without the lease must not replace a newer curve."""
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 
 import pytest
 
+from jobs.boards.prune import PruneJob
+from jobs.controls import JobControls
 from jobs.curves.refresh import RefreshJob
 from jobs.errors import NoJobProcessError
-from jobs.ownership import HeldLease
+from jobs.ownership import JOB_WORK, HeldLease
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.errors import LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
@@ -17,6 +21,7 @@ from tests.jobs.refreshing import (
     count_due,
     refresh_due,
     run_held_worker,
+    run_jobs,
     run_workers,
     start_job,
     wait_for_request,
@@ -242,3 +247,29 @@ async def test_a_resting_lease_cannot_be_claimed_and_failed_work_gives_its_lease
         await ownership.run_owned("work", "r", work)
     world.advance(1)
     assert await ownership.run_owned("work", "r", work) == world.holder
+
+
+async def test_a_job_whose_lease_was_taken_while_the_clock_was_ahead_does_no_rounds_until_it_is_free(
+    world: World,
+) -> None:
+    """A round without the lease would tell operators that the job runs."""
+    controls = JobControls(world.time.elapse, world.meter, monotonic=world.time.monotonic)
+    job = PruneJob(replace(world.control_context(), controls=controls), world.deployment.partition)
+    world.deployment.clock.now_us += 3_600_000_000
+    leases, store = world.leases, world.store.at(world.deployment.partition)
+    claiming = partial(leases.claim, JOB_WORK, "prune", lease_us=round(LEASE_S * 1e6))
+    await store.write(lambda: claiming(holder="dead"))
+    world.deployment.clock.now_us -= 3_600_000_000
+    rounds = "rankcurve_job_rounds prune"
+    async with run_jobs(job):
+        for _ in range(3):
+            await world.end_sleep(60)
+        await world.time.wait_for_sleeper(60)
+        assert world.meter.counts[rounds] == 1, "the job slept once before its first round"
+        world.deployment.clock.now_us += 3_600_000_000
+        await world.end_sleep(60)
+        await world.time.wait_for_sleeper(60)
+        assert world.meter.counts[rounds] == 2
+    for holder in ("next", "the one after it"):  # the lease of the job rests, then a holder has it
+        await store.write(leases.end_all)
+        assert (await store.write(partial(claiming, holder=holder))).holder == holder

@@ -89,7 +89,6 @@ class QueueDesk:
             partition: Drainer(
                 used.at(partition),
                 *parts,
-                now_us=self.clock,
                 monotonic=lambda: self.clock() / 1e6,
                 sleep=no_sleep,
                 rng=chance,

@@ -64,6 +64,7 @@ from storage.records import (
 from .queue import QUEUED, queue_posts
 
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
+TURN_POSTS = 1_000  # posts that a request converts before other requests run
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
 
@@ -244,7 +245,12 @@ async def _resolve_posts(context: Context, only_board: str | None, posts: Sequen
     for each in named:
         with suppress(UnknownBoardError):
             boards[each] = await _find_board(context, each)
-    return [_resolve(context, post, only_board, boards) for post in posts]
+    outcomes: list[PostOutcome] = []
+    for begin in range(0, len(posts), TURN_POSTS):
+        if begin:
+            await asyncio.sleep(0)  # lets other requests run
+        outcomes += [_resolve(context, post, only_board, boards) for post in posts[begin : begin + TURN_POSTS]]
+    return outcomes
 
 
 def _boards_of(post: PostBody) -> Sequence[str]:

@@ -2,12 +2,15 @@
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 
+from jobs.boards.prune import PruneJob
 from storage.records import Board, PostStatus, TableSharing
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, World
 from tests.storage.deployment import part
 
+DAY_US = 86_400_000_000
 RETENTION_US = round(LIMITS.post_id_retention_s * 1e6)
 
 
@@ -42,6 +45,16 @@ async def test_a_post_id_is_deleted_after_its_retention_and_not_before(world: Wo
     assert await world.prune_job().prune_post_ids() == 1
     assert await apply_post(world, board, "old") is PostStatus.APPLIED
     assert await apply_post(world, board, "new") is PostStatus.DUPLICATE
+
+
+async def test_a_job_process_whose_clock_is_ahead_deletes_nothing_that_others_need(world: World) -> None:
+    board = await world.create("b")
+    await apply_posts(world, board, 3)
+    context, partition = world.control_context(), world.deployment.partition
+    ahead = PruneJob(replace(context, now_us=lambda: world.deployment.clock() + 40 * DAY_US), partition)
+    assert await ahead.prune_post_ids() == await ahead.prune_changes() == await ahead.prune_rejected() == 0
+    assert await ahead.blank_erased() == 0
+    assert await apply_post(world, board, "p0") is PostStatus.DUPLICATE
 
 
 async def test_one_run_of_pruning_is_bounded_and_the_next_continues(world: World) -> None:

@@ -1,13 +1,16 @@
 """Test that a queue worker finds and applies posts, keeps and releases its leases, and pauses after failures."""
 
 import asyncio
+import dataclasses
+import time
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 import pytest
 
 from config.settings import Settings
-from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainWorker
+from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainWorker, QueueParts
+from jobs.wiring import JobParts, start_jobs
 from storage.errors import StoreAwayError
 from storage.queue.workers import Sizing
 from storage.records import Board, Merge
@@ -95,6 +98,20 @@ async def test_a_worker_finds_posts_within_a_poll_and_those_of_its_own_process_a
         assert await place.wait_for_round() == 1
     assert (await place.read_xp("ada"), await place.read_xp("bob")) == (2, 1)
     assert place.meter.values["rankcurve_ingest_applied_age_seconds"] == [LIMITS.ingest_poll_s, 0]
+
+
+async def test_posts_are_applied_at_the_stores_time_by_a_process_whose_clock_is_ahead(place: Place) -> None:
+    clock, process = place.desk.deployment.clock, World(place.desk.deployment)
+    context = process.context(LIMITS.model_copy(update={"ingest_workers": 1}))
+    fields = {each.name: getattr(context, each.name) for each in dataclasses.fields(context)}
+    fields |= {"now_us": lambda: clock() + 40 * 86_400_000_000, "monotonic": time.monotonic}
+    queue = QueueParts(SHARDS, place.desk.leases, asyncio.Event(), place.desk.semaphore)
+    await place.enqueue("ada")
+    jobs = start_jobs(JobParts(**fields, refresher=process.desk, queue=queue))
+    await within(process.meter.events["rankcurve_ingest_round_posts"].get())
+    await jobs.stop()
+    entry = (await place.desk.deployment.rows(place.board, ["ada"]))["ada"]
+    assert entry.updated_at_us == clock()
 
 
 async def test_a_worker_lets_posts_gather_unless_its_round_left_some(place: Place) -> None:

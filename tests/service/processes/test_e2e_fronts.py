@@ -48,6 +48,19 @@ async def test_reads_go_on_while_the_owner_hangs_and_posts_learn_that_they_waite
     assert node.end() == 0
 
 
+async def test_an_owner_that_hangs_is_replaced_and_a_request_that_waited_for_it_learns_that(spawn: Spawn) -> None:
+    node = spawn("--workers", "1", "--set", "hang_s_max=2").ready()
+    async with Caller(node.url) as caller:
+        await caller.board("b", XP)
+        os.kill(pid_of(node, "owner"), signal.SIGSTOP)
+        assert await caller.refused("DELETE", "/v1/leaderboards/b") == (503, "timeout")
+        async with asyncio.timeout(WAIT_S):
+            while (await caller.call("DELETE", "/v1/leaderboards/b")).status != 204:
+                pass
+    assert "process_hangs" in [line["event"] for line in node.lines]
+    assert node.end() == 0
+
+
 async def test_a_request_that_a_front_passes_on_is_answered_counted_and_logged_once(spawn: Spawn) -> None:
     node = spawn("--workers", "2", "--set", "log_sample_ratio=1").ready()
     async with Caller(node.url) as caller:
@@ -81,9 +94,14 @@ async def test_a_front_adds_no_headers_to_a_request_that_it_passes_on(spawn: Spa
     """A body without a media type is JSON. The target of a request may be a whole URL, as a proxy sends it."""
     node = spawn("--workers", "1").ready()
     body = b'{"columns":[{"name":"xp","sorted":true,"merge":"max"}]}'
-    for target in ("/v1/leaderboards/b", f"{node.url}/v1/leaderboards/b"):
+    host = f"Host: 127.0.0.1:{node.port}\r\n"
+    for target, version, named in (
+        ("/v1/leaderboards/b", "1.1", host),
+        (f"{node.url}/v1/leaderboards/b", "1.1", host),
+        ("/v1/leaderboards/b", "1.0", ""),
+    ):
         reader, writer = await asyncio.open_connection("127.0.0.1", node.port)
-        head = f"PUT {target} HTTP/1.1\r\nHost: 127.0.0.1:{node.port}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"PUT {target} HTTP/{version}\r\n{named}Content-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         assert (await reader.readline()).split()[1] in (b"200", b"201"), target
         writer.close()

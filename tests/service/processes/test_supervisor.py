@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from service.processes import supervisor
 from service.processes.supervisor import (
     PAUSE_S,
     PAUSE_S_MAX,
@@ -56,7 +57,9 @@ class FakeChild:
 class Stage:
     """A supervisor whose processes, clock and pauses the test controls."""
 
-    def __init__(self, *places: ProcessSlot, obeys: bool = True, stop_s_max: float = WAIT_S) -> None:
+    def __init__(
+        self, *places: ProcessSlot, obeys: bool = True, stop_s_max: float = WAIT_S, hang_s_max: float = 0
+    ) -> None:
         self.obeys = obeys
         self.started: asyncio.Queue[FakeChild] = asyncio.Queue()
         self.pauses: asyncio.Queue[tuple[float, asyncio.Event]] = asyncio.Queue()
@@ -66,6 +69,7 @@ class Stage:
             places or ONE,
             self._spawn,
             stop_s_max=stop_s_max,
+            hang_s_max=hang_s_max,
             ready=self.ready.set,
             ended=lambda place: self.ended.append(place.name),
             sleep=self._sleep,
@@ -134,6 +138,19 @@ async def test_a_process_that_was_ready_once_is_replaced_after_ever_longer_pause
     pauses_s = [await stage.crash(report=report) for _ in range(20)]
     assert pauses_s == [min(PAUSE_S * 2**crashes, PAUSE_S_MAX) for crashes in range(1, 21)]
     assert await stage.crash(after_s=STEADY_S) == PAUSE_S, "it had run for long enough"
+    await stage.stop()
+
+
+async def test_a_process_that_gives_no_sign_of_life_is_killed_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "BEAT_S", 0.001)
+    stage = Stage(hang_s_max=0.01)
+    child = await stage.child()
+    assert stage.ended == [], "a process that starts may take its time"
+    child.tell(READY)
+    child.stdout.feed_data(b"\n\n\n")
+    assert await stage.pause() == PAUSE_S
+    assert (await child.wait(), stage.ended) == (-9, ["worker1"])
+    await stage.child()
     await stage.stop()
 
 

@@ -16,6 +16,7 @@ import pytest
 from querybuilder import SQLITE
 from storage.engines import sqlite_checkpoints
 from storage.engines.sqlite import PAGE_BYTES, SqliteStore
+from storage.engines.sqlite_backup import restore_store
 from storage.errors import NotOwnerError, StoreBusyError, StoreLockedError, StoreUnsupportedError
 from storage.records import Best, Merge, TableSharing, Ties
 from storage.schema.creation import create_schema, find_salt
@@ -39,20 +40,49 @@ async def opened(path: Path) -> AsyncIterator[SqliteStore]:
     await store.close()
 
 
-async def test_another_process_is_refused_until_the_owner_has_ended(path: Path) -> None:
-    code = (
-        "import pathlib, sys\n"
-        "from storage.engines.sqlite_file import FileLock\n"
-        "FileLock(pathlib.Path(sys.argv[1])).acquire()\n"
-        "print('mine', flush=True)\n"
-        "sys.stdin.read()\n"
-    )
-    path.parent.mkdir(parents=True)
+OWN = """\
+import asyncio, pathlib, sys
+from storage.engines.sqlite import SqliteStore
+from tests.storage.backends import SQLITE_LIMITS
+
+async def own(path):
+    store = await SqliteStore.open(path, SQLITE_LIMITS)
+    print("mine", flush=True)
+    await asyncio.to_thread(sys.stdin.read)
+    await store.close()
+
+asyncio.run(own(pathlib.Path(sys.argv[1])))
+"""
+
+
+async def start_owner(path: Path) -> asyncio.subprocess.Process:
+    """Start a process that owns a store until it is killed."""
     owner = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, str(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+        sys.executable, "-c", OWN, str(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     )
     assert owner.stdout is not None
-    assert await owner.stdout.readline() == b"mine\n"
+    while line := await owner.stdout.readline():  # earlier lines are the log
+        if line == b"mine\n":
+            return owner
+    raise AssertionError("the owner ended")
+
+
+async def test_a_file_that_another_process_owns_by_another_path_is_refused(path: Path, tmp_path: Path) -> None:
+    """As with a mount of the file, the other path has a lock file and a write-ahead log of its own."""
+    owner = await start_owner(path)
+    other = await asyncio.to_thread(path.rename, tmp_path / "elsewhere.db")
+    for _ in range(2):  # a refused start takes no lock from the owner
+        with pytest.raises(StoreLockedError, match="by another path"):
+            await SqliteStore.open(other, SQLITE_LIMITS)
+    with pytest.raises(StoreLockedError, match="by another path"):
+        restore_store(other, other, replace=True)
+    owner.kill()
+    await owner.wait()
+    await (await SqliteStore.open(other, SQLITE_LIMITS)).close()
+
+
+async def test_another_process_is_refused_until_the_owner_has_ended(path: Path) -> None:
+    owner = await start_owner(path)
     with pytest.raises(StoreLockedError, match=f"process {owner.pid} owns"):
         await SqliteStore.open(path, SQLITE_LIMITS)
     owner.kill()

@@ -25,7 +25,7 @@ from storage.errors import (
 )
 from storage.meter import NO_METER
 from storage.periods import PeriodKind
-from storage.posting import remote_writer
+from storage.posting import post_server, remote_writer
 from storage.posting.frames import (
     AnswerFrame,
     decode_answers,
@@ -287,3 +287,57 @@ async def test_a_front_learns_from_a_refused_post_that_the_owner_has_found_damag
     with pytest.raises(StoreDamagedError):
         await node.front.submit([post_of(1)])
     assert node.front.damaged.is_set()
+
+
+async def wait_until_alive(front: RemoteWriter) -> None:
+    async with asyncio.timeout(60):
+        while not front.alive:  # noqa: ASYNC110 - no event tells it
+            await asyncio.sleep(0)
+
+
+async def test_a_front_is_not_ready_while_its_owner_hangs(node: _Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_writer, "HEARTBEAT_S", 0.001)
+    given_up = asyncio.Event()
+    assert node.server._beat is not None
+    node.server._beat.cancel()
+    for _ in range(int(remote_writer.SILENT_S_MAX)):
+        assert node.front.alive
+        node.front._beat.cancel()
+        node.front._silent_s += 1
+    assert not node.front.alive
+    assert not node.front.hangs()
+    node.front._silent_s, node.front.when_hung = remote_writer.HUNG_S, given_up.set
+    node.front._miss_heartbeat()
+    assert given_up.is_set()
+    with pytest.raises(StoreAwayError):
+        await node.front.submit([post_of(1)])
+    node.server._send_heartbeats()
+    await wait_until_alive(node.front)
+    assert not node.front.hangs()
+
+
+async def test_a_front_that_does_not_understand_the_owner_is_not_ready_and_connects_ever_less_often(
+    node: _Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses_s: asyncio.Queue[float] = asyncio.Queue()
+    real_sleep = asyncio.sleep
+
+    async def sleep(seconds: float) -> None:
+        if seconds:
+            pauses_s.put_nowait(seconds)
+        await real_sleep(0)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    for first in (encode_answers(AnswerFrame([], "another")), b"no frame"):
+        monkeypatch.setattr(post_server, "encode_answers", lambda _, first=first: first)
+        node.kill_owner()
+        await node.start_owner()
+        assert [await pauses_s.get() for _ in range(7)] == [0.05, 0.1, 0.2, 0.4, 0.8, 1, 1]
+        assert not node.front.alive
+        monkeypatch.undo()
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+        node.kill_owner()
+        await node.start_owner()
+        await wait_until_alive(node.front)
+        while not pauses_s.empty():
+            pauses_s.get_nowait()
