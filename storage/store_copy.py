@@ -51,7 +51,6 @@ _PLACED = (tables.BOARDS, tables.FAMILIES, tables.SHARED_TABLES)  # these tables
 _CURVE_VERSION = "curve_version"  # a sequence
 _PROGRESS = "copy of "  # in `meta`, the names of the rows that say where the next page of a table begins
 _DIGEST_BYTES = 16
-_SWEPT_ROWS = 5_000  # of deleted boards, in one transaction
 _SET, _SET_SEQUENCE, _SET_COUNTER = map(prepare_put, (tables.META, *_IN_NEW_STORES))
 _UNSET = delete(tables.META).where(col("name").ge(param("name")), col("name").le(param("last"))).prepared()
 
@@ -213,7 +212,7 @@ class StoreCopy:
                 raise StoreCopyError(f"for other partitions, {name} has to be empty: serve the source until it is")
             # Rows that no board uses any more could meet others of the same keys.
             while name == tables.DROPPED_ROWS and (await anext(table.read_pages(self._source)))[0]:
-                await self._source.at(table.place).write(partial(sweep_rows, rows_max=_SWEPT_ROWS))
+                await self._source.at(table.place).write(partial(sweep_rows, rows_max=PAGE_PARTS))
             if name == tables.SEQUENCES:
                 page, _ = await anext(table.read_pages(self._source))
                 for _, (sequence, number) in page:

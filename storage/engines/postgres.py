@@ -34,7 +34,6 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = 12
-ENCODINGS = ("UTF8", "SQL_ASCII")  # a database of the second one keeps bytes as they come
 _SHARD_MOVED = (asyncpg.DivisionByZeroError, asyncpg.UndefinedTableError)  # of a statement that reads shards
 
 
@@ -67,8 +66,8 @@ class PostgresStore:
         store = cls(url, limits, meter)
         try:
             entry = store._nodes.entry.writers
-            await entry.run(_check_server)
             await entry.run(partial(_check_sessions, url, limits))
+            await entry.run(_check_server)
             store._lay_out(await entry.run(Partitions.find))
             if store._partitions.distributed:
                 await store._nodes.distribute()
@@ -278,10 +277,10 @@ async def _check_server(connection: PostgresConnection) -> None:
     version = connection.get_server_version()
     if version.major < VERSION_MIN:
         raise StoreUnsupportedError(f"PostgreSQL {version.major} is older than {VERSION_MIN}")
-    if (encoding := connection.get_settings().server_encoding) not in ENCODINGS:
+    encoding = connection.get_settings().server_encoding
+    if encoding not in ("UTF8", "SQL_ASCII"):  # the second one keeps bytes as they come
         raise StoreUnsupportedError(
-            f"the database has the encoding {encoding}, which lacks characters that owners may have: create a database "
-            "with `createdb --encoding UTF8 --template template0`"
+            f"the database's encoding {encoding} lacks characters: createdb -E UTF8 -T template0"
         )
     for setting in ("fsync", "synchronous_commit"):
         if await connection.fetchval(f"SHOW {setting}") == "off":
@@ -289,12 +288,11 @@ async def _check_server(connection: PostgresConnection) -> None:
 
 
 async def _check_sessions(url: str, limits: Settings, connection: PostgresConnection) -> None:
-    """Raise `StoreUnsupportedError` if two connections don't have a session each, as prepared statements need."""
+    """Raise `StoreUnsupportedError` if a pooler lends sessions for transactions only. Prepared statements need more."""
     mark = f"'{secrets.token_hex(8)}'"
     await connection.execute(f"SET rankcurve.session = {mark}")
-    other = await Connector(
-        url, limits.model_copy(update={"read_only": True}), "read"
-    )()  # it doesn't count as a writer
+    reader = limits.model_copy(update={"read_only": True})  # `count_other_writers` passes over it
+    other = await Connector(url, reader, "read")()
     try:
         # A pooler in transaction mode lends the other connection the session that it used last: the marked one.
         is_marked = f"SELECT 1 WHERE current_setting('rankcurve.session', true) = {mark}"
@@ -302,7 +300,4 @@ async def _check_sessions(url: str, limits: Settings, connection: PostgresConnec
     finally:
         other.terminate()
     if found != ["SELECT 0", "SELECT 1"]:
-        raise StoreUnsupportedError(
-            "a connection pooler in front of PostgreSQL lends sessions for single transactions, and the service needs "
-            "one for each connection: set pool_mode = session, or leave the pooler out"
-        )
+        raise StoreUnsupportedError("a pooler in front of PostgreSQL does not keep sessions: set pool_mode = session")
