@@ -3,11 +3,15 @@
 import csv
 import io
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -17,7 +21,7 @@ from rankcurve import Client
 from typer.testing import Result
 
 from tests.service.cli_fake_service import run_at
-from tests.service.real_service import WAIT_S, Process, Spawn, environment
+from tests.service.real_service import WAIT_S, Process, Spawn, environment, without
 
 LINES = 40_000
 DEMO = Path(__file__).parents[3] / "examples" / "season_demo.py"
@@ -121,6 +125,67 @@ def test_an_export_holds_the_whole_ranking_and_can_be_imported_again(small: Shel
     (tmp_path / "export.csv").write_text(text, encoding="utf-8")
     result = small("import", "again", str(tmp_path / "export.csv"), "--owner-column", "owner")
     assert "0 rejected" in result.stdout
+
+
+def test_rows_in_json_keep_a_tier_that_is_null(shell: Shell, tmp_path: Path) -> None:
+    spec = {"columns": [{"name": "xp", "merge": "max", "tiers": [{"name": "gold", "to_rank": 1}]}]}
+    (tmp_path / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
+    shell("board", "create", "tiered", "--spec", str(tmp_path / "spec.json"))
+    shell("board", "create", "plain", "-c", "xp:max")
+    with Client(shell.process.url) as client:
+        for board in ("tiered", "plain"):
+            client.post(board, [{"owner": owner, "stats": {"xp": xp}} for owner, xp in (("ada", 3), ("bob", 2))])
+    for board in ("tiered", "plain"):
+        sent = get(shell.process, f"/v1/leaderboards/{board}/rankings/xp")["entries"]
+        lines = shell("export", board, "--format", "ndjson", "--page", "1").stdout.splitlines()
+        assert [without(json.loads(line), "updated_at") for line in lines] == without(sent, "updated_at")
+        assert without(json.loads(shell("top", board, "--json").stdout)["entries"], "updated_at") == without(
+            sent, "updated_at"
+        )
+
+
+def test_an_export_to_redis_warns_of_values_that_a_binary_number_cannot_hold(shell: Shell) -> None:
+    shell("board", "create", "wide", "-c", "xp:max:max=9223372036854775807", "-c", "lap:min.3")
+    with Client(shell.process.url) as client:
+        client.post("wide", [{"owner": "ada", "stats": {"xp": 9007199254740993, "lap": Decimal("0.1")}}])
+        client.post("wide", [{"owner": "bob", "stats": {"xp": 9007199254740992, "lap": Decimal("58.123")}}])
+    lossy = shell("export", "wide", "-c", "xp", "--format", "redis", code=1)
+    assert "warning: xp: Redis rounds 1 values that a binary number can't hold" in lossy.stderr
+    rounded = shell("export", "wide", "-c", "xp", "--format", "redis", "--round")
+    assert "warning: xp: Redis rounds 1 values" in rounded.stderr
+    assert "warning" not in shell("export", "wide", "-c", "lap", "--format", "redis").stderr
+    shell("export", "wide", "-c", "xp", "--round", code=2)
+
+
+def see_on_terminal(shell: Shell, *arguments: str) -> str:
+    """Run a command whose output is a terminal, and return what the terminal gets."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "service.cli", *arguments, "--url", shell.process.url]
+    with open(ours, "rb", buffering=0) as terminal:
+        running = subprocess.Popen(command, env=environment(), stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        with suppress(OSError):  # the end of a terminal
+            while piece := terminal.read(65_536):
+                seen += piece
+        running.wait(WAIT_S)
+    return seen.decode()
+
+
+def test_control_characters_in_texts_of_players_do_not_reach_a_terminal(shell: Shell, tmp_path: Path) -> None:
+    bad = "\x1b[2J\x9b31m\x7f\u202ex"
+    shell("board", "create", "texts", "-c", "xp:max", "-c", "tag:last:text")
+    with Client(shell.process.url) as client:
+        client.post("texts", {"owner": "ada", "stats": {"xp": 1, "tag": bad}})
+    file = tmp_path / "boards.toml"
+    file.write_text(f'[boards.texts]\ncolumns = ["xp:max", "tag:last:text"]\nties = "{bad.encode("unicode_escape").decode()}"\n'
+                    .replace("\\x", "\\u00"), encoding="utf-8")  # fmt: skip
+    commands = [["export", "texts"], ["export", "texts", "--format", "ndjson"], ["top", "texts", "--json"]]
+    for arguments in [*commands, ["owner", "posts", "ada"], ["apply", str(file), "--dry-run"]]:
+        seen = see_on_terminal(shell, *arguments)
+        assert not set(seen.replace("\x1b[1m", "").replace("\x1b[0m", "")) & set("\x1b\x9b\x7f\u202e"), arguments
+        assert "\\u001b[2J" in seen, arguments
+    assert bad in shell("export", "texts").stdout, "a file gets the texts as they are"
 
 
 def test_top_and_rank_print_the_answers_of_the_service(small: Shell) -> None:
