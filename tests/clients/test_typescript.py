@@ -93,6 +93,9 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
     assert (await game.get("/v1/leaderboards/high/entries/new"))["stats"] == {"xp": 5}
     assert [(each["board"], each["stats"]) for each in found["voided"]["boards"]] == [("high", None)]
     assert found["notVoided"] == ["ApiError", 404, "unknown_family"]
+    unknown = ["ApiError", 404, "unknown_owner"]
+    assert found["dots"] == [".", ".", unknown, "..", "..", unknown], "names that URLs take for folders"
+    assert found["erasedOnce"] == [["UnreachableError", None, None], 1]
     assert found["many"] == 1_500
     assert (await game.get("/v1/leaderboards/high/entries/often"))["stats"] == {"xp": 1_500}
 

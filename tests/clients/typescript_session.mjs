@@ -98,6 +98,17 @@ for await (const event of broken.stream("high", { column: "xp", owner: "p7" })) 
   breaking.abort(new TypeError("the connection broke"));
 }
 await game.post("high", { owner: "cheat", stats: { xp: 1 }, post_id: "run" });
+found.dots = [];
+for (const name of [".", "..", "positions"]) await game.postOne("high", name, { xp: 7 });
+for (const name of [".", ".."]) {
+  found.dots.push((await game.positions("high", name)).owner, (await game.entry("high", name)).owner);
+  await game.eraseEntry("high", name);
+  found.dots.push(await codeOf(game.entry("high", name)));
+}
+let erased = 0;
+const lost = async () => { erased += 1; throw new TypeError("the answer was lost"); };
+found.erasedOnce = [await codeOf(new Client(url, { key, fetch: lost }).eraseEntry("high", "p7")), erased];
+
 found.voided = await game.voidPost("high", "run", "cheat");
 found.notVoided = await codeOf(game.voidFamilyPost("none", "run", "cheat"));
 

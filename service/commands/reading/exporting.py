@@ -76,7 +76,7 @@ async def export(
     numbers of about 16 digits. If a value has more, the command warns and exits with 1, unless --round is given.
     """
     if (redis_key is not None or rounds) and file_format != "redis":
-        raise typer.BadParameter("--redis-key and --round go with --format redis")
+        raise typer.BadParameter(f"{'--round' if rounds else '--redis-key'} goes with --format redis")
     held = await client.board(board)
     name = column or (await client.page(board, limit=1)).column
     stats = [each.name for each in held.columns]
