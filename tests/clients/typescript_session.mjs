@@ -175,5 +175,22 @@ found.refused = [await codeOf(refused.close()), await codeOf(never.result), refu
 const away = new Client("http://127.0.0.1:9", { retries: 0 }).buffer({}, { patienceMs: 1 });
 await away.submit("ada", { lap: 1 }, { boards: ["laps"] });
 found.away = await codeOf(away.close());
+// The clock of the day is set ten hours ahead, and a laptop sleeps for ten hours, while no answer comes.
+found.slept = [];
+for (const [clock, failures] of [[Date, 1], [performance, 1], [performance, 3]]) {
+  const now = clock.now;
+  let left = failures, ahead = 0;
+  clock.now = () => now.call(clock) + ahead;
+  const asleep = async (...request) => {
+    if ((left -= 1) < 0) return fetch(...request);
+    ahead += 36_000_000;
+    throw new TypeError("no network");
+  };
+  const patient = new Client(url, { key, retries: 0, fetch: asleep }).buffer({ board: "laps" }, { patienceMs: 150_000 });
+  const receipt = await patient.submit(`slept${found.slept.length}`, { lap: 1 });
+  await patient.close().catch(() => undefined);
+  clock.now = now;
+  found.slept.push(await receipt.result.then(({ status }) => status, () => "lost"));
+}
 clearInterval(awake);
 console.log(JSON.stringify(found));
