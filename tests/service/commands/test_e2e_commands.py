@@ -172,6 +172,31 @@ def see_on_terminal(shell: Shell, *arguments: str) -> str:
     return seen.decode()
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_service_on_a_terminal_speaks_in_words_and_says_last_where_the_dashboard_is(
+    tmp_path: Path, workers: int
+) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--workers", str(workers)]
+    with open(ours, "rb", buffering=0) as terminal:
+        running = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        while b"dashboard" not in seen:
+            seen += terminal.read(65_536)
+        running.send_signal(signal.SIGTERM)
+        with suppress(OSError):  # the end of a terminal
+            while piece := terminal.read(65_536):
+                seen += piece
+        assert running.wait(WAIT_S) == 0
+    lines = re.sub("\x1b\\[[0-9;]*m", "", seen.decode()).splitlines()
+    serving = next(number for number, line in enumerate(lines) if "dashboard" in line)
+    assert re.search(r"\[info +\] serving .*dashboard=http://127\.0\.0\.1:\d+/", lines[serving])
+    assert "stopping" in lines[serving + 1], "the address is the last line until the service stops"
+    assert any("store_created" in line for line in lines[:serving])
+    assert not [line for line in lines if line.startswith("{")]
+
+
 def test_control_characters_in_texts_of_players_do_not_reach_a_terminal(shell: Shell, tmp_path: Path) -> None:
     bad = "\x1b[2J\x9b31m\x7f\u202ex"
     shell("board", "create", "texts", "-c", "xp:max", "-c", "tag:last:text")
