@@ -172,6 +172,18 @@ def see_on_terminal(shell: Shell, *arguments: str) -> str:
     return seen.decode()
 
 
+def test_rank_says_how_many_others_are_worse_and_counts_no_equal_ones(shell: Shell) -> None:
+    shell("board", "create", "equals", "-c", "xp:max:min=7", "-c", "lap:min.3", "-c", "wins:sum")
+    with Client(shell.process.url) as client:
+        rows = [("x", 9, 59, 1), *((owner, 7, 60, 5) for owner in "abcd")]
+        client.post(
+            "equals", [{"owner": owner, "stats": {"xp": xp, "lap": lap, "wins": wins}} for owner, xp, lap, wins in rows]
+        )
+    for owner, shares in (("a", ["0.0", "0.0", "25.0"]), ("x", ["100.0", "100.0", "0.0"])):
+        assert [row[5] for row in shell.rows("rank", "equals", owner)[1:]] == shares
+    assert shell.rows("rank", "equals", "--value", "8", "-c", "xp")[1][5] == "100.0"
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_service_on_a_terminal_speaks_in_words_and_says_last_where_the_dashboard_is(
     tmp_path: Path, workers: int

@@ -191,7 +191,9 @@ def test_a_redis_that_does_not_answer_is_named(run: Run, tmp_path: Path, monkeyp
     assert "scheme" in run("import", "--redis", "http://127.0.0.1", "arena", board, code=1).stderr
 
 
-def answer_as_old_redis(members: bytes, cardinality: bytes = b":1\r\n") -> Callable[[socketserver.StreamRequestHandler], None]:
+def answer_as_old_redis(
+    members: bytes, cardinality: bytes = b":1\r\n"
+) -> Callable[[socketserver.StreamRequestHandler], None]:
     """Return a handler that speaks RESP2, does not know HELLO, and answers ZSCAN with `members`."""
 
     def handle(connection: socketserver.StreamRequestHandler) -> None:

@@ -64,9 +64,7 @@ class Terminal(io.StringIO):
         ("console", io.StringIO, True),
     ],
 )
-def test_lines_are_words_on_a_terminal_and_json_elsewhere(
-    form: str, stream: type[io.StringIO], in_words: bool
-) -> None:
+def test_lines_are_words_on_a_terminal_and_json_elsewhere(form: str, stream: type[io.StringIO], in_words: bool) -> None:
     target = stream()
     writer = configure_logging(level="info", form=form, stream=target)
     structlog.get_logger().warning("store_created", path="data/\x1b[2J", key="rk_a_secret")
