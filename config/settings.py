@@ -486,6 +486,9 @@ class LogSettings(_Group):
 
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least severe level that is logged."""
+    log_form: Literal["auto", "console", "json"] = "auto"
+    """console: words and colours for people. json: a JSON object on each line. auto: console on a terminal, otherwise
+    json."""
     log_sample_ratio: float = _number(0.01, 0, 1, "ratio")
     """Part of the ordinary requests that are logged."""
     tracing_url: str = ""

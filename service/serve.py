@@ -21,7 +21,7 @@ from aiohttp import web
 
 from config import Settings
 from service.http.malformed import ProblemServer
-from service.telemetry.logs import configure_logging
+from service.telemetry.logs import configure_logging, log_serving
 from service.telemetry.metrics.process import Metrics
 from storage.posting.post_server import PostServer
 from storage.posting.writer import Writers
@@ -48,12 +48,13 @@ def serve_until_stopped(settings: Settings, *, only_jobs: bool = False) -> None:
         ServiceError: the service has no API keys, but other machines could reach it.
         OSError: the address can't be bound.
     """
-    open_process, event = (open_jobs, "working") if only_jobs else (open_service, "serving")
+    open_process = open_jobs if only_jobs else open_service
+    tell = partial(log.info, "working") if only_jobs else partial(log_serving, settings)
 
     async def work(settings: Settings, metrics: Metrics) -> None:
         stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
         running = open_process(settings, metrics)
-        await run_until_stopped(running, stop, lambda addresses: log.info(event, addresses=addresses))
+        await run_until_stopped(running, stop, lambda addresses: tell(addresses=addresses))
 
     run_process(settings, Metrics(), work)
 
@@ -68,6 +69,7 @@ def run_process(
     """Set up the log and the interpreter, then run `work` in an event loop. Every log line has `name`, if given."""
     lines = configure_logging(
         level=settings.log_level,
+        form=settings.log_form,
         on_drop=lambda lines: metrics.meter.add_from_any_thread("rankcurve_log_lines_dropped", lines),
         process=name,
     )

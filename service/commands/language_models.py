@@ -6,6 +6,7 @@ tool takes the parameters of its operation, and a `body` if the operation has on
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -85,7 +86,10 @@ def make_server(client: AsyncClient, operations: dict[str, Operation]) -> Server
             text = str(error)
         return types.CallToolResult(content=[types.TextContent(text=text)], is_error=not answered)
 
-    return Server("rankcurve", instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+    version = importlib.metadata.version("rankcurve")
+    return Server(
+        "rankcurve", version=version, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+    )
 
 
 async def send(client: AsyncClient, operation: Operation, given: Mapping[str, Any]) -> str:

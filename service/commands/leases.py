@@ -1,5 +1,6 @@
 """`rankcurve pool …` and `rankcurve lease …`: manage pools of resources, and lease a resource of a pool to a key."""
 
+import sys
 from typing import Annotated
 
 import typer
@@ -7,7 +8,7 @@ from rankcurve import AsyncClient
 from rankcurve.answers import Record
 
 from service.commands.requests import add_list, add_request, argument, option
-from service.commands.tables import Columns, show_records
+from service.commands.tables import Columns, show_records, shown
 from service.commands.target import service_command
 
 POOL_PATH = "/v1/pools/{client_id}/{pool_id}"
@@ -93,4 +94,4 @@ async def show_journal(
 ) -> None:
     """Print the journal of leases: what happened to resources, one JSON object on each line."""
     lines = await client.request("GET", "/v1/leases/journal", bytes, query={"after": after, "limit": limit})
-    typer.echo(lines, nl=False)
+    typer.echo(shown(lines.decode(), sys.stdout), nl=False)

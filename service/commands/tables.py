@@ -3,10 +3,12 @@
 Everything that comes from a service is printed as plain text, never as markup or terminal codes.
 """
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from typing import TextIO
 
 import msgspec
 import typer
@@ -18,6 +20,8 @@ from rich.text import Text
 
 # A file or a pipe has no width of its own. This width is enough for every owner (128 characters at most).
 PIPED_WIDTH = 400
+# What a terminal obeys, except tabulators and line ends: control characters, and those that turn the order of letters.
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 # Maps the heading of each column to the field of a record to show, or to a function that makes a cell from a record.
 Columns = Mapping[str, str | Callable[[Record], object]]
 
@@ -55,6 +59,16 @@ def cell_text(value: object) -> str:
     return one_line(str(value))
 
 
+def shown(text: str, stream: TextIO) -> str:
+    """Return `text` as `stream` takes it: unchanged or, for a terminal, with what it would obey escaped as in JSON."""
+    return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if stream.isatty() else text
+
+
+def say(text: str) -> None:
+    """Print text that may come from players or from a file."""
+    typer.echo(shown(text, sys.stdout))
+
+
 def show_json(record: object) -> None:
     """Print `record` as indented JSON with exact decimals."""
-    typer.echo(msgspec.json.format(ENCODER.encode(record), indent=2).decode())
+    say(msgspec.json.format(ENCODER.encode(record), indent=2).decode())

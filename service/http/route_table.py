@@ -67,4 +67,5 @@ class RouteTable(Generic[H]):
 
 
 def _decode(word: str) -> str:
-    return word.replace("%2F", "/").replace("%25", "%")
+    # Browsers take `.` and `..` for folders, even as `%2E`. So clients write `.%25%7F`, which is no other name.
+    return word.replace("%2F", "/").replace("%25", "%").removesuffix("%\x7f")

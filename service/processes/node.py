@@ -15,7 +15,7 @@ import structlog
 from config import Settings
 from service.own_packages import python_command
 from service.stores import OwnerSockets, is_shared
-from service.telemetry.logs import configure_logging
+from service.telemetry.logs import configure_logging, log_serving
 from service.telemetry.metrics.families import FAMILIES
 from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, make_folder, write_pid
 from service.telemetry.metrics.numbers import Numbers
@@ -33,7 +33,7 @@ def run(settings: Settings) -> None:
         NodeFailedError: the processes can't run.
         OSError: the address can't be bound.
     """
-    lines = configure_logging(level=settings.log_level, process=SUPERVISOR)
+    lines = configure_logging(level=settings.log_level, form=settings.log_form, process=SUPERVISOR)
     try:
         with ExitStack() as stack:
             addresses = _reserve(settings, stack)
@@ -94,7 +94,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
         lambda place: spawn(place, settings, folder, listening),
         stop_s_max=stop_s_max(settings),
         hang_s_max=settings.hang_s_max,
-        ready=partial(log.info, "serving", addresses=addresses, workers=settings.workers),
+        ready=partial(log_serving, settings, addresses, workers=settings.workers),
         ended=count_end,
         sleep=asyncio.sleep,
         monotonic=time.monotonic,

@@ -47,6 +47,7 @@ def main() -> None:
 
     def report_ready(addresses: list[str]) -> None:
         log.info("started", work=orders.work, addresses=addresses)
+        structlog.get_config()["logger_factory"]().flush()  # so that the supervisor's line `serving` is the last
         send_report(Report("ready"))
         os.set_blocking(reports.fileno(), False)  # so that a supervisor that hangs makes no other process hang
         give_sign_of_life()

@@ -1,6 +1,6 @@
 """Structured logs: a line for each failed or slow request, each event of the process, and a sample of other requests.
 
-    structlog ──> processors (request id, time, log_scrubbing, JSON) ──> LineWriter: bounded queue ──> thread ──> stream
+    structlog ──> processors (request id, time, log_scrubbing, form) ──> LineWriter: bounded queue ──> thread ──> stream
 
 The code that logs a line never waits for a disk. If lines come faster than the disk can write them, some lines are
 dropped and counted. No line holds an API key, a request body or an owner's name: see `log_scrubbing`.
@@ -9,15 +9,17 @@ dropped and counted. No line holds an API key, a request body or an owner's name
 import logging
 import queue
 import random
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from select import PIPE_BUF
 from typing import Any, TextIO
 
 import structlog
 
+from config import Settings
 from config.masking import masked
 from jobs.request_origin import REQUEST_ID, TRACEPARENT, trace_id_of
 from service.contract.problems import clip_text
@@ -28,15 +30,29 @@ QUEUE_LINES_MAX = 10_000
 BATCH_LINES_MAX = 500
 CLOSE_S_MAX = 2.0
 _FAILED_STATUS = 400
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # a terminal would obey these
 _RENDERING: list[structlog.typing.Processor] = [
     structlog.processors.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     # Tracebacks must not hold local variables, because these include the Authorization header and the bodies.
     structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
     scrub_tracebacks,
-    structlog.processors.JSONRenderer(),
-    mask_keys,
 ]
+
+
+def _rendering(form: str, stream: TextIO) -> list[structlog.typing.Processor]:
+    """Return processors that render events as JSON or, for people at a terminal, in words and colours."""
+    if form == "json" or (form == "auto" and not stream.isatty()):
+        return [*_RENDERING, structlog.processors.JSONRenderer(), mask_keys]
+    return [*_RENDERING, _speak, structlog.dev.ConsoleRenderer(colors=stream.isatty()), mask_keys]
+
+
+def _speak(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Make texts of one line and of what a terminal shows, and of a traceback the places that it names."""
+    for each in event.pop("exception", ()):
+        event.setdefault("error", f"{each['exc_type']}: {each['exc_value']}")
+        event.setdefault("at", ", ".join(f"{frame['filename']}:{frame['lineno']}" for frame in each["frames"]))
+    return {name: _UNSEEN.sub("?", value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 class LineWriter:
@@ -48,7 +64,7 @@ class LineWriter:
     def __init__(self, stream: TextIO, *, on_drop: Callable[[int], None]) -> None:
         self._stream = stream
         self._on_drop = on_drop
-        self._lines: queue.Queue[str | None] = queue.Queue(QUEUE_LINES_MAX)
+        self._lines: queue.Queue[str | threading.Event | None] = queue.Queue(QUEUE_LINES_MAX)
         self._thread = threading.Thread(target=self._run, name="log-writer", daemon=True)
         self._thread.start()
 
@@ -63,6 +79,13 @@ class LineWriter:
 
     # structlog calls the method that has the name of a line's level.
     debug = info = warning = error = critical = exception = fatal = log = msg = queue_line
+
+    def flush(self) -> None:
+        """Wait until the queued lines are written, but only for a limited time."""
+        written = threading.Event()
+        with suppress(queue.Full):
+            self._lines.put_nowait(written)
+            written.wait(CLOSE_S_MAX)
 
     def close(self) -> None:
         """Let the thread write the queued lines and end. Wait only for a limited time, because the disk may hang."""
@@ -80,7 +103,7 @@ class LineWriter:
                 batch.append(self._lines.get())
             open_ = None not in batch
             lost = 0
-            for piece in _pieces([f"{line}\n" for line in batch if line is not None]):
+            for piece in _pieces([f"{line}\n" for line in batch if isinstance(line, str)]):
                 try:
                     self._stream.write(piece)
                     self._stream.flush()
@@ -88,6 +111,9 @@ class LineWriter:
                     lost += piece.count("\n")
             if lost:
                 self._on_drop(lost)
+            for each in batch:
+                if isinstance(each, threading.Event):
+                    each.set()
 
 
 def _pieces(lines: list[str]) -> Iterator[str]:
@@ -120,6 +146,7 @@ class _StandardHandler(logging.Handler):
 def configure_logging(
     *,
     level: str,
+    form: str = "json",
     stream: TextIO | None = None,
     on_drop: Callable[[int], None] = lambda _: None,
     process: str | None = None,
@@ -129,12 +156,13 @@ def configure_logging(
     If `process` is given, every line has this name, which is useful if several processes write to one stream.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
-    writer = LineWriter(stream or sys.stderr, on_drop=on_drop)
+    stream = stream or sys.stderr
+    writer = LineWriter(stream, on_drop=on_drop)
     structlog.configure(
         processors=[
             *([lambda _, __, event: {**event, "process": process}] if process else []),
             _with_request_id,
-            *_RENDERING,
+            *_rendering(form, stream),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=lambda *_: writer,
@@ -144,11 +172,20 @@ def configure_logging(
     return writer
 
 
+def log_serving(settings: Settings, addresses: list[str], **more: object) -> None:
+    """Log that requests are served at `addresses`, and where the dashboard is."""
+    host, _, port = addresses[0].rpartition(":")
+    shown = {"dashboard": f"http://{f'[{host}]' if ':' in host else host}:{port}/"} if settings.dashboard else {}
+    structlog.get_logger().info("serving", addresses=addresses, **more, **shown)
+
+
 @contextmanager
 def logging_to_stderr() -> Iterator[None]:
     """Log to standard error within the `with` block, because the standard output of a command holds its result."""
     before = structlog.get_config()
-    structlog.configure(processors=_RENDERING, logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
+    structlog.configure(
+        processors=_rendering("auto", sys.stderr), logger_factory=lambda *_: structlog.PrintLogger(sys.stderr)
+    )
     try:
         yield
     finally:

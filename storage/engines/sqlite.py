@@ -53,7 +53,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 VERSION_MIN = (3, 37, 0)  # the statements here need STRICT tables, RETURNING and UPDATE … FROM
-FULL_LOGGED_AGAIN_S = 60.0
+FULL_OVER_S = 60.0
 # The page size of a new file. A post changes a few rows that are far apart, and SQLite logs whole pages: with half the
 # default of 4 KiB, batches of posts are 15 % faster. With 1 KiB, reads are up to 19 % slower (1 million rows, 2 cores).
 PAGE_BYTES = 2_048
@@ -144,8 +144,8 @@ class SqliteStore:
         self._heavy = _Readers("heavy", limits.heavy_reader_connections, asyncio.LifoQueue())
         self._connections: list[_Connection] = []  # the writer comes first
         self.damaged = asyncio.Event()
-        self._closed = self._full = False
-        self._full_logged_s = -inf
+        self._closed = False
+        self._full_s = inf  # when a write last found the disk full, if the store counts as full
         self._waiting = 0
         self._checkpoints: Checkpoints | None = None  # None until all connections are open
         # Closed after the connections, because a process that closes a descriptor of a file loses all locks on it.
@@ -357,8 +357,8 @@ class SqliteStore:
                 raise StoreFullError from error
             raise self._translated(error) from error
         else:
-            if self._full:
-                self._full = False
+            if self._full_s < inf and monotonic() - self._full_s >= FULL_OVER_S:
+                self._full_s = inf
                 log.warning("store_has_room", path=str(self._path.resolve()))
             return result
         finally:
@@ -379,11 +379,10 @@ class SqliteStore:
         return StoreBusyError(f"the store failed: {error}")
 
     def _log_full(self) -> None:
-        # While the disk is nearly full, large writes fail and small ones succeed, so the store may often change between
-        # full and not full. Log this only if the last such message is at least FULL_LOGGED_AGAIN_S old.
-        now_s = monotonic()
-        if not self._full and now_s - self._full_logged_s >= FULL_LOGGED_AGAIN_S:
-            self._full, self._full_logged_s = True, now_s
+        # While the disk is nearly full, large writes fail and small ones succeed. So the store counts as full until no
+        # write has failed for FULL_OVER_S.
+        was_full, self._full_s = self._full_s < inf, monotonic()
+        if not was_full:
             log.error(
                 "store_full", path=str(self._path.resolve()), detail="the store refuses writes until its disk has room"
             )

@@ -194,12 +194,19 @@ static class Session {
     static async Task FailAsync() {
         var game = new Client(url, key);
         found["unknown"] = await CodeOfAsync(() => game.EntryAsync("high", "nobody"));
-        found["dots"] = await CodeOfAsync(() => game.EntryAsync("high", ".."));
         found["badKey"] = await CodeOfAsync(() => new Client(url, "rk_0_0").EntryAsync("high", "p7"));
         found["away"] = await CodeOfAsync(() => new Client("http://127.0.0.1:9", attemptsMax: 2).EntryAsync("high", "p7"));
-        Task<Entry> abandoned = game.EntryAsync("high", "p7");
-        game.Dispose();
+        var silent = new Client(url, key, handler: new Silent());
+        Task<Entry> abandoned = silent.EntryAsync("high", "p7");
+        silent.Dispose();
         found["disposed"] = await CodeOfAsync(() => abandoned);
+        found["dots"] = new JArray();
+        foreach (string name in new[] { ".", ".." }) {
+            await game.PostAsync("high", new Post(name) { ["xp"] = 7 });
+            ((JArray)found["dots"]).Add((await game.EntryAsync("high", name)).Owner);
+            await game.EraseEntryAsync("high", name);
+            ((JArray)found["dots"]).Add(await CodeOfAsync(() => game.EntryAsync("high", name)));
+        }
         found["late"] = await CodeOfAsync(() => new Client(url, key, 0.01, 2, new Silent()).EntryAsync("high", "p7"));
         foreach (string text in new[] { "{}", "<html>", "[1]", "{\"owner\":\"other\",\"stats\":{}}" }) {
             found["foreign " + text] = await CodeOfAsync(() => Answering(text).EntryAsync("high", "p7"));

@@ -28,7 +28,7 @@ BY_OTHERS = {
 ANY_REQUEST = {"request", "list_records"}
 # Games have no use for these, or the Python client has them in `leases`.
 NOT_OF_GAMES = {
-    "post_state", "queue", "erase_entry", "remove_profile", "create_key", "keys", "revoke_key", "ask_lease", "lease",
+    "post_state", "queue", "remove_profile", "create_key", "keys", "revoke_key", "ask_lease", "lease",
     "give_back_lease", "lease_journal", "pools", "put_pool", "pool", "delete_pool", "add_resources", "resources",
     "remove_resources",
 }  # fmt: skip

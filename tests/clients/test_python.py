@@ -218,6 +218,9 @@ async def use_owners(client: Recorded) -> None:
     with pytest.raises(NotRankedError):
         await client.positions("b", "p299")
     assert await client.show_owner("p299") >= 1
+    await client.erase_entry("b", "p298")
+    with pytest.raises(UnknownOwnerError):
+        await client.entry("b", "p298")
     assert await client.erase_owner("p299") >= 1
     with pytest.raises(UnknownOwnerError):
         await client.entry("b", "p299")

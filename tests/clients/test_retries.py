@@ -137,7 +137,7 @@ async def test_a_request_is_repeated_only_where_that_does_no_harm(start: Start, 
     async with make(await start(handler), pauses, told, attempts_max=4, pause_s=1) as client:
         await client.board("b")
         lost[0] = True
-        for harmful in (client.reset_board, client.delete_board, client.erase_owner):
+        for harmful in (client.reset_board, client.delete_board, client.erase_owner, partial(client.erase_entry, "b")):
             with pytest.raises(UnreachableError, match="no answer from http"):
                 await harmful("b")
         assert pauses.seconds == []

@@ -93,12 +93,15 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
     assert (await game.get("/v1/leaderboards/high/entries/new"))["stats"] == {"xp": 5}
     assert [(each["board"], each["stats"]) for each in found["voided"]["boards"]] == [("high", None)]
     assert found["notVoided"] == ["ApiError", 404, "unknown_family"]
+    unknown = ["ApiError", 404, "unknown_owner"]
+    assert found["dots"] == [".", ".", unknown, "..", "..", unknown], "names that URLs take for folders"
+    assert found["erasedOnce"] == [["UnreachableError", None, None], 1]
     assert found["many"] == 1_500
     assert (await game.get("/v1/leaderboards/high/entries/often"))["stats"] == {"xp": 1_500}
 
     check_what_is_short(found)
     check_the_buffer(found)
-    assert (await game.get("/v1/leaderboards/laps"))["entries"] == 3 + 990
+    assert (await game.get("/v1/leaderboards/laps"))["entries"] == 3 + 990 + 2
 
 
 def check_what_is_short(found: dict[str, Any]) -> None:
@@ -124,6 +127,7 @@ def check_the_buffer(found: dict[str, Any]) -> None:
     assert buffer["sent"] > 20
     assert found["refused"] == [["RankcurveError", None, None], ["ApiError", 401, "unauthorized"], 1]
     assert found["away"] == ["RankcurveError", None, None]
+    assert found["slept"] == ["applied", "applied", "lost"], "patience ends after three attempts of more than a minute"
 
 
 def check_streams(found: dict[str, Any]) -> None:

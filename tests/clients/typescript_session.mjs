@@ -98,6 +98,17 @@ for await (const event of broken.stream("high", { column: "xp", owner: "p7" })) 
   breaking.abort(new TypeError("the connection broke"));
 }
 await game.post("high", { owner: "cheat", stats: { xp: 1 }, post_id: "run" });
+found.dots = [];
+for (const name of [".", "..", "positions"]) await game.postOne("high", name, { xp: 7 });
+for (const name of [".", ".."]) {
+  found.dots.push((await game.positions("high", name)).owner, (await game.entry("high", name)).owner);
+  await game.eraseEntry("high", name);
+  found.dots.push(await codeOf(game.entry("high", name)));
+}
+let erased = 0;
+const lost = async () => { erased += 1; throw new TypeError("the answer was lost"); };
+found.erasedOnce = [await codeOf(new Client(url, { key, fetch: lost }).eraseEntry("high", "p7")), erased];
+
 found.voided = await game.voidPost("high", "run", "cheat");
 found.notVoided = await codeOf(game.voidFamilyPost("none", "run", "cheat"));
 
@@ -164,5 +175,22 @@ found.refused = [await codeOf(refused.close()), await codeOf(never.result), refu
 const away = new Client("http://127.0.0.1:9", { retries: 0 }).buffer({}, { patienceMs: 1 });
 await away.submit("ada", { lap: 1 }, { boards: ["laps"] });
 found.away = await codeOf(away.close());
+// The clock of the day is set ten hours ahead, and a laptop sleeps for ten hours, while no answer comes.
+found.slept = [];
+for (const [clock, failures] of [[Date, 1], [performance, 1], [performance, 3]]) {
+  const now = clock.now;
+  let left = failures, ahead = 0;
+  clock.now = () => now.call(clock) + ahead;
+  const asleep = async (...request) => {
+    if ((left -= 1) < 0) return fetch(...request);
+    ahead += 36_000_000;
+    throw new TypeError("no network");
+  };
+  const patient = new Client(url, { key, retries: 0, fetch: asleep }).buffer({ board: "laps" }, { patienceMs: 150_000 });
+  const receipt = await patient.submit(`slept${found.slept.length}`, { lap: 1 });
+  await patient.close().catch(() => undefined);
+  clock.now = now;
+  found.slept.push(await receipt.result.then(({ status }) => status, () => "lost"));
+}
 clearInterval(awake);
 console.log(JSON.stringify(found));

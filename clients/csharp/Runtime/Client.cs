@@ -64,6 +64,10 @@ namespace Rankcurve {
             GetAsync(WithQuery(PathOf("leaderboards", board, "entries", owner), ("profiles", profiles)),
                 json => new Entry(CheckOwner(json, owner)));
 
+        /// <summary>Erase an owner's entry on one board (role <c>ops</c>). Entries on other boards stay.</summary>
+        public Task EraseEntryAsync(string board, string owner) =>
+            RequestAsync(HttpMethod.Delete, PathOf("leaderboards", board, "entries", owner));
+
         /// <summary>Return the entries of owners, such as friends; with a column, also their positions.</summary>
         public Task<Lookup> LookupAsync(string board, string[] owners, string column = null, bool profiles = false) {
             string path = WithQuery(PathOf("leaderboards", board, "entries", "lookup"), ("profiles", profiles));

@@ -55,12 +55,9 @@ namespace Rankcurve {
             http.Dispose();
         }
 
-        // Return a path of these names. Throws ArgumentException for a name that no Uri keeps.
-        public static string PathOf(params string[] names) {
-            string wrong = names.FirstOrDefault(name => name.Trim('.') == "" && name.Length < 3);
-            return wrong == null ? "/v1/" + string.Join("/", names.Select(Uri.EscapeDataString))
-                : throw new ArgumentException($"'{wrong}' can't be sent as a part of a path");
-        }
+        // Return a path of these names. A Uri takes . and .. for folders, so they get an end that the service drops.
+        public static string PathOf(params string[] names) => "/v1/" + string.Join("/", names.Select(name =>
+            Uri.EscapeDataString(name) + (name == "." || name == ".." ? "%25%7F" : "")));
 
         // Return a path with a query. Members that are null or false are left out; lists are joined by commas.
         public static string WithQuery(string path, params (string Name, object Value)[] members) {

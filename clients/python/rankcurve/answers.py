@@ -255,7 +255,10 @@ class Lookup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankedEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A row of a ranking. `reached_at` is set if the earlier of two equal values ranks better."""
+    """A row of a ranking. `sent_tier` is `tier` as it was sent: UNSET if the column has no tiers.
+
+    `reached_at` is set if the earlier of two equal values ranks better.
+    """
 
     rank: int
     exact: bool
@@ -263,9 +266,14 @@ class RankedEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     value: Value
     updated_at: datetime
     stats: Stats
-    tier: str | None = None
     reached_at: datetime | None = None
+    sent_tier: str | msgspec.UnsetType | None = msgspec.field(default=msgspec.UNSET, name="tier")
     profile: Record | None = None
+
+    @property
+    def tier(self) -> str | None:
+        """The tier of `rank`: None if no tier fits, or if the column has none."""
+        return self.sent_tier or None
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):

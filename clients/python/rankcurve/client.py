@@ -633,6 +633,11 @@ class Operations(Generic[Transport, Buffer, Holders]):
         return decode(reply.content, _OwnerEntries).entries
 
     @operation
+    def erase_entry(self, board: str, owner: str) -> Program[None]:
+        """Erase an owner's entry on one board (role `ops`). Entries on other boards and the profile stay."""
+        yield from self._sender.send(Send("DELETE", board_path(board, "entries", owner), repeatable=False))
+
+    @operation
     def erase_owner(self, owner: str) -> Program[int]:
         """Erase an owner everywhere: the entries, the profile, and the name and posts in the journal (role `ops`).
 

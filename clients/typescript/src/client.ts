@@ -197,6 +197,11 @@ export class Client {
     return this.#void(pathOf`/v1/families/${family}/posts/${postId}`, owner);
   }
 
+  /** Erase an owner's entry on one board (role `ops`). Entries on other boards stay. */
+  async eraseEntry(board: string, owner: string): Promise<void> {
+    await this.#transport.send(pathOf`/v1/leaderboards/${board}/entries/${owner}`, { method: "DELETE", once: true });
+  }
+
   /** Yield what changes at the top of a ranking, or an owner's position, until the signal is aborted. */
   stream(board: string, query: Query<"stream"> = {}, signal?: AbortSignal): AsyncGenerator<StreamEvent> {
     return followStream(this.#transport, pathOf`/v1/leaderboards/${board}/stream`, query, signal);

@@ -16,6 +16,7 @@ import { drawPauseMs, pause, type Transport } from "./transport.js";
 import type { BufferOptions, FamilyPost, FanPost, Post, PostResult, Receipt, Stats } from "./types.js";
 
 const PAUSE_MS_MAX = 5000;
+const ATTEMPT_MS_MAX = 60_000; // an attempt counts as so long at most: the machine may have slept meanwhile
 
 interface Waiting {
   post: Post;
@@ -118,12 +119,15 @@ export class PostBuffer {
   }
 
   async #sendPatiently(posts: Post[]): Promise<PostResult[]> {
-    const until = Date.now() + this.#options.patienceMs;
+    let [waitedMs, fromMs] = [0, performance.now()];
     for (let tried = 0; ; tried += 1) {
       try {
         return await sendEach(this.#transport, this.#path, posts);
       } catch (error) {
-        if ((error instanceof ApiError && isFinal(error)) || Date.now() >= until) throw error;
+        const nowMs = performance.now();
+        waitedMs += Math.min(ATTEMPT_MS_MAX, nowMs - fromMs);
+        fromMs = nowMs;
+        if ((error instanceof ApiError && isFinal(error)) || waitedMs >= this.#options.patienceMs) throw error;
       }
       await pause(Math.min(PAUSE_MS_MAX, drawPauseMs(tried)));
     }

@@ -7,6 +7,7 @@ const TIMEOUT_MS = 10_000;
 const RETRIES = 4;
 const PAUSE_MS = 100; // before the first retry; it doubles with each further one
 export const PAUSE_MS_MAX = 30_000;
+const NO_FOLDER = "%25%7F"; // the service drops it from the end of a name
 const KEY = /^[!-~]*$/;
 const PROXY_STATUSES = [502, 504]; // a proxy got no answer of the service
 
@@ -16,6 +17,7 @@ export interface Sent {
   body?: unknown;
   headers?: Record<string, string>;
   signal?: AbortSignal;
+  once?: boolean; // never send it again
 }
 
 export class Transport {
@@ -39,13 +41,13 @@ export class Transport {
   }
 
   /**
-   * Send a request that may be sent twice, and return its answer: a success, or 304.
+   * Send a request that may be sent twice, unless it says `once`, and return its answer: a success, or 304.
    *
    * After 429 and 503 it is tried again if the service says when. Throws ApiError and UnreachableError.
    */
   async send(path: string, sent: Sent = {}): Promise<Response> {
     for (let tried = 0; ; tried += 1) {
-      const left = this.#retries - tried;
+      const left = sent.once ? 0 : this.#retries - tried;
       let pauseMs = drawPauseMs(tried);
       try {
         const answer = await this.open(path, sent, this.#timeoutMs);
@@ -79,9 +81,13 @@ export class Transport {
   }
 }
 
-/** Return a path in which each name is escaped. */
+/** Return a path in which each name is escaped. `fetch` would take `.` and `..` for folders, even if they are escaped. */
 export function pathOf(parts: TemplateStringsArray, ...names: string[]): string {
-  return parts.map((part, index) => part + encodeURIComponent(names[index] ?? "")).join("");
+  return parts.map((part, index) => part + escapeName(names[index] ?? "")).join("");
+}
+
+function escapeName(name: string): string {
+  return encodeURIComponent(name) + (name === "." || name === ".." ? NO_FOLDER : "");
 }
 
 export async function readProblem(answer: Response): Promise<Problem | undefined> {

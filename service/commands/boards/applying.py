@@ -21,7 +21,7 @@ from rankcurve.column_words import whole_spec
 from rankcurve.paths import path_of
 
 from service.commands.boards.boards import writable_members
-from service.commands.tables import show_json
+from service.commands.tables import say, show_json
 from service.commands.target import fail, service_command
 from service.contract.requests import PutBoard, PutFamily
 
@@ -80,7 +80,7 @@ async def apply(
         return
     plan = list(make_plan(read_specs(file), await _list_specs(client), prune=prune))
     for step in plan:
-        typer.echo(f"{'refused: ' if step.refused else ''}{step}")
+        say(f"{'refused: ' if step.refused else ''}{step}")
     if any(step.refused for step in plan):
         fail("nothing was changed: what is refused would give stored values another meaning")
     if not plan:
@@ -91,7 +91,7 @@ async def apply(
     for step in plan:
         path = path_of("v1", PATHS[step.table], step.id)
         await client.request("DELETE" if step.body is None else "PUT", path, bytes, body=step.body)
-        typer.echo(f"done: {step}")
+        say(f"done: {step}")
 
 
 def read_specs(file: Path) -> Specs:
@@ -108,8 +108,10 @@ def read_specs(file: Path) -> Specs:
                 place = f"{file}: {ONE_OF[table]} {name}"
                 found[table][name] = _expanded(spec)
                 msgspec.json.decode(ENCODER.encode(found[table][name]), type=body)
-    except (OSError, ValueError, msgspec.MsgspecError, AttributeError, TypeError) as cause:
+    except (OSError, ValueError, msgspec.MsgspecError, AttributeError, TypeError, OverflowError) as cause:
         fail(f"{place}: {cause}", code=2)
+    except RecursionError:
+        fail(f"{place}: the values are nested too deeply", code=2)
     return found
 
 

@@ -56,7 +56,7 @@ def make_spec(given: dict[str, Any]) -> Record:
         return whole_spec(spec, columns or (), given.pop("ties", None), given)
     except ValueError as cause:
         raise typer.BadParameter(str(cause)) from cause
-    except (OSError, UnexpectedAnswerError) as cause:
+    except (OSError, UnexpectedAnswerError, RecursionError) as cause:
         raise typer.BadParameter(f"{path}: {cause.__cause__ or cause}") from cause
 
 

@@ -1,15 +1,16 @@
-"""`rankcurve owner …`: hide, show and erase owners, and print their posts."""
+"""`rankcurve owner …`: hide, unhide and erase owners, and print their entries and posts."""
 
 import typer
 from rankcurve.answers import ENCODER, Record
 
-from service.commands.requests import add_request, argument, option
+from service.commands.requests import add_list, add_request, argument, option
+from service.commands.tables import cell_text, say
 
 OWNER = argument("owner", "OWNER", "Whom.")
 OWNER_PATH = "/v1/owners/{owner}"
 
 owner_app = typer.Typer(
-    rich_markup_mode="markdown", no_args_is_help=True, help="Hide, show and erase owners; print posts."
+    rich_markup_mode="markdown", no_args_is_help=True, help="Hide, unhide and erase owners; print entries and posts."
 )
 
 
@@ -20,9 +21,14 @@ def show_changed(answer: Record) -> None:
     typer.echo(f"changed {entries} entries{'' if entries else warning}", err=True)
 
 
+def values_text(entry: Record) -> str:
+    """Return the values of an entry as a text such as `xp 30, lap 58.25`, without those that it lacks."""
+    return ", ".join(f"{name} {cell_text(value)}" for name, value in entry["stats"].items() if value is not None)
+
+
 def show_posts(answer: Record) -> None:
     for post in answer["posts"]:
-        typer.echo(ENCODER.encode(post).decode())
+        say(ENCODER.encode(post).decode())
 
 
 # fmt: off
@@ -32,8 +38,12 @@ add_request(
     OWNER, show=show_changed,
 )
 add_request(
-    owner_app, "show", f"DELETE {OWNER_PATH}/hidden", "Show a hidden owner again (role `ops`).",
+    owner_app, "unhide", f"DELETE {OWNER_PATH}/hidden", "Let rankings show a hidden owner again (role `ops`).",
     OWNER, show=show_changed,
+)
+add_list(
+    owner_app, "show", f"{OWNER_PATH}/boards", "Print an owner's entries, by leaderboard. It changes nothing.",
+    {"board": "board", "values": values_text, "updated": "updated_at"}, OWNER,
 )
 add_request(
     owner_app, "erase", f"DELETE {OWNER_PATH}",

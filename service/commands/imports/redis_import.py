@@ -37,6 +37,7 @@ def read_members(url: str, key: str, column: Column, *, merge: bool, rounds: boo
             url,
             socket_timeout=TIMEOUT_S,
             socket_connect_timeout=TIMEOUT_S,
+            protocol=2,  # which every version speaks: the third needs HELLO
             decode_responses=True,
             encoding_errors="surrogateescape",
         ) as redis:
@@ -51,6 +52,8 @@ def read_members(url: str, key: str, column: Column, *, merge: bool, rounds: boo
                 yield Record(f"member {member!a}", owner_fault(member) or _find_twin(redis, key, member) or post)
             if max(copied, redis.zcard(key)) < size:
                 fail(f"{place} was emptied, renamed or replaced while it was copied, so copy it again")
+    except (TypeError, AttributeError, LookupError, RecursionError):
+        fail(f"{place}: this server answers otherwise than Redis")
     except (RedisError, ValueError) as cause:
         fail(f"{place}: {cause}")
 

@@ -3,6 +3,7 @@
 The true rank must lie in the bracket of an estimate. `audit` prints wrong brackets and exits with code 1.
 """
 
+from decimal import Decimal
 from typing import Annotated
 
 import typer
@@ -45,7 +46,7 @@ async def curve(
     show_curve(found, held.curves.get(name) or CurveState(), held.predictor.exact_top)
     rows = [
         (
-            f"top {each.rank}" if each.rank is not None else f"better than {each.percentile} %",
+            f"top {each.rank}" if each.rank is not None else f"top {100 - Decimal(str(each.percentile)):f} %",
             each.value,
             "exact" if each.exact else f"{each.low}..{each.high}",
         )

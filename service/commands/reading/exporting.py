@@ -12,7 +12,7 @@ from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple, TextIO
 
 import typer
 from msgspec import structs
@@ -22,8 +22,18 @@ from rankcurve.answers import ENCODER, RankedEntry
 from rankcurve.client import PAGE_ENTRIES
 
 from service.commands.reading.ranks import ColumnOption
-from service.commands.tables import cell_text
+from service.commands.tables import cell_text, shown
 from service.commands.target import BoardArgument, fail, service_command
+
+
+class _Stream(NamedTuple):
+    """Writes to a file, or escaped to a terminal, which would obey control characters in texts of players."""
+
+    target: TextIO
+
+    def write(self, text: str) -> None:
+        self.target.write(shown(text, self.target))
+
 
 _decode = Decoder(RankedEntry, float_hook=Decimal).decode
 
@@ -42,6 +52,10 @@ KeyNameOption = Annotated[
     str | None,
     typer.Option("--redis-key", help="Name of the sorted set, with --format redis. Default: the leaderboard's id."),
 ]
+RoundOption = Annotated[
+    bool,
+    typer.Option("--round", help="With --format redis: exit with 0 although Redis can't hold each value exactly."),
+]
 PageOption = Annotated[int, typer.Option(min=1, max=PAGE_ENTRIES, help="Entries in each request.")]
 
 
@@ -54,21 +68,23 @@ async def export(
     file_format: FormatOption = "csv",
     page: PageOption = PAGE_ENTRIES,
     redis_key: KeyNameOption = None,
+    rounds: RoundOption = False,
 ) -> None:
     """Write every entry that is ranked in one column, best to worst.
 
     Entries without a value in that column are not in its ranking and not in the export. Redis keeps scores as binary
-    numbers of about 16 digits; further digits are lost there.
+    numbers of about 16 digits. If a value has more, the command warns and exits with 1, unless --round is given.
     """
-    if redis_key is not None and file_format != "redis":
-        raise typer.BadParameter("--redis-key goes with --format redis")
+    if (redis_key is not None or rounds) and file_format != "redis":
+        raise typer.BadParameter(f"{'--round' if rounds else '--redis-key'} goes with --format redis")
     held = await client.board(board)
     name = column or (await client.page(board, limit=1)).column
     stats, times = [each.name for each in held.columns], ["reached_at"] if "earliest" in held.ties else []
-    written = 0
+    written = inexact = 0
     try:
         # `nullcontext` does not close standard output at the end of the block.
-        with nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8", newline="") as stream:
+        with nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8", newline="") as target:
+            stream = _Stream(target)
             rows = csv.writer(stream, lineterminator="\n")
             if file_format == "csv":
                 rows.writerow(("rank", "owner", *stats, "updated_at", *times))
@@ -80,9 +96,10 @@ async def export(
                             reached_at = [entry.reached_at for _ in times]
                             rows.writerow((entry.rank, entry.owner, *values, entry.updated_at, *reached_at))
                     case "ndjson":
-                        stream.writelines(ENCODER.encode(entry).decode() + "\n" for entry in entries)
+                        stream.write("".join(ENCODER.encode(entry).decode() + "\n" for entry in entries))
                     case "redis" if entries:
-                        scores = ((raw_text(entry.stats[name]), entry.owner) for entry in entries)
+                        scores = [(raw_text(entry.stats[name]), entry.owner) for entry in entries]
+                        inexact += sum(not is_binary(score) for score, _ in scores)
                         stream.write(redis_command("ZADD", redis_key or board, *chain.from_iterable(scores)))
                 written += len(entries)
     except BrokenPipeError:
@@ -90,6 +107,9 @@ async def export(
     except OSError as cause:
         fail(f"cannot write {output}: {cause.strerror}")
     typer.echo(f"{written:,} entries of {board}, ranked by {name}", err=True)
+    if inexact:
+        typer.echo(f"warning: {name}: Redis rounds {inexact:,} values that a binary number can't hold", err=True)
+        raise typer.Exit(0 if rounds else 1)
 
 
 async def _read_parts(
@@ -120,6 +140,11 @@ async def _read_parts(
 def redis_command(*words: str) -> str:
     """Return a command as Redis reads it (RESP): the number of words, and each word after its length in bytes."""
     return f"*{len(words)}\r\n" + "".join(f"${len(word.encode())}\r\n{word}\r\n" for word in words)
+
+
+def is_binary(number: str) -> bool:
+    """Return whether Redis, which keeps a score as a binary number, gives back this number with the same digits."""
+    return Decimal(repr(float(number))) == Decimal(number)
 
 
 def raw_text(value: object) -> str:

@@ -9,6 +9,7 @@ import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import ENCODER, Record, decode
 
+from service.commands.tables import say
 from service.commands.target import BoardArgument, service_command
 
 JOURNAL_LINES_MAX = 1_000  # lines in the response to one request
@@ -33,7 +34,7 @@ async def journal(
         if not lines:
             return
         for line in lines:
-            typer.echo(line.decode())
+            say(line.decode())
         seen = str(decode(lines[-1], Record)["seq"])
 
 
@@ -50,4 +51,4 @@ async def stream(
     async for event in events:
         number = int(event.id) if event.id.isdecimal() else event.id
         line: Record = {"id": number, "event": event.event, "data": {} if event.data is None else event.data}
-        typer.echo(ENCODER.encode(line).decode())
+        say(ENCODER.encode(line).decode())

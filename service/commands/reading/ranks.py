@@ -1,12 +1,14 @@
 """`rankcurve top` and `rankcurve rank`: read a ranking from a terminal."""
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Annotated
 
 import typer
 from rankcurve import AsyncClient
-from rankcurve.answers import OwnerPosition, Position
+from rankcurve.answers import Board, OwnerPosition, Position
 from rankcurve.client import PAGE_ENTRIES, Rank
+from rankcurve.errors import ValueOutOfRangeError
 
 from service.commands.tables import show_json, show_table
 from service.commands.target import BoardArgument, JsonOption, service_command
@@ -82,18 +84,37 @@ async def rank(
         positions = await client.positions(board, owner, column or (), rank=mode)
     else:
         positions = await client.value_positions(board, column[0] if column else None, value or [], rank=mode)
-    (show_json if as_json else show_positions)(positions)
+    if as_json:
+        show_json(positions)
+        return
+    spec = await client.board(board)
+    show_positions(positions, [await find_share_worse(client, spec, each, mode) for each in positions])
 
 
-def show_positions(positions: Sequence[Position | OwnerPosition]) -> None:
+async def find_share_worse(
+    client: AsyncClient, board: Board, position: Position | OwnerPosition, mode: Rank
+) -> float | None:
+    """Return the percentage of the other entries that are worse. The service's percentile counts equal ones, too."""
+    column = next((each for each in board.columns if each.name == position.column), None)
+    if column is None or position.value is None or board.ties != "shared" or (position.total or 0) < 2:
+        return position.percentile
+    next_worse = Decimal(position.value) + Decimal(-1 if column.best == "high" else 1).scaleb(-column.scale)
+    try:
+        [after] = await client.value_positions(board.id, column.name, [next_worse], rank=mode)
+    except ValueOutOfRangeError:
+        return 0.0  # no value of the column is worse
+    return min(100.0, max(0.0, round(100 * (after.total + 1 - after.rank) / max(1, after.total - 1), 3)))
+
+
+def show_positions(positions: Sequence[Position | OwnerPosition], shares_worse: Sequence[float | None]) -> None:
     """Print one line for each position, with both bounds of the bracket if the rank is an estimate.
 
     If a position has a tier, the tiers are a column of the table. The sign `~` marks a tier that is not certain.
     """
     headings = ["column", "value", "rank", "between", "of", "better than %", "method", "as of"]
     rows: list[list[object]] = [
-        [each.column, each.value, each.rank, bracket_text(each), each.total, each.percentile, each.method, each.as_of]
-        for each in positions
+        [each.column, each.value, each.rank, bracket_text(each), each.total, share, each.method, each.as_of]
+        for each, share in zip(positions, shares_worse, strict=True)
     ]
     if any(each.tier or not each.tier_certain for each in positions):
         headings.append("tier")

@@ -147,10 +147,18 @@ def test_pruning_deletes_what_the_file_lacks_after_a_question(file: File, run: R
         ('[families.NAME-x]\ncolumns = ["xp:sum"]', "family NAME-x: Object missing required field `periods`"),
         ('[boards]\nNAME-x = "xp"', "board NAME-x"),
         ("boards = 3", "boards.toml: boards: "),
+        (f"deep = {'[' * 5_000}{']' * 5_000}", "boards.toml: the values are nested too deeply"),
+        (
+            f'[boards.NAME-x]\ncolumns = ["xp:sum"]\nties = {"[" * 900}{"]" * 900}',
+            "boards.toml: the values are nested too deeply",
+        ),
+        (f'[boards.NAME-x]\ncolumns = ["xp:sum"]\ngrace_seconds = {10**30}', "board NAME-x: "),
     ],
 )
 def test_a_bad_file_is_refused_before_anything_is_asked(file: File, text: str, said: str) -> None:
-    assert said.replace("NAME", file.name) in file.apply(text, code=2).stderr
+    told = file.apply(text, code=2).stderr
+    assert said.replace("NAME", file.name) in told
+    assert told.count("\n") == 1
 
 
 def test_the_schema_accepts_the_file_and_refuses_a_misspelled_member(file: File, run: Run) -> None:

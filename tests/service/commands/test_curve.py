@@ -43,7 +43,7 @@ def test_the_summary_shows_the_method_of_the_curve_and_the_values_of_the_best(ru
     assert top["top 1"] == [str((OWNERS - 1) ** 2), "exact"]
     assert top["top 10"] == [str((OWNERS - 10) ** 2), "exact"]
     assert "top 100" not in top
-    assert top["better than 99.0 %"][0] == str((OWNERS - 1) ** 2)
+    assert top["top 1.0 %"][0] == str((OWNERS - 1) ** 2)
 
 
 def test_the_shown_error_stays_small_after_owners_climb_past_the_top(serving: Process, run: Run) -> None:

@@ -3,11 +3,15 @@
 import csv
 import io
 import json
+import os
+import pty
 import re
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -17,7 +21,7 @@ from rankcurve import Client
 from typer.testing import Result
 
 from tests.service.cli_fake_service import run_at
-from tests.service.real_service import WAIT_S, Process, Spawn, environment
+from tests.service.real_service import WAIT_S, Process, Spawn, environment, without
 
 LINES = 40_000
 DEMO = Path(__file__).parents[3] / "examples" / "season_demo.py"
@@ -183,6 +187,104 @@ def test_top_shows_what_decides_between_equal_values(shell: Shell, tmp_path: Pat
     ]
     shell("board", "create", "plain", "-c", "points:max")
     assert shell.rows("top", "plain")[0] == ["rank", "owner", "points", "updated"]
+
+
+def test_rows_in_json_keep_a_tier_that_is_null(shell: Shell, tmp_path: Path) -> None:
+    spec = {"columns": [{"name": "xp", "merge": "max", "tiers": [{"name": "gold", "to_rank": 1}]}]}
+    (tmp_path / "spec.json").write_text(json.dumps(spec), encoding="utf-8")
+    shell("board", "create", "tiered", "--spec", str(tmp_path / "spec.json"))
+    shell("board", "create", "plain", "-c", "xp:max")
+    with Client(shell.process.url) as client:
+        for board in ("tiered", "plain"):
+            client.post(board, [{"owner": owner, "stats": {"xp": xp}} for owner, xp in (("ada", 3), ("bob", 2))])
+    for board in ("tiered", "plain"):
+        sent = get(shell.process, f"/v1/leaderboards/{board}/rankings/xp")["entries"]
+        lines = shell("export", board, "--format", "ndjson", "--page", "1").stdout.splitlines()
+        assert [without(json.loads(line), "updated_at") for line in lines] == without(sent, "updated_at")
+        assert without(json.loads(shell("top", board, "--json").stdout)["entries"], "updated_at") == without(
+            sent, "updated_at"
+        )
+
+
+def test_an_export_to_redis_warns_of_values_that_a_binary_number_cannot_hold(shell: Shell) -> None:
+    shell("board", "create", "wide", "-c", "xp:max:max=9223372036854775807", "-c", "lap:min.3")
+    with Client(shell.process.url) as client:
+        client.post("wide", [{"owner": "ada", "stats": {"xp": 9007199254740993, "lap": Decimal("0.1")}}])
+        client.post("wide", [{"owner": "bob", "stats": {"xp": 9007199254740992, "lap": Decimal("58.123")}}])
+    lossy = shell("export", "wide", "-c", "xp", "--format", "redis", code=1)
+    assert "warning: xp: Redis rounds 1 values that a binary number can't hold" in lossy.stderr
+    rounded = shell("export", "wide", "-c", "xp", "--format", "redis", "--round")
+    assert "warning: xp: Redis rounds 1 values" in rounded.stderr
+    assert "warning" not in shell("export", "wide", "-c", "lap", "--format", "redis").stderr
+    shell("export", "wide", "-c", "xp", "--round", code=2)
+
+
+def see_on_terminal(shell: Shell, *arguments: str) -> str:
+    """Run a command whose output is a terminal, and return what the terminal gets."""
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "service.cli", *arguments, "--url", shell.process.url]
+    with open(ours, "rb", buffering=0) as terminal:
+        running = subprocess.Popen(command, env=environment(), stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        with suppress(OSError):  # the end of a terminal
+            while piece := terminal.read(65_536):
+                seen += piece
+        running.wait(WAIT_S)
+    return seen.decode()
+
+
+def test_rank_says_how_many_others_are_worse_and_counts_no_equal_ones(shell: Shell) -> None:
+    shell("board", "create", "equals", "-c", "xp:max:min=7", "-c", "lap:min.3", "-c", "wins:sum")
+    with Client(shell.process.url) as client:
+        rows = [("x", 9, 59, 1), *((owner, 7, 60, 5) for owner in "abcd")]
+        client.post(
+            "equals", [{"owner": owner, "stats": {"xp": xp, "lap": lap, "wins": wins}} for owner, xp, lap, wins in rows]
+        )
+    for owner, shares in (("a", ["0.0", "0.0", "25.0"]), ("x", ["100.0", "100.0", "0.0"])):
+        assert [row[5] for row in shell.rows("rank", "equals", owner)[1:]] == shares
+    assert shell.rows("rank", "equals", "--value", "8", "-c", "xp")[1][5] == "100.0"
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_service_on_a_terminal_speaks_in_words_and_says_last_where_the_dashboard_is(
+    tmp_path: Path, workers: int
+) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "service.cli", "serve", "--port", "0", "--workers", str(workers)]
+    with open(ours, "rb", buffering=0) as terminal:
+        running = subprocess.Popen(command, cwd=tmp_path, env=environment(), stdin=theirs, stdout=theirs, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        while b"dashboard" not in seen:
+            seen += terminal.read(65_536)
+        running.send_signal(signal.SIGTERM)
+        with suppress(OSError):  # the end of a terminal
+            while piece := terminal.read(65_536):
+                seen += piece
+        assert running.wait(WAIT_S) == 0
+    lines = re.sub("\x1b\\[[0-9;]*m", "", seen.decode()).splitlines()
+    serving = next(number for number, line in enumerate(lines) if "dashboard" in line)
+    assert re.search(r"\[info +\] serving .*dashboard=http://127\.0\.0\.1:\d+/", lines[serving])
+    assert "stopping" in lines[serving + 1], "the address is the last line until the service stops"
+    assert any("store_created" in line for line in lines[:serving])
+    assert not [line for line in lines if line.startswith("{")]
+
+
+def test_control_characters_in_texts_of_players_do_not_reach_a_terminal(shell: Shell, tmp_path: Path) -> None:
+    bad = "\x1b[2J\x9b31m\x7f\u202ex"
+    shell("board", "create", "texts", "-c", "xp:max", "-c", "tag:last:text")
+    with Client(shell.process.url) as client:
+        client.post("texts", {"owner": "ada", "stats": {"xp": 1, "tag": bad}})
+    file = tmp_path / "boards.toml"
+    quoted = "".join(f"\\u{ord(letter):04x}" for letter in bad)
+    file.write_text(f'[boards."{quoted}"]\ncolumns = ["xp:max"]\n', encoding="utf-8")
+    commands = [["export", "texts"], ["export", "texts", "--format", "ndjson"], ["top", "texts", "--json"]]
+    for arguments in [*commands, ["owner", "posts", "ada"], ["apply", str(file), "--dry-run"]]:
+        seen = see_on_terminal(shell, *arguments)
+        assert not set(seen.replace("\x1b[1m", "").replace("\x1b[0m", "")) & set("\x1b\x9b\x7f\u202e"), arguments
+        assert "\\u001b[2J" in seen, arguments
+    assert bad in shell("export", "texts").stdout, "a file gets the texts as they are"
 
 
 def test_top_and_rank_print_the_answers_of_the_service(small: Shell) -> None:

@@ -71,15 +71,25 @@ def test_an_operator_takes_back_a_post_and_resets_boards(board: Process, run: Ru
     assert answer["boards"] == 1
 
 
-def test_an_operator_hides_shows_and_erases_an_owner(board: Process, run: Run) -> None:
+def test_an_operator_hides_unhides_and_erases_an_owner(board: Process, run: Run) -> None:
     run("owner", "hide", "bob")
     assert top(board) == ["ada", "cleo"]
-    run("owner", "show", "bob")
+    run("owner", "unhide", "bob")
     assert top(board) == ["ada", "bob", "cleo"]
     run("owner", "erase", "bob", code=1, typed="n\n")
     assert top(board) == ["ada", "bob", "cleo"]
     run("owner", "erase", "bob", "--yes")
     assert top(board) == ["ada", "cleo"]
+
+
+def test_show_prints_the_entries_of_an_owner_and_leaves_a_hidden_one_hidden(board: Process, run: Run) -> None:
+    rows = [line.split() for line in run("owner", "show", "bob").stdout.splitlines()]
+    assert (rows[0], rows[1][:3]) == (["board", "values", "updated"], ["b", "xp", "20"])
+    assert json.loads(run("owner", "show", "bob", "--json").stdout)[0]["stats"] == {"xp": 20}
+    run("owner", "hide", "bob")
+    run("owner", "show", "bob")
+    assert top(board) == ["ada", "cleo"]
+    run("owner", "unhide", "bob")
 
 
 ID = "letters, digits and ._:=,@+- of ASCII, a letter or digit first"
@@ -120,10 +130,10 @@ def test_the_fastest_lap_leads_a_board_that_was_created_as_min_and_is_closed_at_
     assert (closing["grace_seconds"], closing["closes_at"] > closing["created_at"]) == (0, True)
 
 
-@pytest.mark.parametrize("words", ["hide", "show", "erase --yes"])
+@pytest.mark.parametrize("words", ["hide", "unhide", "erase --yes"])
 def test_a_change_of_an_owner_without_entries_comes_with_a_warning(board: Process, run: Run, words: str) -> None:
     post(board, dan=5)
-    for owner, warns in (("nobody-at-all", True), ("dan", words == "show"), ("dan", words != "hide")):
+    for owner, warns in (("nobody-at-all", True), ("dan", words == "unhide"), ("dan", words != "hide")):
         told = run("owner", *words.split(), owner, code=0).stderr
         assert told.startswith("changed ")
         assert ("warning: there are no entries of this owner" in told) == warns, (words, owner)

@@ -1,5 +1,6 @@
 """Test `rankcurve mcp` with the client of the library itself, over stdio, against a real service."""
 
+import importlib.metadata
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -58,6 +59,8 @@ async def test_a_model_creates_a_board_posts_and_reads_a_position(serving: Proce
 @pytest.mark.parametrize("role", ["reader", "writer", "ops"])
 async def test_a_role_sees_its_tools_and_those_that_destroy_are_marked(serving: Process, role: str) -> None:
     async with talking_to(serving, "--role", role) as client:
+        assert client.server_info is not None
+        assert client.server_info.version == importlib.metadata.version("rankcurve")
         tools = await list_tools(client)
     destroying = {name for name, tool in tools.items() if tool.annotations and tool.annotations.destructive_hint}
     reading = {name for name, tool in tools.items() if tool.annotations and tool.annotations.read_only_hint}

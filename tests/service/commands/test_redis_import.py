@@ -2,10 +2,12 @@
 
 import csv
 import random
+import socketserver
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -201,6 +203,67 @@ def test_a_redis_that_does_not_answer_is_named(run: Run, tmp_path: Path, monkeyp
     assert "error: 127.0.0.1:1 arena: " in result.stderr
     assert "secret" not in result.stderr
     assert "scheme" in run("import", "--redis", "http://127.0.0.1", "arena", board, code=1).stderr
+
+
+def answer_as_old_redis(
+    members: bytes, cardinality: bytes = b":1\r\n"
+) -> Callable[[socketserver.StreamRequestHandler], None]:
+    """Return a handler that speaks RESP2, does not know HELLO, and answers ZSCAN with `members`."""
+
+    def handle(connection: socketserver.StreamRequestHandler) -> None:
+        answers = {b"ZCARD": cardinality, b"ZSCAN": members, b"ZSCORE": b"$-1\r\n"}
+        while line := connection.rfile.readline():
+            words = []
+            for _ in range(int(line[1:])):
+                size = int(connection.rfile.readline()[1:])
+                words.append(connection.rfile.read(size + 2)[:-2])
+            connection.wfile.write(answers.get(words[0], b"-ERR unknown command\r\n"))
+
+    return handle
+
+
+@contextmanager
+def old_redis(members: bytes, cardinality: bytes = b":1\r\n") -> Iterator[str]:
+    kind = type("Handler", (socketserver.StreamRequestHandler,), {"handle": answer_as_old_redis(members, cardinality)})
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), kind) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"redis://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_server_without_hello_is_copied(run: Run) -> None:
+    board = make_board(run, "old")
+    with old_redis(b"*2\r\n$1\r\n0\r\n*2\r\n$3\r\nada\r\n$3\r\n1.5\r\n") as url:
+        assert "1 members: 1 applied" in run("import", "--redis", url, "arena", board).stdout
+    assert entries(run, board) == {"ada": (1, 1.5)}
+
+
+@pytest.mark.parametrize(
+    ("members", "cardinality"),
+    [
+        (b":7\r\n", b":1\r\n"),
+        (b"*1\r\n$1\r\n0\r\n", b":1\r\n"),
+        (b"$-1\r\n", b":1\r\n"),
+        (b"*2\r\n$1\r\n0\r\n:7\r\n", b":1\r\n"),
+        (b"*2\r\n$1\r\nx\r\n*0\r\n", b":1\r\n"),
+        (b"*2\r\n$1\r\n0\r\n*2\r\n$3\r\nada\r\n$-1\r\n", b":1\r\n"),
+        (b"*2\r\n$1\r\n0\r\n*2\r\n:7\r\n$1\r\n1\r\n", b":1\r\n"),
+        (b"*2\r\n$1\r\n0\r\n*2\r\n*1\r\n:7\r\n$1\r\n1\r\n", b":1\r\n"),
+        (b"*1\r\n" * 50_000, b":1\r\n"),
+        (b"HTTP/1.1 400 Bad Request\r\n", b":1\r\n"),
+        (b"*2\r\n$1\r\n0\r\n*0\r\n", b"$3\r\none\r\n"),
+        (b"*2\r\n$1\r\n0\r\n*0\r\n", b"*1\r\n:1\r\n"),
+    ],
+)
+def test_odd_replies_end_a_copy_with_one_line(run: Run, members: bytes, cardinality: bytes) -> None:
+    board = make_board(run, "odd")
+    with old_redis(members, cardinality) as url:
+        told = run("import", "--redis", url, "arena", board, code=1).stderr
+    assert told.startswith("error: redis://127.0.0.1:")
+    assert told.count("\n") == 1
+    assert entries(run, board) == {}
 
 
 @pytest.mark.parametrize(

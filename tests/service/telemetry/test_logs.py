@@ -50,6 +50,40 @@ def test_lines_of_libraries_take_the_same_form() -> None:
     assert (line["event"], line["logger"], line["level"]) == ("it broke", "aiohttp.server", "error")
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("form", "stream", "in_words"),
+    [
+        ("auto", Terminal, True),
+        ("auto", io.StringIO, False),
+        ("json", Terminal, False),
+        ("console", io.StringIO, True),
+    ],
+)
+def test_lines_are_words_on_a_terminal_and_json_elsewhere(form: str, stream: type[io.StringIO], in_words: bool) -> None:
+    target = stream()
+    writer = configure_logging(level="info", form=form, stream=target)
+    structlog.get_logger().warning("store_created", path="data/\x1b[2J", key="rk_a_secret")
+    try:
+        raise ValueError("a 'secret' value")
+    except ValueError as error:
+        RequestLog(sample_ratio=1, slow_s=1).log_failure(view="page", error=error)
+    writer.flush()
+    text = target.getvalue()
+    writer.close()
+    assert text.startswith("{") != in_words
+    assert ("\x1b[" in text) == (stream is Terminal and in_words), "colours"
+    assert "\x1b[2J" not in text
+    assert "secret" not in text
+    assert "ValueError" in text
+    assert "test_logs.py" in text
+    assert len(text.splitlines()) == 2
+
+
 def test_lines_below_the_level_are_not_written() -> None:
     stream = io.StringIO()
     writer = configure_logging(level="error", stream=stream)

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from time import monotonic
 
 import pytest
 from structlog.testing import capture_logs
 
 from querybuilder import col, select
 from storage.boards.boards import find_board
+from storage.engines import sqlite
 from storage.engines.sqlite import SqliteStore
 from storage.engines.sqlite_backup import back_up_store
 from storage.errors import BackupFailedError, StoreDamagedError, StoreFullError, StoreUnsupportedError
@@ -191,7 +193,9 @@ async def test_text_that_is_damaged_while_the_store_is_open_counts_as_damage_too
     await deployment.store.close()
 
 
-async def test_a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on(path: Path) -> None:
+async def test_a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = await SqliteStore.open(path, SQLITE_LIMITS)
     deployment = await Deployment.on(store)
     board = await deployment.create("a", ranked("xp"))
@@ -211,8 +215,12 @@ async def test_a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on(pa
                 await deployment.apply(*posts)
         await grow_by(store, pages=1_000)
         await deployment.apply(*posts)
+        assert [line["event"] for line in lines] == ["store_full"], "a write that succeeds may only be small"
+        monkeypatch.setattr(sqlite, "monotonic", lambda: monotonic() + sqlite.FULL_OVER_S)
+        for _ in range(2):
+            await deployment.apply(*posts)
     assert [line["event"] for line in lines] == ["store_full", "store_has_room"]
-    assert await deployment.stats(board, "owner-0007") == {"xp": 7}
+    assert await deployment.stats(board, "owner-0007") == {"xp": 7 * 3}
     await store.close()
 
 

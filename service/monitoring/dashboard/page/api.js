@@ -37,16 +37,14 @@ function reached(now) {
   for (const listener of listeners) listener(now);
 }
 
-/** Return a path with its parts escaped: path`/v1/leaderboards/${id}`. Throws a Problem for `.` and `..`. */
+/** Return a path with its parts escaped: path`/v1/leaderboards/${id}`. */
 export function path(texts, ...parts) {
   return texts.reduce((made, text, index) => made + segment(parts[index - 1]) + text);
 }
 
+/** Escape a part of a path. A browser takes `.` and `..` for folders, so they get an end that the service drops. */
 function segment(part) {
-  if (part === "." || part === "..") {
-    throw new Problem(400, { detail: `A browser can't ask for “${part}”, because it takes that for a folder.` });
-  }
-  return encodeURIComponent(part);
+  return encodeURIComponent(part) + (part === "." || part === ".." ? "%25%7F" : "");
 }
 
 /** Return the response to a request. Throws Away, the service's Problem, or the error of an abort by the page. */

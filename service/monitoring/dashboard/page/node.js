@@ -4,7 +4,7 @@ import { Problem, ask, path, poll } from "./api.js";
 import { spark } from "./curve_chart.js";
 import { el, panel, show } from "./dom.js";
 import { addRates, only, posts, rate, ratesOf, readFigures, requests } from "./figures.js";
-import { age, bytes, duration, rate as perSecond, whole } from "./format.js";
+import { age, bytes, duration, rate as perSecond, three, whole } from "./format.js";
 import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, RATE_S, REQUEST_TIMEOUT_MS, SPARK_POINTS_MAX, SPARK_S } from "./limits.js";
 import { connectionTable, jobTable, leaseFacts, partitionTable, poolTable, queueFacts, routeTable, storeFacts, verdictOf } from "./node_parts.js";
 import { empty, fault, loading } from "./tables.js";
@@ -129,7 +129,7 @@ export class NodeView {
       {},
       tile("Posts a second", perSecond(rates.posts), drawn("posts", "Posts a second")),
       tile("Requests a second", perSecond(rates.requests), drawn("requests", "Requests a second")),
-      tile("Write p50 / p99", `${duration(write.P50)} / ${duration(write.P99)}`, "Transactions of the last 5 minutes"),
+      tile("Write p50 / p99", `${duration(write.P50)} / ${duration(write.P99)}`, `Transactions of the last 5 minutes, of ${three(store.WriteBatchPosts?.Mean)} posts on average`),
       tile("Failures a second", perSecond(failed), drawn("failures", "Failures a second"), failed > 0),
       tile("Posts waiting", whole(waiting), queue.posts ? `oldest ${age(queue.age_seconds)}` : "queued or being written"),
       tile("Curves", whole(cache?.CurveKnots?.Count), cache ? `${whole(cache.CurvesLive)} live, oldest ${age(cache.CurveAgeSecondsMax ?? 0)}` : ""),

@@ -187,10 +187,10 @@ function rankItem(position, column, main) {
   );
 }
 
-/** Return how many owners are ranked, the owner's tier, and unless the owner is first, the share of worse owners. */
+/** Return how many owners are ranked, the owner's tier, and unless the owner is first, the share of the others who are not better. */
 function ofAll({ rank, total, percentile: share, tier, tier_certain: certain }) {
   const named = tier ? `, ${certain === false ? "≈ " : ""}${tier}` : "";
-  return `of ${whole(total)}${rank > 1 ? `, better than ${percentile(share)}` : ""}${named}`;
+  return `of ${whole(total)}${rank > 1 ? `, at least as good as ${percentile(share)}` : ""}${named}`;
 }
 
 function around({ name }) {

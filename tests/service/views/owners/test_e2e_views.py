@@ -253,6 +253,8 @@ async def test_names_with_a_special_meaning_elsewhere_are_plain_names(service: S
         path = f"/v1/leaderboards/{escaped(board)}/entries/{escaped(owner).replace('.', '%2E')}"
         assert (await service.get(path))["owner"] == owner
         assert (await service.get(f"{path}/positions?columns=rowid"))["owner"] == owner
+        unlike_folders = f"/v1/leaderboards/{escaped(board)}/entries/{escaped(owner)}%25%7F"
+        assert (await service.get(f"{unlike_folders}/positions?columns=rowid"))["owner"] == owner
 
 
 async def test_an_owner_without_a_next_place_or_an_entry_is_told_so(service: Service) -> None:
