@@ -100,8 +100,8 @@ class Ownership:
                 break
             except LeaseTakenError as taken:
                 free_in_s = taken.free_in_us / 1e6
-                longest_s = max(self._limits.lease_s, rests_s) + self._limits.lease_margin_s
-                if kind != JOB_WORK or free_in_s <= longest_s:
+                longest_s = max(self._limits.lease_s, rests_s)
+                if kind != JOB_WORK or free_in_s <= 2 * longest_s:  # twice, because settings of processes may differ
                     raise
             log.warning("lease_ends_too_late", kind=kind, resource=resource, free_in_s=round(free_in_s))
             await self._sleep(LOOK_S_MAX)  # this is no round of the job, so operators learn that the job stands
