@@ -14,7 +14,7 @@ from predictor import AnyCurve
 from service.contract.cursors import CursorCodec, RowCursor
 from service.contract.responses.boards import Page, RankedEntry
 from service.contract.routes import Tagged
-from service.contract.values import Number, format_us
+from service.contract.values import OWNER_CHARS_MAX, Number, format_us
 from storage.errors import BadCursorError
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.rankings import Ranking
@@ -24,6 +24,7 @@ from storage.store import Program
 
 from .locator import Locator
 
+_LAST_OWNER = "\U0010ffff" * (OWNER_CHARS_MAX + 1)  # comes after every owner
 FirstPage = tuple[Tagged, int]  # the first page of a ranking, encoded as JSON, and its number of rows
 
 
@@ -36,6 +37,7 @@ class Window:
     totals: dict[int, int]
     more_before: bool
     more_after: bool
+    worst_cell: str | None = None  # given if the window is past the last row
 
 
 def rank_rows(ranking: Ranking, window: Window) -> list[int]:
@@ -98,7 +100,9 @@ class Pager:
         if rank <= totals.get(self._index, 0):
             landed = yield from self.ranking.find_row(start, rank)
         if landed is None:
-            return Window([], rank, rank, True, totals, False, False)
+            worst = (yield from self.ranking.find_worst_cell()) if (yield from self.ranking.keeps_all_rows()) else None
+            rank = 1 + totals.get(self._index, 0)
+            return Window([], rank, rank, True, totals, False, False, worst)
         near = yield from self.ranking.read_rows_around(*landed, better_rows=0, worse_rows=limit + 1)
         return (yield from self._window(near.after, limit, rank, totals))
 
@@ -144,12 +148,15 @@ class Pager:
         """Return the rows of a window as a page."""
         rows, first_number = window.rows, window.first_row_number
         last_number = first_number + len(rows) - 1
+        before: tuple[str, str] | None = None if window.worst_cell is None else (window.worst_cell, _LAST_OWNER)
+        if rows and window.more_before:
+            before = self._place(rows[0])
         return Page(
             column=self.board.spec.columns[self._index].name,
             total=window.totals.get(self._index, 0),
             entries=self._ranked_entries(window),
-            next=self._cursor(rows[-1], last_number, window, forward=True) if window.more_after and rows else None,
-            prev=self._cursor(rows[0], first_number, window, forward=False) if window.more_before and rows else None,
+            next=self._cursor(self._place(rows[-1]), last_number, window) if window.more_after and rows else None,
+            prev=None if before is None else self._cursor(before, first_number, window, forward=False),
         )
 
     def tag_page(self, window: Window) -> Tagged:
@@ -168,15 +175,19 @@ class Pager:
             ranked.append(row)
         return ranked
 
-    def _cursor(self, entry: Entry, row_number: int, window: Window, *, forward: bool) -> str:
+    def _place(self, entry: Entry) -> tuple[str, str]:
+        return cell_of(self.ranking, entry), entry.owner
+
+    def _cursor(self, place: tuple[str, str], row_number: int, window: Window, *, forward: bool = True) -> str:
+        cell, owner = place
         return self._cursors.encode_cursor(
             RowCursor(
                 board_key=self.board.key,
                 epoch=self.board.gate.epoch,
                 column_index=self._index,
                 forward=forward,
-                cell=cell_of(self.ranking, entry),
-                owner=entry.owner,
+                cell=cell,
+                owner=owner,
                 row_number=row_number,
                 # If the row number is estimated, store -1, which never equals a count of changes. A request with this
                 # cursor then counts the row number anew.

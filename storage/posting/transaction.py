@@ -364,8 +364,8 @@ class PostTransaction:
             else:
                 row.changed |= changed
             for index, cell in changed.items():
-                if cells[index] is None and index in state.entries.leaf.sorted_indexes:
-                    row.first_values += (index,)
+                if (cell is None or cells[index] is None) and index in state.entries.leaf.sorted_indexes:
+                    row.counted += ((index, -1 if cell is None else 1),)
                 cells[index] = cell
         self._log(state, row, post, part, status, is_first=is_first)
         stats, board_key = state.entries.merger.decode_stats(cells), part.leaf.key
@@ -469,7 +469,9 @@ class TransactionRow(msgspec.Struct):
     entry: Entry
     expected: int | None  # the row's version when it was read; None: there was no row
     changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
-    first_values: tuple[int, ...] = ()  # indexes of the ranked columns in which the entry had no value before
+    counted: tuple[
+        tuple[int, int], ...
+    ] = ()  # (index, 1) for a ranked column that got a value, (index, -1) that lost it
     ranked: str | None = None  # the ranked cells as `RankedCells` joins them for the log; None: not computed yet
     is_hidden: bool = False  # the owner is hidden, so no ranking holds the entry
 
@@ -512,8 +514,8 @@ def _write_table(table: TableRows, states: Iterable[BoardState]) -> Program[None
             else:
                 continue
             changes += 1
-            for index in row.first_values:
-                more[index] += 1
+            for index, change in row.counted:
+                more[index] += change
         if changes:
             state.totals = {**more, ALL_ENTRIES: inserted, CHANGES: changes}
     for indexes, changed in updates.items():
