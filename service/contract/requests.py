@@ -4,6 +4,7 @@ If a body (other than a profile) has a field that its type does not have, the wh
 below fields are the descriptions of the fields in the OpenAPI document.
 """
 
+import unicodedata
 from datetime import datetime
 from typing import Annotated, Literal, get_args
 
@@ -285,6 +286,9 @@ class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     boards: Annotated[list[BoardId], Meta(description=ALIASES_DESCRIPTION), at_most("query_values_max")]
     column: ColumnName | None = None
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "boards", [unicodedata.normalize("NFC", each) for each in self.boards])
 
 
 class ProfileBody(msgspec.Struct, frozen=True):

@@ -69,7 +69,7 @@ class Merger:
             after = self._merged(self._columns[index], before, change)
             if after == before:
                 continue  # the value is the same as before, so keep the time when it was first reached
-            if index in changed and cells is not None and after == self.decode_value(index, cells[index]):
+            if index in changed and after == (None if cells is None else self.decode_value(index, cells[index])):
                 del changed[index]  # a merge and a `set` in the same post cancelled each other out
                 continue
             changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after

@@ -36,8 +36,8 @@ from storage.boards.family_ids import (
     FACETS_TOGETHER_MAX,
     board_id,
     is_facet,
-    is_facet_value,
     parse_board_id,
+    parse_facet_value,
     shelf,
 )
 from storage.boards.family_reset import reset_period
@@ -181,7 +181,7 @@ async def get_family_board(context: Context, call: Call) -> FamilyBoardAnswer:
 async def get_facet_values(context: Context, call: Call) -> FacetList:
     query: FacetsQuery = call.query
     family = await context.catalog.families.reread_family(call.path["family"])
-    within = query.facets
+    within = _normal_facets(query.facets)
     if query.facet in within:
         raise ProblemError("bad_request", "the facet to list cannot have a value as well", pointer=query.facet)
     names = tuple(sorted([*within, query.facet]))
@@ -214,15 +214,23 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
     Raises:
         ProblemError: a text can't be the value of a facet, or the family has no boards for this combination of facets.
     """
+    facets = sorted(_normal_facets(values).items())
+    _check_listed(family, tuple(name for name, _ in facets))
+    return facets
+
+
+def _normal_facets(values: Mapping[str, str]) -> dict[str, str]:
+    """Return facet values in NFC. Raise ProblemError if a text can't be the value of a facet."""
+    found = {}
     for name, value in values.items():
-        if not is_facet_value(value):
+        if (normal := parse_facet_value(value)) is None:
             raise ProblemError(
                 "bad_request",
                 f"{clip_text(value)!r} cannot be the value of a facet: {FACET_VALUES}",
                 pointer=clip_text(name),
             )
-    _check_listed(family, tuple(sorted(values)))
-    return sorted(values.items())
+        found[name] = normal
+    return found
 
 
 def _check_listed(family: Family, names: tuple[str, ...]) -> None:
