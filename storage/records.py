@@ -440,6 +440,7 @@ class Post(msgspec.Struct):
     fingerprint: str  # a hash of what was posted, to distinguish a retry from a conflict; empty if the post has no id
     family: Family | None = None  # the family, if the caller posted to one; the post id is then stored only once
     post_id: str | None = None  # the post id as received, for the journal
+    accepted_us: int | None = None  # when a queued post was accepted; None: now
 
     def find_closure(self, now_us: int) -> PeriodClosedError | None:
         """Return an error if all boards of the post are closed or not yet open. Otherwise return None."""

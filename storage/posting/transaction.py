@@ -33,7 +33,7 @@ from storage.errors import (
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_posted_leaves
 from storage.leaves.entries import Entries, RowId, TableRows, add_totals, build_totals_upsert, total_rows
-from storage.leaves.gates import hold_gates, read_gates
+from storage.leaves.gates import admit_accepted, hold_gates, read_gates
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.log.bundles import BundleDraft
@@ -90,8 +90,14 @@ class PostTransaction:
         now_us: int,
         *,
         check_boards: bool,
+        accepted_us: int | None = None,
     ) -> None:
-        """Prepare to apply a group of posts to `boards`. The caller runs `apply_posts` with the `write` of `store`."""
+        """Prepare to apply a group of posts to `boards`. The caller runs `apply_posts` with the `write` of `store`.
+
+        `accepted_us`: when the first of the posts was accepted, if they were queued. Boards that closed after the time
+        in `Post.accepted_us` then still take the post.
+        """
+        self._accepted_us = accepted_us
         self._store, self._known_facts, self._now_us = store, known_facts, now_us
         self._check_boards = check_boards  # False: if a board does not exist, the store raises `UnknownBoardError`
         self._boards: dict[int, BoardState] = {}  # by board key, in ascending order of the keys
@@ -184,11 +190,17 @@ class PostTransaction:
                 self._looks_up |= not post.parts  # no board takes the post now, but it may repeat an earlier post
         copies = map(attrgetter("entries.leaf"), self._boards.values())
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
+        if self._accepted_us is not None:
+            yield from admit_accepted(gates, self._accepted_us)
         for key, leaf in gates.items():
             state = self._boards[key]
             state.exists = leaf is not None
             if leaf is not None:
-                state.gate, state.rows_key, state.shut = leaf.gate, leaf.rows_key, leaf.gate.is_shut(self._now_us)
+                state.gate, state.rows_key, state.shut = (
+                    leaf.gate,
+                    leaf.rows_key,
+                    leaf.gate.is_shut(self._accepted_us or self._now_us),
+                )
         self._tables = self._list_tables()
         has_marks = False
         for partition, _, states in self._tables:
@@ -327,7 +339,7 @@ class PostTransaction:
                 return repeated[0]
         try:
             if state.gate is not None:
-                state.gate.check_post(state.entries.leaf, at_us, self._now_us)
+                state.gate.check_post(state.entries.leaf, at_us, post.accepted_us or self._now_us)
             if post.at_us is not None and post.at_us < state.reset_us:
                 raise BeforeResetError(f"{part.leaf.id!r} was emptied after the time of the post", pointer="/at")
             row = state.rows.get(post.owner)
