@@ -148,7 +148,7 @@ class Pager:
         """Return the rows of a window as a page."""
         rows, first_number = window.rows, window.first_row_number
         last_number = first_number + len(rows) - 1
-        before: tuple[str, str] | None = None if window.worst_cell is None else (window.worst_cell, _LAST_OWNER)
+        before = None if window.worst_cell is None else (window.worst_cell, _LAST_OWNER)
         if rows and window.more_before:
             before = self._place(rows[0])
         return Page(
