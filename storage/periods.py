@@ -56,13 +56,6 @@ class Period:
     first_day: date | None  # None: the period is all-time
     end_day: date | None  # the day after the last day; None: the period is all-time
 
-    @property
-    def previous(self) -> Period | None:
-        """Return the period before this one, or None if this one is all-time or the first supported period."""
-        if self.first_day is None or self.first_day.year <= 1000:
-            return None
-        return period_of(self.kind, self.first_day - _DAY)
-
 
 def advance_period(period: Period, count: int) -> Period | None:
     """Return the period `count` periods later, or None if the period is all-time or the result is out of range."""
@@ -150,8 +143,18 @@ class Calendar:
         present = self.period_at(kind, now_us)
         if not is_before:
             return present
-        assert present.previous is not None  # there is a period before every period since 1970
-        return present.previous
+        before = self.find_previous(present)
+        assert before is not None  # there is a period before every period since 1970
+        return before
+
+    def find_previous(self, period: Period) -> Period | None:
+        """Return the period before this one, or None if this one is all-time or the first supported period.
+
+        It contains the instant before the period starts. So it is never a day that the clocks of the zone skipped.
+        """
+        if period.first_day is None or period.first_day.year <= 1000:
+            return None
+        return period_of(period.kind, self.day_at(self._start_us(period.first_day) - 1))
 
     def bounds_us(self, period: Period) -> tuple[int, int] | None:
         """Return when a period starts and when the next one starts, or None if the period is all-time."""

@@ -95,6 +95,12 @@ def format_decimal(value: int, scale: int) -> str:
     return f"{'-' if value < 0 else ''}{whole}.{fraction:0{scale}d}"
 
 
+def describe_range(column: ColumnSpec) -> str:
+    """Return a column's range for a message, exactly, and how to get a wider one."""
+    low, high = (format_decimal(bound, column.scale) for bound in (column.min_scaled, column.max_scaled))
+    return f'{low} to {high}, its "min" and "max", which can be wider when the column is made'
+
+
 @dataclass(frozen=True, slots=True)
 class PredictorSpec:
     """The settings of a board's curves and of its exact ranks, as its creator chose them."""
@@ -343,7 +349,7 @@ class Family:
             if ends_us is None or ends_us + self.spec.longest_grace_us <= self.created_at_us:
                 break
             found.append(newest)
-            newest = newest.previous
+            newest = calendar_of(self.spec.time_zone).find_previous(newest)
         return found
 
     @property
@@ -413,7 +419,7 @@ class ColumnChange(msgspec.Struct, array_like=True, gc=False):
     """A change of one column by a post. A number in `value` is already multiplied by 10**scale of the column."""
 
     index: int
-    value: StatValue
+    value: StatValue | None  # None clears the stored value, and only overwrites
     overwrite: bool  # whether `value` replaces the stored value (`set`) instead of being merged with it
 
 
@@ -434,6 +440,7 @@ class Post(msgspec.Struct):
     fingerprint: str  # a hash of what was posted, to distinguish a retry from a conflict; empty if the post has no id
     family: Family | None = None  # the family, if the caller posted to one; the post id is then stored only once
     post_id: str | None = None  # the post id as received, for the journal
+    accepted_us: int | None = None  # when a queued post was accepted; None: now
 
     def find_closure(self, now_us: int) -> PeriodClosedError | None:
         """Return an error if all boards of the post are closed or not yet open. Otherwise return None."""

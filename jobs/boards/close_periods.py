@@ -39,7 +39,8 @@ from storage.errors import LeaseLostError, LeaseTakenError, StorageError, StoreA
 from storage.leases.claims import StoreClock
 from storage.leaves.entries import Entries
 from storage.leaves.totals import CHANGES, find_totals_of
-from storage.records import Board, Leaf
+from storage.queue.intake import read_backlog
+from storage.records import INT64_MAX, Board, Leaf
 from storage.segments.segmented_entries import SegmentedEntries
 from storage.store import Program
 
@@ -96,6 +97,11 @@ class CloseJob:
         """
         now_us, due = await self._store.read(self._due)
         to_shut = due[ClosingStage.OPEN]
+        if (
+            to_shut
+        ):  # what was accepted in time counts, so a board is shut after the posts that were queued before its end
+            oldest_us = min((each.oldest_us for each in (await read_backlog(self._store)).values()), default=INT64_MAX)
+            to_shut = [(due_us, board) for due_us, board in to_shut if (board.gate.closes_us or 0) <= oldest_us]
         lag_s = max(0.0, (now_us - to_shut[0][0]) / 1e6) if to_shut else 0.0
         self._meter.set("rankcurve_closing_lag_seconds", lag_s)
         if to_shut:

@@ -89,7 +89,7 @@ class Refresher:
             if FOLDING in folding:
                 raise
             waited_s = self._limits.refresh_wait_s_max
-            raise NoJobProcessError(f"no job process answered the refresh request in {waited_s:g} s") from None
+            raise NoJobProcessError(f"no job process answered the refresh request in {waited_s:.15g} s") from None
         finally:
             self._waiting -= 1
         if answer is not None and answer.version == NO_ROOM:

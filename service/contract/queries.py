@@ -5,6 +5,7 @@ separated by commas. Only the parameter `with` may be repeated, because ids of l
 """
 
 import re
+import unicodedata
 from collections.abc import Callable
 from contextlib import suppress
 from functools import lru_cache
@@ -371,6 +372,7 @@ def _boards(texts: list[str]) -> tuple[str, ...]:
     If there are several texts, each is one id. A single text is a list of ids with commas between them, unless the
     whole text is the id of a family's board, which may contain commas, or a part of it can't be an id.
     """
+    texts = [unicodedata.normalize("NFC", text) for text in texts]
     parts = tuple(texts[0].split(","))
     whole = len(texts) > 1 or names_family_board(texts[0]) or not all(map(_IS_BOARD.match, parts))
     return tuple(texts) if whole else parts

@@ -4,6 +4,7 @@ If a body (other than a profile) has a field that its type does not have, the wh
 below fields are the descriptions of the fields in the OpenAPI document.
 """
 
+import unicodedata
 from datetime import datetime
 from typing import Annotated, Literal, get_args
 
@@ -36,7 +37,7 @@ TO_RANK_MAX = 10**15
 TO_PERCENT_MIN = 0.0001  # one entry in a million
 SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
-REFRESH_SECONDS_MAX = 86_400
+REFRESH_SECONDS_MAX = 30 * 86_400
 GRACE_SECONDS = 3600
 GRACE_SECONDS_MAX = 10**12  # over 30,000 years, more than any calendar covers; in microseconds it still fits 64 bits
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
@@ -72,6 +73,7 @@ Scalar = Annotated[
         extra_json_schema={"type": ["number", "string"]},
     ),
 ]
+ScalarOrNull = Annotated[Raw, Meta(extra_json_schema={"type": ["number", "string", "null"]})]
 Decimal = Annotated[
     Raw,
     Meta(
@@ -99,7 +101,8 @@ BoardId = Annotated[str, matching(ANY_BOARD_PATTERN)]
 ColumnName = Annotated[str, matching(COLUMN_PATTERN)]
 FacetName = Annotated[str, matching(FACET_PATTERN)]
 GraceSeconds = Annotated[int, Meta(ge=0, le=GRACE_SECONDS_MAX)]
-StatsSent = Annotated[dict[str, Scalar], Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})]
+_COLUMNS_NAMED = Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})
+StatsSent = Annotated[dict[str, Scalar], _COLUMNS_NAMED]
 _TieNames = Annotated[list[ColumnName], Meta(min_length=1, max_length=TIE_COLUMNS_MAX + 1, extra_json_schema=_UNIQUE)]
 TiesSent = Ties | _TieNames
 
@@ -217,8 +220,8 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
 
     owner: OwnerName
     stats: StatsSent = {}
-    set: StatsSent = {}
-    """Values that overwrite instead of merging; needs the role `ops`."""
+    set: Annotated[dict[str, ScalarOrNull], _COLUMNS_NAMED] = {}
+    """Values that overwrite instead of merging, and null for a value to clear; needs the role `ops`."""
     post_id: PostId | UnsetType | None = UNSET
     at: Instant | UnsetType | None = UNSET
     """The time of the posted event, with a zone, kept to the microsecond. Default: the time of arrival. A
@@ -275,15 +278,18 @@ class FanPostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The owners whose entries you want. If you send `column`, the answer also has their positions in this column."""
 
-    owners: Annotated[list[OwnerName], Meta(min_length=1), at_most("lookup_owners_max")]
+    owners: Annotated[list[OwnerName], at_most("lookup_owners_max")]
     column: ColumnName | None = None
 
 
 class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The leaderboards on which you want the owner's position in `column`, or in the only ranked column of each."""
 
-    boards: Annotated[list[BoardId], Meta(min_length=1, description=ALIASES_DESCRIPTION), at_most("query_values_max")]
+    boards: Annotated[list[BoardId], Meta(description=ALIASES_DESCRIPTION), at_most("query_values_max")]
     column: ColumnName | None = None
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "boards", [unicodedata.normalize("NFC", each) for each in self.boards])
 
 
 class ProfileBody(msgspec.Struct, frozen=True):

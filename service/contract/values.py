@@ -30,7 +30,7 @@ POST_ID_CHARS_MAX = 200
 
 BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
 # The id of a family's board contains values of facets, so it may be longer than BOARD_PATTERN allows.
-ANY_BOARD_PATTERN = f"^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{{0,{ID_CHARS_MAX - 1}}}$"
+ANY_BOARD_PATTERN = f"^[A-Za-z0-9](?:[A-Za-z0-9._:=,@+' -]|[^\\u0000-\\u007f]){{0,{ID_CHARS_MAX - 1}}}$"
 ALIASES_DESCRIPTION = (
     f"In the id of a family's board, {', '.join(f'`{alias}`' for alias in ALIASES)} may stand for the period"
     " (`arena:this-week:clan=fox`). The time of the request and the family's time zone decide which period that is."
@@ -77,7 +77,6 @@ _POWERS: tuple[int, ...] = tuple(10**digits for digits in range(_INT64_DIGITS + 
 _FAST_DIGITS = 18  # every number of at most this many digits fits into an int64
 _DECIMAL = re.compile(rb"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?)0*([0-9]+))?")
 _EXPONENT_DIGITS_MAX = 10
-BOARD_ID_CHARS_MAX = 128  # the limit of BOARD_PATTERN
 _BOARD = re.compile(BOARD_PATTERN[1:-1])
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US_PER_S = 1_000_000
@@ -218,9 +217,12 @@ parse_owner = partial(parse_name, what="an owner", chars_max=OWNER_CHARS_MAX, po
 
 
 def parse_board_id(text: str, *, pointer: str = "board") -> str:
-    """Return the text if it has the form of a leaderboard id. Raise ProblemError `bad_request` if it does not."""
-    if _BOARD.fullmatch(text) or (BOARD_ID_CHARS_MAX < len(text) <= ID_CHARS_MAX and names_family_board(text)):
+    """Return a leaderboard id in NFC. Raise ProblemError `bad_request` if the text does not have the form of an id."""
+    if _BOARD.fullmatch(text):
         return text
+    found = unicodedata.normalize("NFC", text) if len(text) <= ID_CHARS_MAX * 4 else text
+    if len(found) <= ID_CHARS_MAX and names_family_board(found):
+        return found
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not a leaderboard id: {_ID_WORDS}", pointer=pointer)
 
 

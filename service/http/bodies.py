@@ -146,7 +146,7 @@ class BodyReader:
         idle_s, wait_s = self._limits.body_idle_s_max, self._limits.body_wait_s_max
         return ProblemError(
             "body_timeout",
-            f"no part of the body arrived for {idle_s:g} s, or the whole body took more than {wait_s:g} s",
+            f"no part of the body arrived for {idle_s:.15g} s, or the whole body took more than {wait_s:.15g} s",
         )
 
 

@@ -3,7 +3,7 @@
     browser ──OPTIONS, Access-Control-Request-Method──> Preflight ──> may the page send this request?
             ──GET, Origin──────────────────────────────> Endpoint ──> the answer, which the page may see
 
-Only routes for the role reader add CORS headers. Without these headers, a browser hides the answer from the page.
+Only routes for the role reader let pages see an answer. Without their headers, a browser hides the answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,21 +19,25 @@ _ANSWER_HEADERS = "ETag, Retry-After, X-Request-Id"
 
 
 class CrossOrigin:
-    """Knows the origins whose pages may read, and makes the headers of CORS for them."""
+    """Knows the origins whose pages may read, and makes the headers of CORS for them.
+
+    If origins are listed, every answer has `Vary: Origin`. So no cache gives an answer for one origin to another one.
+    """
 
     def __init__(self, origins: Sequence[str]) -> None:
         self._origins = frozenset(origins)
+        self.unshown: dict[str, str] = {} if ANY_ORIGIN in origins else {hdrs.VARY: hdrs.ORIGIN}
 
-    def find_headers(self, origin: str | None) -> Mapping[str, str] | None:
-        """Return the headers that let pages of this origin see an answer, or None if these pages may not see it."""
+    def find_headers(self, origin: str | None) -> Mapping[str, str]:
+        """Return the headers that let pages of this origin see an answer, or `unshown` if they may not see it."""
         is_any = ANY_ORIGIN in self._origins
         if origin is None or not (is_any or origin.lower() in self._origins):
-            return None
-        headers: dict[str, str] = {
+            return self.unshown
+        return {
             hdrs.ACCESS_CONTROL_ALLOW_ORIGIN: ANY_ORIGIN if is_any else origin,
             hdrs.ACCESS_CONTROL_EXPOSE_HEADERS: _ANSWER_HEADERS,
+            **self.unshown,
         }
-        return headers if is_any else {**headers, hdrs.VARY: hdrs.ORIGIN}
 
 
 class Preflight:
@@ -47,8 +51,8 @@ class Preflight:
     async def serve(self, request: web.BaseRequest, _: Sequence[str]) -> web.StreamResponse:
         """Answer a preflight with 204. If the origin is not allowed, leave out the headers that permit the request."""
         shown = self._cross_origin.find_headers(request.headers.get(hdrs.ORIGIN))
-        headers: dict[str, str] = {hdrs.ALLOW: self._methods, **(shown or {hdrs.VARY: str(hdrs.ORIGIN)})}
-        if shown is not None:
+        headers: dict[str, str] = {hdrs.ALLOW: self._methods, **shown}
+        if shown is not self._cross_origin.unshown:
             headers |= {
                 hdrs.ACCESS_CONTROL_ALLOW_METHODS: self._methods,
                 hdrs.ACCESS_CONTROL_ALLOW_HEADERS: _REQUEST_HEADERS,

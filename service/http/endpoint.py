@@ -138,7 +138,7 @@ class Endpoint:
         self._tracer = context.tracer
         self._is_passed_on = context.relay is not None and route.is_for_owner
         self._is_read = route.role is Role.READER
-        self._cross_origin = context.cross_origin if self._is_read else None
+        self._cross_origin = context.cross_origin
         self._rate = context.key_limits.reads if self._is_read and context.key_limits.reads.is_set else None
         self._logged = context.request_log.should_log
         self._meter, self._name, self._batch_name = context.metrics.meter, route.metrics_name, route.shared_metrics_name
@@ -156,7 +156,7 @@ class Endpoint:
         call = Call(request, self._ids.begin_request(headers), ANYONE)
         code, address, span = "", None, None
         if self._cross_origin is not None:
-            call.answer_headers = self._cross_origin.find_headers(headers.get(hdrs.ORIGIN))
+            call.answer_headers = self._cross_origin.find_headers(headers.get(hdrs.ORIGIN) if self._is_read else None)
         if self._tracer is not None:
             span = self._tracer.start_request_span(request.method, self.route.path, call.request_id)
         try:

@@ -14,7 +14,7 @@ from predictor import AnyCurve
 from service.contract.cursors import CursorCodec, RowCursor
 from service.contract.responses.boards import Page, RankedEntry
 from service.contract.routes import Tagged
-from service.contract.values import Number, format_us
+from service.contract.values import OWNER_CHARS_MAX, Number, format_us
 from storage.errors import BadCursorError
 from storage.leaves.exact_ranks import CellOf, CountStart
 from storage.leaves.rankings import Ranking
@@ -24,6 +24,7 @@ from storage.store import Program
 
 from .locator import Locator
 
+_LAST_OWNER = "\U0010ffff" * (OWNER_CHARS_MAX + 1)  # comes after every owner
 FirstPage = tuple[Tagged, int]  # the first page of a ranking, encoded as JSON, and its number of rows
 
 
@@ -99,7 +100,10 @@ class Pager:
         if rank <= totals.get(self._index, 0):
             landed = yield from self.ranking.find_row(start, rank)
         if landed is None:
-            return Window([], rank, rank, True, totals, False, False)
+            worst = (yield from self.ranking.find_worst_cell()) if (yield from self.ranking.keeps_all_rows()) else None
+            rank = 1 + totals.get(self._index, 0)
+            place = None if worst is None else (worst, _LAST_OWNER)
+            return Window([], rank, rank, True, totals, place is not None, False, place)
         near = yield from self.ranking.read_rows_around(*landed, better_rows=0, worse_rows=limit + 1)
         return (yield from self._window(near.after, limit, rank, totals))
 

@@ -12,6 +12,7 @@ A caller may write an alias instead of the period. The time of the request decid
 """
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -22,8 +23,9 @@ from storage.records import Family, FamilySpec
 
 FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
 FACET_PATTERN = "^[a-z][a-z0-9_]{0,15}$"
-FACET_VALUE_PATTERN = "^[A-Za-z0-9._@+-]{1,64}$"
-FACET_VALUES = "1 to 64 ASCII letters, digits and . _ @ + -"
+# This pattern accepts some texts that no facet has. `parse_facet_value` decides.
+FACET_VALUE_PATTERN = "^(?:[A-Za-z0-9._@+' -]|[^\\u0000-\\u007f]){1,64}$"
+FACET_VALUES = "1 to 64 letters and digits of any script, and . _ @ + - ' and single spaces between them"
 FACETS_TOGETHER_MAX = 3
 FACETS_RESERVED = ("period", "at")  # request parameters have these names, so no facet may have them
 # A process remembers the ids of the boards for at most this many combinations of a period and facet values.
@@ -32,7 +34,8 @@ ID_CHARS_MAX = 32 + 1 + 10 + 1 + FACETS_TOGETHER_MAX * (16 + 1 + 64 + 1) - 1
 
 _FAMILY = re.compile(FAMILY_PATTERN[1:-1])
 _FACET = re.compile(FACET_PATTERN[1:-1])
-_FACET_VALUE = re.compile(FACET_VALUE_PATTERN[1:-1])
+_PLAIN_VALUE = re.compile(r"[A-Za-z0-9._@+-]{1,64}")
+_FACET_CHARS_MAX = 64
 
 
 class FamilyBoardId(NamedTuple):
@@ -51,8 +54,20 @@ def is_facet(text: str) -> bool:
     return _FACET.fullmatch(text) is not None and text not in FACETS_RESERVED
 
 
-def is_facet_value(text: str) -> bool:
-    return _FACET_VALUE.fullmatch(text) is not None
+def parse_facet_value(text: str) -> str | None:
+    """Return the value of a facet in NFC, or None if the text can't be one, see `FACET_VALUES`."""
+    return text if _PLAIN_VALUE.fullmatch(text) else _parse_any_script(text)
+
+
+@lru_cache(maxsize=4_096)
+def _parse_any_script(text: str) -> str | None:
+    if len(text) > 4 * _FACET_CHARS_MAX:  # NFC keeps over a quarter of the length
+        return None
+    value = unicodedata.normalize("NFC", text)
+    kinds = [unicodedata.category(char)[0] for char in value]
+    # Marks belong to letters of many scripts. After a delimiter of an id, a mark would join the delimiter in NFC.
+    fits = 0 < len(value) <= _FACET_CHARS_MAX and value.split(" ") == value.split() and kinds[0] != "M"
+    return value if fits and all(k in "LMN" or c in "._@+-' " for k, c in zip(kinds, value, strict=True)) else None
 
 
 def board_id(family: str, period_id: str, facets: Sequence[tuple[str, str]] = ()) -> str:
@@ -81,7 +96,7 @@ def _parse_facets(listed: str) -> tuple[tuple[str, str], ...] | None:
     facets: list[tuple[str, str]] = []
     for pair in listed.split(","):
         name, equals, value = pair.partition("=")
-        if not equals or not is_facet(name) or not is_facet_value(value):
+        if not equals or not is_facet(name) or parse_facet_value(value) != value:
             return None
         facets.append((name, value))
     names = [name for name, _ in facets]

@@ -263,7 +263,7 @@ class ConnectionPool:
                 await self._slots.acquire()
         except TimeoutError:
             raise StoreBusyError(
-                f"no connection of pool {self.name!r} came free in {self._limits.connection_wait_s_max:g} s"
+                f"no connection of pool {self.name!r} came free in {self._limits.connection_wait_s_max:.15g} s"
             ) from None
         finally:
             self._waiting -= 1

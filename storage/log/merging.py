@@ -3,7 +3,16 @@
 from collections.abc import Sequence
 
 from storage.errors import ValueOutOfRangeError
-from storage.records import BoardSpec, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue, format_decimal
+from storage.records import (
+    BoardSpec,
+    ColumnChange,
+    ColumnKind,
+    ColumnSpec,
+    Merge,
+    StatValue,
+    describe_range,
+    format_decimal,
+)
 
 from .cells import Cell, Padding, list_tie_columns
 
@@ -64,7 +73,7 @@ class Merger:
             after = self._merged(self._columns[index], before, change)
             if after == before:
                 continue
-            if index in changed and cells is not None and after == self.decode_value(index, cells[index]):
+            if index in changed and after == (None if cells is None else self.decode_value(index, cells[index])):
                 del changed[index]  # a merge and a `set` in the same post cancelled each other out
                 continue
             changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after
@@ -144,17 +153,16 @@ class Merger:
             if ordered != cells[index]:
                 changed[index] = ordered
 
-    def _merged(self, column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
+    def _merged(self, column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue | None:
         value = change.value
-        if column.kind is ColumnKind.TEXT or isinstance(value, str):
+        if column.kind is ColumnKind.TEXT or not isinstance(value, int):
             return value
         if column.merge is Merge.SUM and not change.overwrite:
             value += before if isinstance(before, int) else 0
         if not column.min_scaled <= value <= column.max_scaled:
-            numbers = value, column.min_scaled, column.max_scaled
-            found, low, high = (format_decimal(number, column.scale) for number in numbers)
+            found = format_decimal(value, column.scale)
             raise ValueOutOfRangeError(
-                f"{column.name} would leave its range: {found} is not between {low} and {high}",
+                f"{column.name} would be {found}, outside {describe_range(column)}",
                 pointer=f"/{'set' if change.overwrite else 'stats'}/{column.name}",
             )
         if change.overwrite or not isinstance(before, int):

@@ -33,7 +33,7 @@ from storage.errors import (
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_posted_leaves
 from storage.leaves.entries import Entries, RowId, TableRows, add_totals, build_totals_upsert, total_rows
-from storage.leaves.gates import hold_gates, read_gates
+from storage.leaves.gates import admit_accepted, hold_gates, read_gates
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.log.bundles import BundleDraft
@@ -90,8 +90,14 @@ class PostTransaction:
         now_us: int,
         *,
         check_boards: bool,
+        accepted_us: int | None = None,
     ) -> None:
-        """Prepare to apply a group of posts to `boards`. The caller runs `apply_posts` with the `write` of `store`."""
+        """Prepare to apply a group of posts to `boards`. The caller runs `apply_posts` with the `write` of `store`.
+
+        `accepted_us`: when the first of the posts was accepted, if they were queued. Boards that closed after the time
+        in `Post.accepted_us` then still take the post.
+        """
+        self._accepted_us = accepted_us
         self._store, self._known_facts, self._now_us = store, known_facts, now_us
         self._check_boards = check_boards  # False: if a board does not exist, the store raises `UnknownBoardError`
         self._boards: dict[int, BoardState] = {}  # by board key, in ascending order of the keys
@@ -184,11 +190,17 @@ class PostTransaction:
                 self._looks_up |= not post.parts  # no board takes the post now, but it may repeat an earlier post
         copies = map(attrgetter("entries.leaf"), self._boards.values())
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
+        if self._accepted_us is not None:
+            yield from admit_accepted(gates, self._accepted_us)
         for key, leaf in gates.items():
             state = self._boards[key]
             state.exists = leaf is not None
             if leaf is not None:
-                state.gate, state.rows_key, state.shut = leaf.gate, leaf.rows_key, leaf.gate.is_shut(self._now_us)
+                state.gate, state.rows_key, state.shut = (
+                    leaf.gate,
+                    leaf.rows_key,
+                    leaf.gate.is_shut(self._accepted_us or self._now_us),
+                )
         self._tables = self._list_tables()
         has_marks = False
         for partition, _, states in self._tables:
@@ -327,7 +339,7 @@ class PostTransaction:
                 return repeated[0]
         try:
             if state.gate is not None:
-                state.gate.check_post(state.entries.leaf, at_us, self._now_us)
+                state.gate.check_post(state.entries.leaf, at_us, post.accepted_us or self._now_us)
             if post.at_us is not None and post.at_us < state.reset_us:
                 raise BeforeResetError(f"{part.leaf.id!r} was emptied after the time of the post", pointer="/at")
             row = state.rows.get(post.owner)
@@ -364,8 +376,8 @@ class PostTransaction:
             else:
                 row.changed |= changed
             for index, cell in changed.items():
-                if cells[index] is None and index in state.entries.leaf.sorted_indexes:
-                    row.first_values += (index,)
+                if (cell is None or cells[index] is None) and index in state.entries.leaf.sorted_indexes:
+                    row.counted += ((index, -1 if cell is None else 1),)
                 cells[index] = cell
         self._log(state, row, post, part, status, is_first=is_first)
         stats, board_key = state.entries.merger.decode_stats(cells), part.leaf.key
@@ -469,7 +481,9 @@ class TransactionRow(msgspec.Struct):
     entry: Entry
     expected: int | None  # the row's version when it was read; None: there was no row
     changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
-    first_values: tuple[int, ...] = ()  # indexes of the ranked columns in which the entry had no value before
+    counted: tuple[
+        tuple[int, int], ...
+    ] = ()  # (index, 1) for a ranked column that got a value, (index, -1) that lost it
     ranked: str | None = None  # the ranked cells as `RankedCells` joins them for the log; None: not computed yet
     is_hidden: bool = False  # the owner is hidden, so no ranking holds the entry
 
@@ -512,8 +526,8 @@ def _write_table(table: TableRows, states: Iterable[BoardState]) -> Program[None
             else:
                 continue
             changes += 1
-            for index in row.first_values:
-                more[index] += 1
+            for index, change in row.counted:
+                more[index] += change
         if changes:
             state.totals = {**more, ALL_ENTRIES: inserted, CHANGES: changes}
     for indexes, changed in updates.items():

@@ -9,8 +9,9 @@ The transaction begins by renewing the worker's leases of the shards. If another
 example because the first worker was paused, the transaction of the first worker is rolled back.
 
 A board that was deleted or emptied since a post was accepted does not get the post. A post to several boards is applied
-to all of them or to none, but a board of a family, or one that was emptied or closed, refuses only its own part.
-The transaction that applies a post checks whether its boards are still open.
+to all of them or to none, but a board of a family, or one that was emptied or closed, refuses only its own part. The
+transaction that applies a post checks whether its boards were open when the post was accepted. The closing job shuts a
+board only after the posts queued before its end.
 
 If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts. Then the posts
 behind it can be applied.
@@ -197,7 +198,10 @@ class Drainer:
         copies = {key: (leaf.place, leaf.gate) for key, leaf in batch.leaves.items()}
         if copies and (yield from read_gates_of(batch.leaves.values(), held=True)) != copies:
             raise BoardChangedError
-        group = PostTransaction(self._store, opened, self._known_facts, now_us, check_boards=check_boards)
+        accepted_us = min(piece.head.queued_at_us for piece in batch.pieces)
+        group = PostTransaction(
+            self._store, opened, self._known_facts, now_us, check_boards=check_boards, accepted_us=accepted_us
+        )
         outcomes = yield from group.plan_posts(batch.posts)
         refusals = [*batch.refusals, *_refused_by(batch.posts, outcomes)]
         if refusals:
@@ -259,11 +263,12 @@ class _Batch:
                 for key, epoch, partition in piece.boards
             ]
             for queued in piece.posts:
-                self._add_post(queued, [found[place] for place in queued.boards], families)
+                self._add_post(queued, piece.head.queued_at_us, [found[place] for place in queued.boards], families)
 
     def _add_post(
         self,
         queued: PackedPost,
+        accepted_us: int,
         found: Sequence[tuple[int, int, Board | None, PostError | None]],
         families: Mapping[int, Family],
     ) -> None:
@@ -283,6 +288,7 @@ class _Batch:
                     self.leaves[leaf.key] = leaf
         if left:
             self.posts.append(unpack_post(queued, left, families))
+            self.posts[-1].accepted_us = accepted_us
 
     def refuse_all(self, error: PostError) -> None:
         self.refusals += [

@@ -194,9 +194,11 @@ async def say_it_shorter(client: Recorded) -> None:
     with pytest.raises(NotFoundError):
         await client.rank("laps", "nobody")
     await client.create_family("weeks", "lap:min.3", periods=["week"], facets=[[], ["country"]])
-    result = await client.post_one_to_family("weeks", "ada", facets={"country": "se"}, lap=58)
+    result = await client.post_one_to_family("weeks", "ada", facets={"country": "Côte d'Ivoire"}, lap=58)
     assert len(result.boards) == 2
-    assert await client.rank("weeks:this-week:country=se", "ada") == 1
+    for country in ("Côte d'Ivoire", "Co\u0302te d'Ivoire"):
+        assert await client.rank(f"weeks:this-week:country={country}", "ada") == 1
+    assert [each.value for each in await client.facet_values("weeks", "country", period="week")] == ["Côte d'Ivoire"]
 
 
 def test_a_column_may_have_the_name_of_any_argument() -> None:

@@ -111,8 +111,9 @@ def check_what_is_short(found: dict[str, Any]) -> None:
     assert (found["rank"], found["laps"]) == ([2, 3], 3)
     assert found["ambiguous"] == [["ApiError", 400, "column_needed"], ["RankcurveError", None, None]]
     assert found["family"] == ["weeks", ["day", "week"], "weeks"]
-    assert found["swedes"]["board"].startswith("weeks:")
-    assert found["countries"] == [["se", 1]]
+    assert found["country"]["board"].startswith("weeks:")
+    assert found["country"]["board"].endswith(":country=Côte d'Ivoire")
+    assert (found["countries"], found["ivorians"]) == ([["Côte d'Ivoire", 1]], ["ada"])
     assert found["history"] == ["weeks:2026-11-20", "weeks:2026-11-19"]
     history = "http://x/v1/families/weeks/owners/ada/history?period=day&country=se"
     assert found["asked"] == [history, f"{history}&cursor=more"]

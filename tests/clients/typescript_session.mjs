@@ -129,9 +129,10 @@ found.family = [(await game.createFamily("weeks", week)).id, (await game.family(
 for await (const { id } of game.families()) found.family.push(id);
 const yesterday = new Date(Date.now() - 86_400_000).toISOString();
 for (const at of [yesterday, new Date().toISOString()])
-  await game.postToFamily("weeks", { owner: "ada", stats: { lap: 58 }, facets: { country: "se" }, at });
+  await game.postToFamily("weeks", { owner: "ada", stats: { lap: 58 }, facets: { country: "Côte d'Ivoire" }, at });
 await game.postToBoards({ owner: "ada", stats: { lap: 57 }, boards: ["laps", "both"] });
-found.swedes = await game.familyBoard("weeks", { period: "week", country: "se" });
+found.country = await game.familyBoard("weeks", { period: "week", country: "Co\u0302te d'Ivoire" });
+found.ivorians = (await game.top(found.country.board, 1)).map(({ owner }) => owner);
 found.countries = [];
 for await (const { value, entries } of game.facetValues("weeks", { facet: "country", period: "day" })) found.countries.push([value, entries]);
 found.history = [];

@@ -130,7 +130,7 @@ class Part(NamedTuple):
     changes: list[ColumnChange]
 
 
-def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, StatValue] | None = None) -> Part:
+def part(board: Board, stats: Mapping[str, StatValue], overwrite: Mapping[str, StatValue | None] | None = None) -> Part:
     changes = [ColumnChange(board.column_index[name], value, False) for name, value in stats.items()]
     changes += [ColumnChange(board.column_index[name], value, True) for name, value in (overwrite or {}).items()]
     return Part(board, changes)

@@ -15,8 +15,8 @@ class OutOfRangeError(Exception):
     """A merged value lies outside the range of its column."""
 
 
-def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue:
-    if column.kind is ColumnKind.TEXT:
+def merge_value(column: ColumnSpec, before: StatValue | None, change: ColumnChange) -> StatValue | None:
+    if column.kind is ColumnKind.TEXT or change.value is None:
         return change.value
     assert isinstance(change.value, int)
     if change.overwrite or not isinstance(before, int):

@@ -38,7 +38,7 @@ def test_every_instant_lies_in_exactly_one_period_of_each_kind(zone: str, kind: 
     period = calendar.period_at(kind, at_us)
     start_us, end_us = held(calendar, period)
     assert start_us <= at_us < end_us
-    before = period.previous
+    before = calendar.find_previous(period)
     assert before is not None
     assert held(calendar, before)[1] == start_us, "the bounds of neighbours meet"
     assert calendar.period_at(kind, start_us) == period
@@ -79,7 +79,7 @@ def test_text_that_is_no_period_parses_as_none(text: str) -> None:
 
 def test_all_time_has_neither_bounds_nor_a_period_before() -> None:
     assert parse_period("all") is ALL_TIME
-    assert ALL_TIME.previous is None
+    assert Calendar(ZoneInfo("UTC")).find_previous(ALL_TIME) is None
     assert Calendar(ZoneInfo("UTC")).bounds_us(ALL_TIME) is None
 
 
@@ -152,12 +152,23 @@ def test_the_period_of_an_alias_of_the_past_ends_where_the_present_one_starts(zo
         ("America/Sao_Paulo", "2018-11-04T03:00:00+00:00", "2018-11-04", "2018-11-03"),
         # The hour before midnight comes twice.
         ("America/Sao_Paulo", "2018-02-18T02:30:00+00:00", "2018-02-17", "2018-02-16"),
-        # The time zone skipped the day before, which is an empty day of the calendar.
-        ("Pacific/Apia", "2011-12-30T10:00:00+00:00", "2011-12-31", "2011-12-30"),
+        # The time zone skipped the date before, so no day ever had it.
+        ("Pacific/Apia", "2011-12-30T10:00:00+00:00", "2011-12-31", "2011-12-29"),
+        ("Pacific/Kiritimati", "1995-01-01T12:00:00+00:00", "1995-01-02", "1995-01-01"),
+        ("Pacific/Kiritimati", "1994-12-31T12:00:00+00:00", "1995-01-01", "1994-12-30"),
     ],
 )
-def test_yesterday_is_the_day_before_by_the_calendar(zone: str, at: str, today: str, yesterday: str) -> None:
+def test_yesterday_is_the_last_day_that_the_zone_had_before_today(
+    zone: str, at: str, today: str, yesterday: str
+) -> None:
     assert find_ids(zone, at, "today", "yesterday") == [today, yesterday]
+
+
+@given(st.sampled_from([*ZONES, "Pacific/Kiritimati", "Pacific/Kwajalein"]), KINDS, INSTANTS)
+def test_the_period_before_contains_the_instant_before(zone: str, kind: PeriodKind, at_us: int) -> None:
+    calendar = Calendar(ZoneInfo(zone))
+    period = calendar.period_at(kind, at_us)
+    assert calendar.find_previous(period) == calendar.period_at(kind, held(calendar, period)[0] - 1)
 
 
 @pytest.mark.parametrize(

@@ -216,11 +216,14 @@ class BoardsMachine(RuleBasedStateMachine):
             board = self.handles[-1 - planned.handle % len(self.handles)]
             columns = board.spec.columns
             stats: dict[str, StatValue] = {}
-            overwrite: dict[str, StatValue] = {}
+            overwrite: dict[str, StatValue | None] = {}
             for index, value, overwrites in planned.values:
                 column = columns[index % len(columns)]
                 text = column.kind.value == "text"
-                (overwrite if overwrites else stats)[column.name] = f"t{value}" if text else value
+                if overwrites:
+                    overwrite[column.name] = None if value < -3 else f"t{value}" if text else value
+                else:
+                    stats[column.name] = f"t{value}" if text else value
             parts[board.leaf_of(plan.owner).key] = part(board, stats, overwrite)
         return self.session.deployment.post(plan.owner, *parts.values(), post_id=plan.post_id, at_us=plan.at_us)
 

@@ -414,14 +414,20 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def post_to_family(
-        self, family: str, posts: Sequence[Post] | Post, *, round_floats: bool = False, raise_rejected: bool = True
+        self,
+        family: str,
+        posts: Sequence[Post] | Post,
+        *,
+        split: bool = False,
+        round_floats: bool = False,
+        raise_rejected: bool = True,
     ) -> Program[list[PostResult]]:
         """Post stats to the boards of a family, as `post` does. A post may have `facets`.
 
         A post is applied if one of its boards takes it. A board of a period that is closed does not take it, and has
         the status `rejected` in the result's `boards`; nothing is raised for it.
         """
-        options = {"round_floats": round_floats, "raise_rejected": raise_rejected}
+        options = {"split": split, "round_floats": round_floats, "raise_rejected": raise_rejected}
         return (yield from post_all(self._sender, family_path(family, "posts"), posts, **options))
 
     @operation

@@ -128,7 +128,7 @@ class _Buffering:
         owner: str,
         stats: Mapping[str, Stat] | None = None,
         *,
-        set: Mapping[str, Stat] | None = None,
+        set: Mapping[str, Stat | None] | None = None,
         boards: Sequence[str] | None = None,
         facets: Mapping[str, str] | None = None,
         post_id: str | None = None,
@@ -137,7 +137,7 @@ class _Buffering:
     ) -> Program[Receipt]:
         """Accept a post, and return its receipt. With a spool, the post is then on disk.
 
-        `set` overwrites values instead of merging them (role `ops`). `boards` is for a buffer without a board, `facets`
+        `set` overwrites values, and None clears one (role `ops`). `boards` is for a buffer without a board, `facets`
         for one of a family. `at` is now by default, so whoever may submit the same `post_id` in a later run gives `at`,
         too. If too many posts wait, this waits for at most `timeout_s`.
         If the buffer rounds floats, the first call asks the service for the columns.

@@ -359,8 +359,8 @@ export type FacetedPostBody = {
    */
   owner: string;
   stats?: Record<string, number | string>;
-  /** Values that overwrite instead of merging; needs the role `ops`. */
-  set?: Record<string, number | string>;
+  /** Values that overwrite instead of merging, and null for a value to clear; needs the role `ops`. */
+  set?: Record<string, number | string | null>;
   post_id?: string | null;
   at?: string | null;
   /** The value of each facet. If a facet has no value here, the boards of the lists with this facet are skipped. */
@@ -426,8 +426,8 @@ export type FanPostBody = {
    */
   owner: string;
   stats?: Record<string, number | string>;
-  /** Values that overwrite instead of merging; needs the role `ops`. */
-  set?: Record<string, number | string>;
+  /** Values that overwrite instead of merging, and null for a value to clear; needs the role `ops`. */
+  set?: Record<string, number | string | null>;
   post_id?: string | null;
   at?: string | null;
   boards: Array<string>;
@@ -444,8 +444,9 @@ export type Health = {
 };
 
 /**
- * An owner's final positions in closed periods, the newest period first. Periods without a position are listed
- * too. `next` is the cursor of the next page, which has older periods; null on the last page.
+ * An owner's final positions in closed periods, the newest period first. Periods without posts are left out.
+ * `next` is the cursor of the next page, which has older periods; null on the last page. If posts are rare, a
+ * page can have fewer periods than the limit.
  */
 export type HistoryAnswer = {
   owner: string;
@@ -817,8 +818,8 @@ export type PostBody = {
    */
   owner: string;
   stats?: Record<string, number | string>;
-  /** Values that overwrite instead of merging; needs the role `ops`. */
-  set?: Record<string, number | string>;
+  /** Values that overwrite instead of merging, and null for a value to clear; needs the role `ops`. */
+  set?: Record<string, number | string | null>;
   post_id?: string | null;
   at?: string | null;
 };

@@ -10,6 +10,7 @@ import typer
 from rankcurve import AsyncClient, Retries
 
 from service.commands.imports.csv_import import read_lines
+from service.commands.imports.family_import import read_family, split_facets
 from service.commands.imports.redis_import import choose_column, read_members
 from service.commands.imports.sending import send_records
 from service.commands.target import BoardArgument, service_command
@@ -49,6 +50,12 @@ AtOption = Annotated[
         show_default=False,
     ),
 ]
+FamilyOption = Annotated[
+    bool,
+    typer.Option(
+        "--family", help="BOARD is a family: post to all its boards. Columns of the file also feed its facets, by name."
+    ),
+]
 MapOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -80,6 +87,7 @@ async def import_posts(
     merge: MergeOption = False,
     owner_column: OwnerOption = None,
     at_column: AtOption = None,
+    family: FamilyOption = False,
     column: MapOption = None,
     delimiter: DelimiterOption = ",",
     rounds: RoundOption = False,
@@ -97,22 +105,23 @@ async def import_posts(
     A sorted set may change while it is copied. Import it again when Redis no longer changes: each score replaces the
     owner's value, so both are then equal. But a member that was removed from Redis stays in the leaderboard.
 
-    The leaderboard must exist. For example:
+    The leaderboard or family must exist. A line without a value for a facet reaches the other boards. For example:
 
         rankcurve board create season --column xp:sum:high
         rankcurve import season players.csv --owner-column id --column xp=score
+        rankcurve import game players.csv --family --owner-column id --column xp=score --column country
         rankcurve import --redis redis://localhost:6379 KEY_IN_REDIS season
     """
     delimiter = "\t" if delimiter == "tab" else delimiter
     if len(delimiter) != 1 or delimiter in '"\r\n\0':
         raise typer.BadParameter("--delimiter is one character, or `tab`")
-    if redis is not None and not (file or owner_column or at_column):
+    if redis is not None and not (file or owner_column or at_column or family):
         spec = await client.board(board)
         records = read_members(*redis, choose_column(spec, column or (), merge=merge), merge=merge, rounds=rounds)
         await send_records(client, board, records, "members")
     elif redis is None and file is not None and owner_column is not None and not merge:
-        spec, headings = await client.board(board), (owner_column, at_column)
-        lines = read_lines(file, spec, column or (), headings, delimiter=delimiter, rounds=rounds)
-        await send_records(client, board, lines, "lines")
+        spec, facets = await read_family(client, board) if family else (await client.board(board), {})
+        lines = read_lines(file, spec, column or (), (owner_column, at_column), delimiter=delimiter, rounds=rounds)
+        await send_records(client, board, split_facets(lines, facets), "lines", family=family)
     else:
         raise typer.BadParameter("give FILE.csv and --owner-column, or --redis URL KEY, which may have --merge")

@@ -27,17 +27,21 @@ class Record(NamedTuple):
     post: dict[str, object] | str
 
 
-async def send_records(client: AsyncClient, board: str, records: Iterable[Record], what: str) -> None:
+async def send_records(
+    client: AsyncClient, board: str, records: Iterable[Record], what: str, *, family: bool = False
+) -> None:
     """Send all records. Print each rejected record and, at the end, the number of records for each status.
 
     If a record was rejected, exit with code 1. `what` names the records in messages. Raises RankcurveError on failure.
+    `family`: `board` is the id of a family.
     """
+    send = client.post_to_family if family else client.post
     unsent, counts = iter(records), Counter[str]()
     screen = Console(stderr=True, highlight=False)
     with screen.status("0") as progress:
         while batch := list(islice(unsent, BATCH_POSTS)):
             posts = [record.post for record in batch if not isinstance(record.post, str)]
-            results = iter(await client.post(board, posts, split=True, raise_rejected=False))
+            results = iter(await send(board, posts, split=True, raise_rejected=False))
             for name, post in batch:
                 status, reason = "rejected", post
                 if not isinstance(post, str):

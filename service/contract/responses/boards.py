@@ -227,9 +227,10 @@ class PastPosition(msgspec.Struct, frozen=True):
 
 
 class HistoryAnswer(msgspec.Struct, frozen=True):
-    """An owner's final positions in closed periods, the newest period first. Periods without a position are listed too.
+    """An owner's final positions in closed periods, the newest period first. Periods without posts are left out.
 
-    `next` is the cursor of the next page, which has older periods; null on the last page.
+    `next` is the cursor of the next page, which has older periods; null on the last page. If posts are rare, a page can
+    have fewer periods than the limit.
     """
 
     owner: str

@@ -38,7 +38,9 @@ async def post_jolokia(context: Any, call: Call) -> Reply:
         raise ProblemError("bad_json", "the body holds no request")
     query = call.request.rel_url.query
     try:
-        body = msgspec.json.decode(call.body)
+        body = msgspec.json.decode(call.body.decode())
+    except UnicodeDecodeError as error:
+        raise ProblemError("bad_json", "the body is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError):
         return _reply(make_error(RefusedError(Fault.REQUEST_INVALID, "Invalid JSON request")))
     if not isinstance(body, list):

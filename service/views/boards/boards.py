@@ -12,7 +12,7 @@ from service.contract.problems import ProblemError
 from service.contract.queries import BoardsQuery
 from service.contract.responses.boards import BoardAnswer, BoardList, CurveState, curve_state
 from service.contract.routes import Call, Reply
-from service.contract.values import format_us
+from service.contract.values import BOARD_PATTERN, format_us, parse_matching
 from storage.boards import journal
 from storage.boards.board_changes import change_board
 from storage.boards.board_creation import create_board
@@ -28,7 +28,7 @@ ACTIVE_BOARDS_MAX = 5_000  # a list by activity is refused if more boards than t
 
 
 async def put_board(context: Context, call: Call) -> Reply:
-    board_id = call.path["board"]
+    board_id = parse_matching(call.path["board"], pattern=BOARD_PATTERN, what="a leaderboard id", pointer="board")
     spec = replace(make_spec(call.body, context), season=make_season(call.body))
     settings = context.settings
 

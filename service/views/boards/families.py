@@ -10,6 +10,7 @@ from functools import partial
 from msgspec import UNSET
 
 from service.context import Context
+from service.contract.cursors import ListCursor
 from service.contract.problems import ProblemError, clip_text
 from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, ListQuery
 from service.contract.requests import GRACE_SECONDS, PutFamily
@@ -35,8 +36,8 @@ from storage.boards.family_ids import (
     FACETS_TOGETHER_MAX,
     board_id,
     is_facet,
-    is_facet_value,
     parse_board_id,
+    parse_facet_value,
     shelf,
 )
 from storage.boards.family_reset import reset_period
@@ -48,6 +49,8 @@ from storage.store import Program
 
 from .boards import show_spec
 from .specs import make_spec
+
+HISTORY_EXAMINED_MAX = 1_000  # a page of a history is found among this many periods, whether they have posts or not
 
 
 async def put_family_spec(context: Context, call: Call) -> Reply:
@@ -163,7 +166,8 @@ async def get_family_board(context: Context, call: Call) -> FamilyBoardAnswer:
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     period = _period(context, family, query)
-    before, named = period.previous, board_id(family.id, period.id, facets)
+    before = calendar_of(family.spec.time_zone).find_previous(period)
+    named = board_id(family.id, period.id, facets)
     answer = make_period_answer(context, family, period)
     archived = bool(answer.closed) and (await context.catalog.reread_board(named)).gate.archived_us is not None
     return FamilyBoardAnswer(
@@ -177,7 +181,7 @@ async def get_family_board(context: Context, call: Call) -> FamilyBoardAnswer:
 async def get_facet_values(context: Context, call: Call) -> FacetList:
     query: FacetsQuery = call.query
     family = await context.catalog.families.reread_family(call.path["family"])
-    within = query.facets
+    within = _normal_facets(query.facets)
     if query.facet in within:
         raise ProblemError("bad_request", "the facet to list cannot have a value as well", pointer=query.facet)
     names = tuple(sorted([*within, query.facet]))
@@ -210,15 +214,23 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
     Raises:
         ProblemError: a text can't be the value of a facet, or the family has no boards for this combination of facets.
     """
+    facets = sorted(_normal_facets(values).items())
+    _check_listed(family, tuple(name for name, _ in facets))
+    return facets
+
+
+def _normal_facets(values: Mapping[str, str]) -> dict[str, str]:
+    """Return facet values in NFC. Raise ProblemError if a text can't be the value of a facet."""
+    found = {}
     for name, value in values.items():
-        if not is_facet_value(value):
+        if (normal := parse_facet_value(value)) is None:
             raise ProblemError(
                 "bad_request",
                 f"{clip_text(value)!r} cannot be the value of a facet: {FACET_VALUES}",
                 pointer=clip_text(name),
             )
-    _check_listed(family, tuple(sorted(values)))
-    return sorted(values.items())
+        found[name] = normal
+    return found
 
 
 def _check_listed(family: Family, names: tuple[str, ...]) -> None:
@@ -250,9 +262,10 @@ def make_period_answer(context: Context, family: Family, period: Period) -> Peri
 async def get_history(context: Context, call: Call) -> HistoryAnswer:
     """Return an owner's final positions in periods that closed since the family was created, newest first.
 
-    Periods in which the owner has no entry are listed too, so that a chart has a point for each period. Whatever the
-    limit is, an answer takes few reads: one read gets the family, and one the boards that this process does not know.
-    In each partition, one read gets the owner's entries, and one counts the ranks that must be counted.
+    Periods without posts are left out. Periods in which only others have posts are listed, so that a chart has a point
+    for each. Whatever the limit is, an answer takes few reads: one read gets the family, and at most two the boards
+    that this process does not know. In each partition, one read gets the owner's entries, and one counts the ranks that
+    must be counted.
     """
     query: HistoryQuery = call.query
     # Read the family again: another process may have deleted it, shortened `grace_seconds` or added the column.
@@ -265,15 +278,22 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     index = find_ranked_column(family.template_board, query.column)
     list_id = board_id(family.id, kind.value, facets)
     closed_us = context.now_us() - family.spec.grace_seconds * 1_000_000
-    newest = calendar_of(family.spec.time_zone).period_at(kind, closed_us).previous
+    calendar = calendar_of(family.spec.time_zone)
+    last: Period | None = calendar.period_at(kind, closed_us)
     if query.cursor is not None:
         last = parse_period(context.cursors.find_start(query.cursor, list_id, ""))
-        newest = None if last is None else last.previous
-    closed = family.list_closed_periods(newest, query.limit + 1)
-    periods, following = context.cursors.cut_page(closed, query.limit, list_id, lambda last: last.id)
+    newest = None if last is None else calendar.find_previous(last)
+    for size in (query.limit + 1, HISTORY_EXAMINED_MAX):
+        closed = family.list_closed_periods(newest, size)
+        made = await context.catalog.find_stored_boards(board_id(family.id, each.id, facets) for each in closed)
+        played = [each for each in closed if board_id(family.id, each.id, facets) in made]
+        if len(played) > query.limit or len(closed) < size:
+            break
+    periods, following = context.cursors.cut_page(played, query.limit, list_id, lambda last: last.id)
+    if following is None and len(closed) == size:
+        following = context.cursors.encode_cursor(ListCursor(list_id, closed[-1].id))
     boards = [board_id(family.id, period.id, facets) for period in periods]
     call.other_boards = boards
-    made = await context.catalog.find_stored_boards(boards)
     asked = [BoardColumn(made.get(board), index) for board in boards]
     found = await find_positions(context, asked, call.path["owner"], query.rank)
     for position in found:

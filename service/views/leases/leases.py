@@ -52,12 +52,12 @@ def _how_long(context: Context, body: AskLease) -> tuple[int | None, int]:
     most_s = context.settings.lease_s_max
     if seconds is not UNSET:
         if seconds > most_s:
-            raise ProblemError("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_seconds")
+            raise ProblemError("bad_value", f"a lease lasts at most {most_s:.15g} s", pointer="/lease_seconds")
         return None, max(1, round(seconds * 1e6))
     expires_at_us = to_micros(expires)  # type: ignore[arg-type]
     # This check only refuses a lease that would be much too long. The clock of the store decides when the lease ends.
     if expires_at_us > context.now_us() + most_s * 1e6:
-        raise ProblemError("bad_value", f"a lease lasts at most {most_s:g} s", pointer="/lease_expires")
+        raise ProblemError("bad_value", f"a lease lasts at most {most_s:.15g} s", pointer="/lease_expires")
     return expires_at_us, 0
 
 

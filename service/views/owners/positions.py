@@ -28,6 +28,7 @@ from service.ranks.rank_context import AskedRank
 from storage.boards.family_ids import board_id, parse_board_id
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.leaves.totals import read_board_totals
+from storage.periods import calendar_of
 from storage.records import Board
 from storage.store import Program
 
@@ -69,8 +70,6 @@ async def get_positions(context: Context, call: Call) -> OwnerPositions:
 
 async def _compare_positions(context: Context, call: Call, query: PositionsQuery) -> OwnerPositions:
     board = await context.catalog.find_board(call.path["board"])
-    before_id = _find_board_before(board)
-    call.other_boards = () if before_id is None else (before_id,)
     absent: UnknownOwnerError | NotRankedError | None = None
     try:
         now = msgspec.structs.replace(call, query=msgspec.structs.replace(query, compare=None))
@@ -79,6 +78,8 @@ async def _compare_positions(context: Context, call: Call, query: PositionsQuery
         absent, board = error, await context.catalog.find_board(board.id)
         columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
         answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])
+    before_id = await _find_board_before(context, board)
+    call.other_boards = () if before_id is None else (before_id,)
     await _add_previous(context, await context.catalog.find_board(board.id), before_id, answer, query.rank)
     if absent is not None and not any(each.previous and each.previous.position for each in answer.positions):
         raise absent
@@ -163,7 +164,7 @@ async def find_positions(
     return [found.get(number) for number in range(len(asked))]
 
 
-def _find_board_before(board: Board) -> str | None:
+async def _find_board_before(context: Context, board: Board) -> str | None:
     """Return the id of the board for the previous period, or None for an all-time board.
 
     Raises:
@@ -173,7 +174,8 @@ def _find_board_before(board: Board) -> str | None:
     if named is None:
         detail = f"{board.id!r} is not the leaderboard of a period, so no period comes before it"
         raise ProblemError("bad_request", detail, pointer="compare")
-    before = named.period.previous
+    zone = (await context.catalog.families.find_family(named.family)).spec.time_zone
+    before = calendar_of(zone).find_previous(named.period)
     return None if before is None else board_id(named.family, before.id, named.facets)
 
 

@@ -15,7 +15,7 @@ from service.contract.post_bodies import PostTarget, check_parts
 from service.contract.problems import ProblemError, clip_text
 from service.contract.requests import FacetedPostBody
 from service.contract.routes import Answer, Call
-from storage.boards.family_ids import FACET_VALUES, find_reached, is_facet_value
+from storage.boards.family_ids import FACET_VALUES, find_reached, parse_facet_value
 from storage.errors import PostError, UnknownFacetError
 from storage.records import BoardPost, ColumnChange, Family
 
@@ -66,10 +66,12 @@ def _resolve(
 
 
 def _check_facets(family: Family, values: dict[str, str]) -> dict[str, str]:
+    """Check the facets of a post, and replace their values by the same in NFC."""
     for name, value in values.items():
         if name not in family.facet_names:
             raise UnknownFacetError(f"{family.id!r} has no facet {clip_text(name)!r}", pointer="/facets")
-        if not is_facet_value(value):
+        if (found := parse_facet_value(value)) is None:
             what = f"{clip_text(value)!r} cannot be the value of a facet: {FACET_VALUES}"
             raise ProblemError("bad_value", what, pointer=f"/facets/{name}")
+        values[name] = found
     return values

@@ -58,6 +58,7 @@ from storage.records import (
     Post,
     PostStatus,
     StatValue,
+    describe_range,
     format_decimal,
 )
 
@@ -298,7 +299,7 @@ def check_time(context: Context, post: PostBody) -> AtInFutureError | None:
     ahead_s_max, at_us = context.settings.at_ahead_s_max, post.at_us
     if at_us is None or at_us <= context.now_us() + ahead_s_max * 1e6:
         return None
-    return AtInFutureError(f"at is more than {ahead_s_max:g} s ahead", pointer="/at")
+    return AtInFutureError(f"at is more than {ahead_s_max:.15g} s ahead", pointer="/at")
 
 
 def make_post(
@@ -335,8 +336,11 @@ def parse_changes(
                 raise UnknownColumnError(f"no column {name!r} in {board.id!r}", pointer=_pointer(name, overwrites))
             column = board.spec.columns[index]
             try:
-                if column.kind is ColumnKind.TEXT:
-                    value: StatValue = parse_text(raw, bytes_max=text_bytes_max)
+                value: StatValue | None = None
+                if overwrites and bytes(raw) == b"null":
+                    pass
+                elif column.kind is ColumnKind.TEXT:
+                    value = parse_text(raw, bytes_max=text_bytes_max)
                 else:
                     value = parse_decimal(raw, column.scale)
             except ProblemError as problem:
@@ -346,8 +350,8 @@ def parse_changes(
                 and isinstance(value, int)
                 and not column.min_scaled <= value <= column.max_scaled
             ):
-                bounds = f"{column.min_scaled / 10**column.scale:g} to {column.max_scaled / 10**column.scale:g}"
-                raise ValueOutOfRangeError(f"{name} is outside {bounds}", pointer=_pointer(name, overwrites))
+                detail = f"{name} is outside {describe_range(column)}"
+                raise ValueOutOfRangeError(detail, pointer=_pointer(name, overwrites))
             changes.append(ColumnChange(index, value, overwrites))
     return changes
 
@@ -367,7 +371,7 @@ def hash_post(
 
     Equal numbers give the same hash, whether they are written as 6, 6.0 or 60e-1, and whatever the column's scale is.
     """
-    values: list[tuple[str, StatValue, bool]] = []
+    values: list[tuple[str, StatValue | None, bool]] = []
     for change in changes:
         column, value = spec.columns[change.index], change.value
         if isinstance(value, int):

@@ -29,7 +29,7 @@ from service.views.unchanged import find_unchanged, tag_answer
 from storage.errors import UnknownColumnError
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.totals import CHANGES, read_board_totals
-from storage.records import Board, Entry
+from storage.records import Board, Entry, describe_range
 from storage.store import Program
 
 # The methods from the most exact to the least exact. A position on several boards has the least exact of the methods
@@ -191,7 +191,7 @@ def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) ->
     column = locator.board.spec.columns[index]
     value = parse_decimal(text, column.scale, pointer=pointer)
     if not column.min_scaled <= value <= column.max_scaled:
-        raise ProblemError("value_out_of_range", f"{text} is outside the range of {column.name!r}", pointer=pointer)
+        raise ProblemError("value_out_of_range", f"{text} is outside {describe_range(column)}", pointer=pointer)
     return WantedRank(index, locator.entries.rankings[index].padding.pad_arrival(value), None)
 
 

@@ -11,15 +11,16 @@ from jobs.boards.close_periods import RESOURCE, CloseJob
 from jobs.ownership import JOB_WORK
 from querybuilder import Bound
 from storage.boards.boards import REFRESH_WORK, refresh_resource
-from storage.errors import StoreAwayError
-from storage.records import Board, Season
+from storage.errors import PeriodClosedError, StoreAwayError
+from storage.records import Board, PostStatus, Season
 from storage.store import CONTROL, Program
-from tests.jobs.closing import make_close_job, run_step
+from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, MARGIN_S, PREDICTOR, World, within
-from tests.storage.deployment import ranked
+from tests.storage.deployment import part, ranked
 from tests.storage.meddling import interpose
 from tests.storage.passing import PassingStore
+from tests.storage.queueing import QueueDesk
 
 T = TypeVar("T")
 
@@ -58,6 +59,46 @@ async def test_boards_close_many_at_a_time_when_their_time_is_over(world: World)
     assert not await run_step(world, job)
     assert (world.meter.counts["rankcurve_boards_closed"], find_lag_s(world)) == (5, 0.0)
     assert [await is_closed(world, board) for board in [*boards, later]] == [True] * 5 + [False]
+
+
+async def test_a_board_is_shut_only_after_the_posts_that_were_queued_before_its_end(world: World) -> None:
+    desk = await QueueDesk.on(world.deployment)
+    season, ended = (
+        await make_season(world, "season", entries=2),
+        await make_season(world, "ended", entries=1, ends_in_s=1),
+    )
+    world.advance(9)
+    await desk.enqueue(world.deployment.post("late", part(season, {"xp0": 7}), post_id="in time"))
+    world.advance(3)
+    job = make_close_job(world)
+    assert await run_step(world, job)
+    assert (await is_closed(world, ended), await is_closed(world, season)) == (True, False)
+    assert not await run_step(world, job)
+    await desk.drain_queue()
+    assert (await desk.find_fate(season, "in time", "late")).status is PostStatus.APPLIED
+    assert await run_step(world, job)
+    assert await is_closed(world, season)
+    await desk.enqueue(world.deployment.post("later", part(season, {"xp0": 7}), post_id="too late"))
+    await desk.drain_queue()
+    fate = await desk.find_fate(season, "too late", "later")
+    assert isinstance(fate.error, PeriodClosedError)
+
+
+async def test_a_post_that_reached_the_queue_while_its_board_was_shut_still_counts(world: World) -> None:
+    desk = await QueueDesk.on(world.deployment)
+    season = await make_season(world, "season", entries=2)
+    world.advance(9)
+    accepted_us = world.deployment.clock.now_us
+    world.advance(3)
+    await close_all(world)
+    assert await is_closed(world, season)
+    for at_us, owner in ((accepted_us, "late"), (world.deployment.clock.now_us, "later")):
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(desk, "clock", lambda at_us=at_us: at_us)
+            await desk.enqueue(world.deployment.post(owner, part(season, {"xp0": 7}), post_id="p", at_us=accepted_us))
+    await desk.drain_queue()
+    assert (await desk.find_fate(season, "p", "late")).status is PostStatus.APPLIED
+    assert isinstance((await desk.find_fate(season, "p", "later")).error, PeriodClosedError)
 
 
 class AwayStore(PassingStore):

@@ -287,6 +287,41 @@ def test_control_characters_in_texts_of_players_do_not_reach_a_terminal(shell: S
     assert bad in shell("export", "texts").stdout, "a file gets the texts as they are"
 
 
+def test_a_file_is_imported_into_the_boards_of_a_family(shell: Shell, tmp_path: Path) -> None:
+    facets = ("--facets", "country", "--facets", "country,mode")
+    shell("family", "create", "travels", "-c", "xp:sum:high", "-c", "mode:last:text", "--period", "all", *facets)
+    path = tmp_path / "players.csv"
+    lines = "ada,7,Côte d'Ivoire,solo\nbob,5,Côte d'Ivoire,\ncy,3,,\ndan,,France,\neve,1,a:b,solo\n"
+    path.write_text(f"id,score,land,mode\n{lines}", encoding="utf-8")
+    arguments = (
+        "import",
+        "travels",
+        str(path),
+        "--family",
+        "--owner-column",
+        "id",
+        "-c",
+        "xp=score",
+        "-c",
+        "country=land",
+    )
+    result = shell(*arguments, "-c", "mode", code=1)
+    assert "5 lines: 3 applied, 0 unchanged, 0 duplicate, 2 rejected" in result.stdout
+    assert "line 5: no value in any of the mapped columns" in result.stderr
+    assert "line 6: bad_value" in result.stderr
+    assert "3 duplicate" in shell(*arguments, "-c", "mode", code=1).stdout
+    boards = {
+        "": ["ada", "bob", "cy"],
+        ":country=Côte d'Ivoire": ["ada", "bob"],
+        ":country=Côte d'Ivoire,mode=solo": ["ada"],
+    }
+    for named, owners in boards.items():
+        assert [row[1] for row in shell.rows("top", f"travels:all{named}", "-c", "xp")[1:]] == owners
+    assert "solo" in shell("export", "travels:all", "-c", "xp").stdout, "mode is a column, too"
+    wrong = shell("import", "travels", str(path), "--family", "--owner-column", "id", "-c", "team", code=1)
+    assert "no column 'team'; it has xp, mode, country" in wrong.stderr
+
+
 def test_top_and_rank_print_the_answers_of_the_service(small: Shell) -> None:
     rows = [row[:3] for row in small.rows("top", "small", "-c", "xp", "-n", "3")]
     assert rows == [["rank", "owner", "xp"], ["1", "p38", "19"], ["1", "p39", "19"], ["3", "p36", "18"]]

@@ -67,6 +67,21 @@ async def test_a_page_of_a_named_origin_may_see_answers_and_problems_of_reads(ga
     assert (refused.status, "Access-Control-Allow-Origin" in refused.headers) == (401, False)
 
 
+async def test_answers_vary_by_origin_wherever_origins_are_listed(game: Service) -> None:
+    paths = [f"{B}/entries/o1", f"{B}/rankings/xp", f"{B}/entries/nobody", "/nowhere", "/healthz", "/", "/v1/keys"]
+    for path in paths:
+        for headers in ({}, {"Origin": GAME}, {"Origin": "https://other.example"}):
+            answer = await game.call("GET", path, headers=headers)
+            assert "Origin" in answer.headers.get("Vary", "").split(", "), (path, headers)
+    streamed = await game.call("HEAD", f"{B}/stream?column=xp&top=1")
+    assert streamed.headers["Vary"] == "Origin"
+    refused = await game.call("POST", f"{B}/posts", {"owner": "o1", "stats": {"xp": 1}})
+    assert (refused.status, refused.headers["Vary"]) == (401, "Origin")
+    for origins in (("*",), ()):
+        await game.restart(cors_origins=origins)
+        assert "Vary" not in (await game.call("GET", f"{B}/entries/o1", headers={"Origin": GAME})).headers
+
+
 async def test_a_preflight_allows_reads_only(game: Service) -> None:
     asked = {"Origin": GAME, "Access-Control-Request-Method": "GET"}
     answer = await game.call("OPTIONS", f"{B}/entries/o1/positions", headers=asked)

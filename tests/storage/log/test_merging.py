@@ -99,7 +99,7 @@ CHANGES = [
     ColumnChange(index, value, overwrite)
     for overwrite in (False, True)
     for index in range(len(NUMBERS) + 1)
-    for value in (range(-3, 5) if index < len(NUMBERS) else "abcdefgh")
+    for value in (*(range(-3, 5) if index < len(NUMBERS) else "abcdefgh"), *([None] if overwrite else []))
 ]
 ONE_CHANGE = st.sampled_from(CHANGES)
 HISTORIES = st.lists(st.lists(ONE_CHANGE, unique_by=lambda change: change.index, max_size=4), max_size=6)

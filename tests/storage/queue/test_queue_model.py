@@ -133,7 +133,7 @@ class Queueing(RuleBasedStateMachine):
         if post.post_id is not None:
             self.seen.add((post.owner, post.post_id))
         row = self.rows.setdefault(post.owner, [0, 0])
-        xp, last = (int(change.value) for change in post.parts[0].changes)
+        xp, last = (int(change.value or 0) for change in post.parts[0].changes)
         row[0] += xp
         row[1] = last
 

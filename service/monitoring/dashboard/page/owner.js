@@ -159,7 +159,7 @@ export class OwnerPanel {
         position ? stored(position.value, column.scale) : "",
       ]);
       const columns = [{ label: "Period" }, { label: "Rank", kind: "text" }, { label: "Value", kind: "number" }];
-      show(this.past, el("h3", {}, "Closed periods"), rows.length ? table(`Closed periods by ${column.name}`, columns, rows) : empty("No period has closed yet."));
+      show(this.past, el("h3", {}, "Closed periods"), rows.length ? table(`Closed periods by ${column.name}`, columns, rows) : empty("No closed period has posts."));
     } catch {
       show(this.past); // show the card without closed periods
     }

@@ -83,7 +83,7 @@ async def test_a_lone_family_is_unfolded_and_leads_to_the_board_of_a_period_and_
     assert (await page.text("h1")).endswith(":clan=fox")
     assert "this-week" not in await page.text("h1"), "the address names the period, so that it stays the same"
     await page.click("#ranking a.owner")
-    await page.wait_for_text("No period has closed yet", within="#owner")
+    await page.wait_for_text("No closed period has posts", within="#owner")
 
 
 async def test_an_owner_is_found_on_all_boards(page: Page, node: Process) -> None:

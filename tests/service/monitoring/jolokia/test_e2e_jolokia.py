@@ -50,6 +50,20 @@ async def test_a_request_without_a_type_answers_the_version(service: Service) ->
         assert answer["value"]["info"]["product"] == "rankcurve"
 
 
+async def test_a_body_that_is_not_utf_8_is_no_request(service: Service) -> None:
+    for body in (
+        b'{"type": "\xff"}',
+        b'{"type": "version", "\xc3": 1}',
+        b"\xff",
+        b'[{"type": "read", "mbean": "\xe2\x82"}]',
+    ):
+        answer = await service.call("POST", "/jolokia", body)
+        assert (answer.status, answer.body["code"]) == (400, "bad_json"), body
+    assert await service.refused("GET", "/jolokia/%FF") == (400, "bad_request")
+    assert (await get_envelope(service, "?p=%FF"))["status"] == 400
+    assert (await post_envelope(service, b"{"))["status"] == 400
+
+
 async def test_a_read_takes_one_several_or_all_attributes_and_an_inner_path(service: Service) -> None:
     one = await get_envelope(service, f"/read/{NODE}/Memory")
     assert one["request"] == {"type": "read", "mbean": NODE, "attribute": "Memory"}

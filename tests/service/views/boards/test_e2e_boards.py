@@ -1,11 +1,15 @@
 """Test the boards of a real service: callers create, confirm, widen, empty and delete boards, and erase owners."""
 
 import asyncio
+import re
+from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
 
 import pytest
+from rankcurve.column_words import parse_column
 
+from config.settings import Settings
 from service.views.boards import boards
 from service.views.owners import owners
 from storage.boards.boards import list_boards
@@ -13,6 +17,7 @@ from storage.records import Board
 from storage.store import Program
 from tests.service.real_service import RARELY, Service, without
 
+ROOT = Path(__file__).parents[4]
 B = "/v1/leaderboards/b"
 XP: dict[str, Any] = {"name": "xp", "sorted": True, "merge": "sum"}
 LAP: dict[str, Any] = {"name": "lap", "sorted": True, "merge": "min", "best": "low", "scale": 3, "min": 0, "max": 86400}
@@ -41,6 +46,17 @@ async def test_a_new_board_shows_every_default_and_the_same_spec_confirms_it(ser
     assert await put(service, *columns, **spelled) == (200, body)
     await service.restart()
     assert await service.get(B) == body
+
+
+async def test_a_spec_from_the_largest_and_smallest_defaults_is_taken_back(tmp_path: Path) -> None:
+    fields = {name: Settings.model_fields[f"default_{name}"] for name in ("samples", "exact_top", "refresh_seconds")}
+    for end, at in (("ge", 0), ("le", 1)):
+        chosen = {f"default_{name}": getattr(field.metadata[at], end) for name, field in fields.items()}
+        async with Service(tmp_path / end, **chosen).running() as service:
+            status, body = await put(service, XP)
+            assert status == 201
+            assert {f"default_{name}": body["predictor"][name] for name in fields} == chosen
+            assert await put(service, XP, predictor=body["predictor"]) == (200, body)
 
 
 async def test_the_least_value_of_a_min_column_ranks_first_unless_the_spec_says_otherwise(service: Service) -> None:
@@ -110,6 +126,14 @@ async def test_default_bounds_of_a_column_fit_64_bits(service: Service) -> None:
     plain, fine = body["columns"]
     assert (plain["min"], plain["max"]) == (-(10**15), 10**15)
     assert str(fine["max"]) == "9223372036.854775807"
+
+
+async def test_the_column_of_the_readme_takes_18_digits_and_the_default_column_does_not(service: Service) -> None:
+    [words] = set(re.findall(r"gold:\S*?max=[0-9]+", (ROOT / "README.md").read_text(encoding="utf-8")))
+    gold = parse_column(words)
+    await service.board("b", gold, {"name": "xp", "merge": "sum"})
+    [most, over] = await service.post("b", *({"owner": "a", "stats": {name: 10**18 - 1}} for name in ("gold", "xp")))
+    assert (most["stats"]["gold"], over["error"]["code"]) == (10**18 - 1, "value_out_of_range")
 
 
 async def test_a_column_added_to_a_board_is_empty_and_then_ranked(service: Service) -> None:

@@ -52,6 +52,55 @@ def statuses(result: dict[str, Any]) -> dict[str, str]:
     return {each["board"]: each["status"] for each in result["boards"]}
 
 
+async def test_facet_values_of_any_script_name_boards_wherever_a_board_is_named(service: Service) -> None:
+    composed, apart, cyrillic = "Côte d'Ivoire", "Co\u0302te d'Ivoire", "Орёл"
+    facets = [{"org": composed}, {"org": apart}, {"org": cyrillic, "location": "日本"}]
+    results = await post(service, *(xp(f"p{number}", number + 1, facets=each) for number, each in enumerate(facets)))
+    assert [each["status"] for each in results] == ["applied"] * 3
+    named = f"game:{period_id('week')}:org={composed}"
+    assert named in statuses(results[1])
+    retry = xp("p0", 1, facets={"org": composed}, post_id="run")
+    repeated = {**retry, "facets": {"org": apart}}
+    assert [each["status"] for each in await post(service, retry, repeated)] == ["applied", "duplicate"]
+    for text in (named, f"game:{period_id('week')}:org={apart}", f"game:this-week:org={apart}"):
+        found = await service.get(f"/v1/leaderboards/{quote(text, safe='')}")
+        assert (found["id"], found["entries"]) == (named, 2)
+        page = await service.get(f"/v1/leaderboards/{quote(text, safe='')}/rankings/xp")
+        assert [each["owner"] for each in page["entries"]] == ["p0", "p1"]
+        many = await service.must("POST", "/v1/owners/p1/positions", {"boards": [text], "column": "xp"})
+        assert (many["positions"][0]["rank"], many["positions"][0]["total"]) == (1, 2)
+        with_ = await service.get(
+            f"{board('week', ':org=' + cyrillic)}/rankings/xp/positions?values=0&with={quote(text)}"
+        )
+        assert with_["positions"][0]["total"] == 3
+    for value in (composed, apart):
+        told = await service.get(f"{F}/boards?period=week&org={quote(value)}")
+        assert told["board"] == named
+        await service.get(f"{F}/owners/p1/history?period=week&column=xp&org={quote(value)}")
+    values = await service.get(f"{F}/facets?facet=org&period=week")
+    assert {each["value"] for each in values["values"]} == {composed, cyrillic}
+    within = await service.get(f"{F}/facets?facet=location&period=week&org={quote(cyrillic)}")
+    assert [(each["value"], each["entries"]) for each in within["values"]] == [("日本", 1)]
+    listed = await service.get(f"/v1/leaderboards?contains={quote(composed)}")
+    assert {each["id"] for each in listed["leaderboards"]} >= {named}
+    assert {each["board"] for each in (await service.get("/v1/owners/p1/boards"))["boards"]} >= {named}
+    [held] = [each for each in (await service.get("/v1/owners/p1/posts"))["posts"] if each["board"] == named]
+    assert held["stored"]["xp"] == 2
+    for value in ("a:b", "a=b", "€", " a", "x" * 65):
+        [refused] = await post(service, xp("p9", 1, facets={"org": value}))
+        assert refused["error"]["code"] == "bad_value"
+        assert await service.refused("GET", f"{F}/boards?period=week&org={quote(value)}") == (400, "bad_request")
+        assert await service.refused("GET", f"{F}/facets?facet=location&org={quote(value)}") == (400, "bad_request")
+    new = "/v1/leaderboards/" + quote(f"nobody:all:org={composed}", safe="")
+    assert await service.refused("PUT", new, {"columns": [{"name": "xp", "merge": "sum"}]}) == (400, "bad_request")
+    await service.must("PUT", F, {**SPEC, "table": (await service.get(F))["table"], "keep": {"day": 1}})
+    longest = {"org": "𠀀" * 64, "location": "ü" * 64}
+    [widest] = await post(service, xp("p0", 1, facets=longest))
+    assert widest["status"] == "applied"
+    last = list(statuses(widest))[-1]
+    assert (await service.get(f"/v1/leaderboards/{quote(last, safe='')}"))["entries"] == 1
+
+
 async def test_a_post_reaches_every_period_of_every_facet_list_that_it_has_values_for(service: Service) -> None:
     ada, bob = await post(service, xp("ada", 5, facets=FACETS), xp("bob", 7, facets={"org": "7"}))
     facets = ["", ":org=7", ":location=melb,org=7"]

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
+from service.views.boards import families
 from storage.boards.families import delete_family, put_family
 from tests.service.killed_closing import KilledClosing
 from tests.service.real_service import RARELY, Service, without
@@ -162,7 +163,7 @@ async def test_comparisons_and_histories_are_true_on_low_columns_curves_and_face
                 assert mode != "exact" or found["rank"] == true_rank
 
 
-async def test_a_history_lists_every_closed_period_newest_first(service: Played) -> None:
+async def test_a_history_lists_every_closed_period_with_posts_newest_first(service: Played) -> None:
     await service.post_all(ada=50, bob=70)
     service.pass_days(1)
     await service.post_all(bob=5)
@@ -172,17 +173,29 @@ async def test_a_history_lists_every_closed_period_newest_first(service: Played)
     await service.post_all(ada=1, bob=2)
     told = await service.get(f"{HISTORY}?period=day&column=xp")
     assert (told["owner"], told["column"], told["next"]) == ("ada", "xp", None)
-    days = [YESTERDAY + timedelta(days=number) for number in (3, 2, 1, 0)]
+    days = [YESTERDAY + timedelta(days=number) for number in (2, 1, 0)]
     assert [each["board"] for each in told["history"]] == [day(each) for each in days]
     assert all(each["period"]["closed"] for each in told["history"])
     ranks = [each["position"] and each["position"]["rank"] for each in told["history"]]
-    assert ranks == [None, 1, None, 2], "nobody played on the 30th, ada did not on the 28th"
+    assert ranks == [1, None, 2], "nobody played on the 30th, ada did not on the 28th"
     clocks_changed = {"starts_at": "2037-03-28T23:00:00.000000Z", "ends_at": "2037-03-29T22:00:00.000000Z"}
-    assert told["history"][1]["period"] == {"name": "2037-03-29", "closed": True, **clocks_changed}
+    assert told["history"][0]["period"] == {"name": "2037-03-29", "closed": True, **clocks_changed}
     weeks = await service.get(f"{HISTORY}?period=week&column=xp")
     assert [each["board"] for each in weeks["history"]] == ["game:2037-W13"]
     assert weeks["history"][0]["position"]["value"] == 100
-    assert (await service.get(f"{HISTORY}?period=day&column=xp&org=7"))["history"][0]["position"] is None
+    faceted = await service.get(f"{HISTORY}?period=day&column=xp&org=7")
+    assert (faceted["history"], faceted["next"]) == ([], None)
+
+
+async def test_a_history_with_long_breaks_is_read_to_its_end(service: Played, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "HISTORY_EXAMINED_MAX", 8)
+    for pause in (1, 5, 30, 1, 1, 40):
+        await service.post_all(ada=pause)
+        service.pass_days(pause)
+    for limit in (1, 2, 5):
+        pages = [page async for page in service.pages(f"{HISTORY}?period=day&column=xp&limit={limit}")]
+        assert [each["position"]["value"] for page in pages for each in page["history"]] == [40, 1, 1, 30, 5, 1]
+        assert all(len(page["history"]) <= limit for page in pages)
 
 
 async def test_a_period_enters_the_history_when_its_grace_is_over(service: Played) -> None:

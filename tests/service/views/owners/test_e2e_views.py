@@ -61,6 +61,19 @@ async def test_a_lookup_answers_in_the_requested_order_and_lists_missing_owners(
     assert bare["entries"] == without(found["entries"], "position", "place")
 
 
+async def test_a_lookup_of_no_owners_is_empty(service: Service) -> None:
+    await create_small_board(service)
+    for column in ({}, {"column": "lap"}):
+        found = await service.must("POST", f"{B}/entries/lookup", {"owners": [], **column})
+        assert (found["entries"], found["missing"]) == ([], [])
+    assert await service.refused("POST", "/v1/leaderboards/none/entries/lookup", {"owners": []}) == (
+        404,
+        "unknown_board",
+    )
+    bad = {"owners": [], "column": "none"}
+    assert await service.refused("POST", f"{B}/entries/lookup", bad) == (404, "unknown_column")
+
+
 async def test_a_lookup_refuses_invalid_requests(service: Service) -> None:
     await create_small_board(service)
     path = f"{B}/entries/lookup"
@@ -73,6 +86,10 @@ async def test_a_lookup_refuses_invalid_requests(service: Service) -> None:
         assert await service.refused("POST", path, {"owners": owners}) == (400, "bad_request")
     unknown = "/v1/leaderboards/none/entries/lookup"
     assert await service.refused("POST", unknown, {"owners": ["a"]}) == (404, "unknown_board")
+
+
+async def test_positions_on_no_boards_are_empty(service: Service) -> None:
+    assert (await service.must("POST", "/v1/owners/ada/positions", {"boards": []}))["positions"] == []
 
 
 async def test_positions_of_one_owner_on_many_boards_come_in_the_requested_order(service: Service) -> None:
@@ -90,7 +107,6 @@ async def test_positions_of_one_owner_on_many_boards_come_in_the_requested_order
     assert await service.refused("POST", path, {"boards": ["a", "none"], "column": "xp"}) == (404, "unknown_board")
     assert await service.refused("POST", path, {"boards": ["a"], "column": "none"}) == (404, "unknown_column")
     assert await service.refused("POST", path, {"boards": ["a"] * 1001, "column": "xp"}) == (400, "too_many_boards")
-    assert await service.refused("POST", path, {"boards": [], "column": "xp"}) == (400, "bad_request")
 
 
 async def test_the_curve_document_shows_its_knots_and_an_unchanged_one_is_answered_304(service: Service) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -186,6 +187,114 @@ async def test_a_value_out_of_range_is_rejected_and_the_rest_of_the_list_applies
     assert [result["error"]["status"] for result in results if "error" in result] == [422] * 7
     assert results[1]["error"]["errors"][0]["pointer"] == "/stats/xp"
     assert await stats(b, "a") == {"xp": 100, "lap": Decimal("1.500"), "mood": 1}
+
+
+async def test_a_refused_value_is_told_the_exact_range_and_that_a_column_can_be_made_wider(service: Service) -> None:
+    columns = {"name": "gold", "merge": "sum", "max": 1234567}, {"name": "lap", "merge": "min", "scale": 3}
+    await service.board("b", *columns, {"name": "xp", "merge": "max"})
+    sent: dict[str, tuple[object, str]] = {
+        "gold": (1234568, "-1000000000000000 to 1234567"),
+        "xp": (10**15 + 1, "-1000000000000000 to 1000000000000000"),
+    }
+    sent["lap"] = ("1000000000000000.001", "-1000000000000000.000 to 1000000000000000.000")
+    for name, (value, bounds) in sent.items():
+        for how in ("stats", "set"):
+            [result] = await service.post("b", {"owner": "ada", how: {name: value}})
+            assert result["error"]["code"] == "value_out_of_range"
+            assert f"outside {bounds}" in result["error"]["detail"]
+            assert '"min" and "max"' in result["error"]["detail"]
+    asked = await service.call("GET", f"{B}/rankings/gold/positions?values=1234568")
+    assert "-1000000000000000 to 1234567" in asked.body["detail"]
+
+
+async def test_no_body_that_is_not_utf_8_is_an_error_of_the_service(service: Service) -> None:
+    await service.board("b", *COLUMNS)
+    column = b'{"columns": [{"name": "xp", "merge": "sum", "%s": "\xff"}]}'
+    bodies = {
+        ("PUT", "/v1/owners/ada/profile"): [b'{"name": "\xff"}', b'{"\xff": 1}'],
+        ("PUT", "/v1/leaderboards/c"): [column % b"min", column % b"type", column % b"\xff"],
+        ("POST", POSTS): [b'{"owner": "\xff", "stats": {"xp": 1}}', b'{"owner": "a", "stats": {"\xff": 1}}', b"\xff"],
+        ("POST", "/v1/keys"): [b'{"name": "\xff", "role": "reader"}'],
+        ("POST", f"{B}/entries/lookup"): [b'{"owners": ["\xff"]}'],
+        ("POST", "/v1/pools/shop/eu/resources"): [b'{"region": "eu", "resources": ["\xff"]}'],
+    }
+    for (method, path), sent in bodies.items():
+        for body in sent:
+            answer = await service.call(method, path, body)
+            assert answer.status in (400, 404, 422), (path, body, answer.body)
+    for name in ("xp", "tag"):
+        answer = await service.call("POST", POSTS, b'{"owner": "a", "stats": {"%s": "\xff"}}' % name.encode())
+        assert (answer.status, answer.body["code"]) in ((422, "bad_value"), (400, "bad_json"))
+
+
+async def test_bounds_of_times_are_told_exactly(tmp_path: Path) -> None:
+    async with Service(tmp_path, at_ahead_s_max=86_399, lease_s_max=1_234_567).running() as service:
+        await service.board("b", {"name": "xp"})
+        post = {"owner": "a", "stats": {"xp": 1}, "at": (datetime.now(UTC) + timedelta(days=2)).isoformat()}
+        [result] = await service.post("b", post)
+        assert "more than 86399 s ahead" in result["error"]["detail"]
+        await service.must("PUT", "/v1/pools/shop/eu")
+        lease = {"client_id": "shop", "pool_id": "eu", "key": "k", "region": "eu", "lease_seconds": 1_234_568}
+        answer = await service.call("POST", "/v1/leases", lease)
+        assert "at most 1234567 s" in answer.body["detail"]
+
+
+async def test_setting_null_clears_the_value_of_every_type(service: Service) -> None:
+    columns: list[dict[str, Any]] = [
+        {"name": "xp", "merge": "sum"},
+        {"name": "top", "merge": "max"},
+        {"name": "car", "merge": "with", "of": "top", "type": "text"},
+        {"name": "shots", "merge": "sum", "sorted": False},
+        {"name": "tag", "merge": "last", "type": "text"},
+    ]
+    await service.board("b", *columns, predictor={"exact_top": 0})
+    stats_of_ada = {"xp": 5, "top": 7, "car": "kart", "shots": 3, "tag": "fox"}
+    await service.post("b", {"owner": "ada", "stats": stats_of_ada}, {"owner": "bob", "stats": {"xp": 4, "top": 9}})
+    await service.refresh("b", "xp")
+    clear = {"owner": "ada", "set": dict.fromkeys(stats_of_ada), "post_id": "clear"}
+    assert codes(await service.post("b", clear, clear, {**clear, "post_id": "again"})) == [
+        "applied", "duplicate", "unchanged",
+    ]  # fmt: skip
+    assert await stats(service, "ada") == {}
+    page = await service.get(f"{B}/rankings/xp")
+    assert ([each["owner"] for each in page["entries"]], page["total"]) == (["bob"], 1)
+    assert (await service.get(f"{B}/entries/bob/positions?columns=xp&rank=exact"))["positions"][0]["rank"] == 1
+    assert (await service.get(B))["entries"] == 2
+    lines = (await service.get("/v1/owners/ada/posts"))["posts"]
+    assert (lines[-2]["set"], lines[-2]["stored"]) == (clear["set"], clear["set"])
+    await service.post(
+        "b", {"owner": "ada", "stats": {"xp": 1, "top": 1}}, {"owner": "ada", "set": {"xp": None}, "stats": {"top": 3}}
+    )
+    assert await stats(service, "ada") == {"top": 3}
+    assert (await service.get(f"{B}/rankings/xp"))["total"] == 1
+    await service.must("DELETE", f"{POSTS}/clear?owner=ada")
+    assert (await service.get(f"{B}/rankings/top"))["entries"][0]["owner"] == "bob"
+    refused = [{"owner": "ada", "stats": {"tag": None}}, {"owner": "ada", "stats": {"xp": None}}]
+    assert codes(await service.post("b", *refused)) == ["bad_value", "bad_value"]
+
+
+async def test_a_row_that_is_cleared_and_filled_in_one_request_is_counted_once(service: Service) -> None:
+    await service.board("b", {"name": "xp", "merge": "sum"})
+    fill, clear = {"owner": "ada", "stats": {"xp": 5}}, {"owner": "ada", "set": {"xp": None}}
+    for sent, total in (
+        ([clear], 0),
+        ([fill, clear], 0),
+        ([fill, clear, fill], 1),
+        ([clear, fill], 1),
+        ([fill, clear], 0),
+    ):
+        await service.post("b", *sent)
+        assert (await service.get(f"{B}/rankings/xp"))["total"] == total
+        assert len((await service.get(f"{B}/rankings/xp"))["entries"]) == total
+
+
+async def test_a_queued_null_clears_the_value_too(service: Service) -> None:
+    await service.board("b", {"name": "xp", "merge": "sum"})
+    await service.post("b", {"owner": "ada", "stats": {"xp": 5}})
+    queued = {"owner": "ada", "set": {"xp": None}, "post_id": "clear"}
+    await service.must("POST", f"{POSTS}?mode=queued", queued)
+    await service.wait_applied()
+    assert await stats(service, "ada") == {}
 
 
 async def test_a_value_may_be_asked_for_as_any_json_library_writes_it(service: Service) -> None:

@@ -234,6 +234,23 @@ async def _restart_days_later(service: Service, days: int) -> None:
     await service.restart()
 
 
+async def test_a_queued_post_to_a_day_counts_although_the_day_was_over_before_a_worker_took_it(
+    service: Service,
+) -> None:
+    await service.must("PUT", "/v1/families/daily", {**FAMILY, "periods": ["day"], "grace_seconds": 0})
+    await service.restart(ingest_workers=0)
+    day = (await service.get("/v1/families/daily/boards?period=day"))["board"]
+    path, post = "/v1/families/daily/posts?mode=queued", {"owner": "ada", "stats": {"xp": 7}, "post_id": "p"}
+    assert await queue_posts(service, path, post) == 1
+    await _restart_days_later(service, 1)
+    late = {**post, "post_id": "late", "at": datetime.now(UTC).isoformat()}
+    assert await service.refused("POST", path, late) == (409, "period_closed")
+    await service.restart(ingest_workers=1)
+    state = await wait_settled(service, "p", f"/v1/leaderboards/{escaped(day)}")
+    assert (state["status"], state["stats"]) == ("applied", {"xp": 7})
+    assert (await service.get(f"/v1/leaderboards/{escaped(day)}"))["closed"] is True
+
+
 async def test_a_queued_retry_is_a_duplicate_even_after_its_period_closed(service: Service) -> None:
     await service.must("PUT", "/v1/families/daily", {**FAMILY, "periods": ["day"], "grace_seconds": 0})
     path = "/v1/families/daily/posts"

@@ -106,6 +106,16 @@ async def test_a_page_past_the_end_is_empty(service: Service) -> None:
         page = await service.get(f"{XP}?from_rank={rank}")
         assert (page["entries"], page["next"], page["total"]) == ([], None, 90)
         check_page(board, page)
+        before = await service.get(f"{XP}?limit=7&cursor={page['prev']}")
+        check_page(board, before)
+        assert owners(before) == board.order("xp")[-7:]
+        assert owners(await service.get(f"{XP}?cursor={before['prev']}&limit=1")) == [board.order("xp")[-8]]
+
+
+async def test_a_page_past_the_end_of_an_empty_ranking_leads_nowhere(service: Service) -> None:
+    await service.board("b", {"name": "xp"})
+    page = await service.get(f"{XP}?from_rank=5")
+    assert (page["entries"], page["next"], page["prev"], page["total"]) == ([], None, None, 0)
 
 
 async def test_a_cursor_is_valid_for_its_ranking_only_and_cannot_be_forged(service: Service) -> None:
