@@ -143,8 +143,11 @@ async def take_posts(
         except UnknownFamilyError:  # the family was deleted, or created again
             await context.catalog.confirm(family)
             return await resolve(posts)
-        refused = [index for index, each in enumerate(found) if each.post is None or not each.post.parts]
-        if ids := (refused and family) or {leaf.id for at in refused for leaf in found[at].list_leaves(Exception)}:
+        refused: list[int] = []
+        for index, each in enumerate(found):  # a comprehension would be one more call for each post
+            if each.post is None or not each.post.parts:
+                refused.append(index)
+        if refused and (ids := family or {leaf.id for at in refused for leaf in found[at].list_leaves(Exception)}):
             await context.catalog.confirm(ids)
             for index, outcome in zip(refused, await resolve([posts[index] for index in refused]), strict=True):
                 found[index] = outcome
