@@ -175,7 +175,8 @@ async def test_a_board_that_was_created_without_an_end_gets_one_later(service: S
 
 async def test_an_end_that_another_process_sets_holds_at_once(service: Service, spec: Spec) -> None:
     context, season = service.context, Season(None, round(END.timestamp() * 1e6), 0, None)
-    for state, sharing, mode in product(("open", "closed"), ("own", "shared"), ("", "?mode=queued")):
+    # Closed ones come first: no board is shut while posts from before its end wait in the queue.
+    for state, sharing, mode in product(("closed", "open"), ("own", "shared"), ("", "?mode=queued")):
         board = f"{state}-{sharing}{mode[6:]}"
         path = f"/v1/leaderboards/{board}"
         await service.must("PUT", path, spec(table=sharing))
