@@ -85,8 +85,10 @@ class PlainBoard:
             if not column.least <= (value if column.merge != "sum" else after) <= column.most:
                 return "rejected"
             if before is None or before.scaled != after:
-                row[name] = Held(after, at_us)
-        for name in {column.of for column in self.columns if column.of is not None}:
+                adds = before is not None and column.merge == "sum" and not overwrite and self.timed and column.sorted
+                row[name] = Held(after, max(before.reached_us, at_us) if adds and before else at_us)
+        timed = {column.name for column in self.columns if self.timed and column.sorted}
+        for name in {column.of for column in self.columns if column.of is not None} | timed:
             self._follow(name, stored, row, stats, at_us, overwrite=overwrite)
         changed = row != self.rows.get(owner)
         self.rows[owner] = row
@@ -112,8 +114,12 @@ class PlainBoard:
         ties = [each for each in self.tie_columns if each in followers]
         better = row.get(name) != stored.get(name)
         if not better and not overwrite and name in stored and stats.get(name) == stored[name].scaled:
-            now = {each: held.scaled for each, held in stored.items()}
-            better = self.column(name).merge in ("max", "min") and self._places(ties, stats) < self._places(ties, now)
+            now = {each: one.scaled for each, one in stored.items()}
+            new, held = [*self._places(ties, stats)], [*self._places(ties, now)]
+            if self.timed and self.column(name).sorted:
+                new.append((at_us, 0))
+                held.append((stored[name].reached_us, 0))
+            better = self.column(name).merge in ("max", "min") and new < held
             if better:
                 row[name] = Held(stored[name].scaled, at_us)
         for each in followers:

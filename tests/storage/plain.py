@@ -81,10 +81,10 @@ def is_improved(
     """Return whether a post (its changes, and its time) improves a column that others follow."""
     (changes, at_us), held = post, row[index]
     stored = [each[0] if each is not None else None for each in row]
-    if values[index] != stored[index]:
-        return True
     if not spec.columns[index].sorted and not followers:
         return False
+    if values[index] != stored[index]:
+        return True
     sent = {change.index: change for change in changes}
     if index not in sent or sent[index].overwrite or spec.columns[index].merge not in (Merge.MAX, Merge.MIN):
         return False
