@@ -32,7 +32,7 @@ if [ "$only" != typescript ]; then
   need mono mono-runtime
   need mcs mono-mcs
   [ -e /usr/lib/mono/4.5/System.Net.Http.dll ] || missing="$missing libmono-system-net-http4.0-cil"
-  [ -e /usr/lib/cli/Newtonsoft.Json-5.0/Newtonsoft.Json.dll ] || missing="$missing libnewtonsoft-json5.0-cil"
+  need curl curl
 fi
 
 if [ -n "$missing" ]; then
@@ -49,7 +49,7 @@ fi
 
 install_npm() {
   cmp -s "$here/clients/package-lock.json" "$build/npm/.installed" && return
-  echo "Installing jolokia.js, axe-core and openapi-typescript and typescript by npm into build/clients/npm."
+  echo "Installing jolokia.js, axe-core, openapi-typescript, typescript and Newtonsoft.Json by npm into build/clients/npm."
   mkdir -p "$build/npm"
   cp "$here/clients/package.json" "$here/clients/package-lock.json" "$build/npm/"
   (cd "$build/npm" && npm ci --ignore-scripts --no-audit --no-fund --silent)
