@@ -47,7 +47,7 @@ for file in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs/ca-certific
   $(grep -ls Acquire: /etc/apt/apt.conf /etc/apt/apt.conf.d/*); do
   [ ! -e "$file" ] || cp -L "$file" "$machine$file"
 done
-names='[a-z]+_proxy|[A-Z]+_PROXY|PIP_[A-Z_]+|npm_config_[a-z_]+|NPM_CONFIG_[A-Z_]+|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|[A-Z_]+_CA_BUNDLE'
+names='[a-z]+_proxy|[A-Z]+_PROXY|PIP_(CERT|PROXY|INDEX_URL|EXTRA_INDEX_URL|TRUSTED_HOST|DEFAULT_TIMEOUT|RETRIES)|npm_config_[a-z_]+|NPM_CONFIG_[A-Z_]+|NODE_EXTRA_CA_CERTS|SSL_CERT_FILE|[A-Z_]+_CA_BUNDLE'
 reach=$(env | grep -E "^($names)=[^ ]*$" || true)
 
 git clone --quiet --no-local . "$machine$home/rankcurve"
