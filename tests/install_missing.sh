@@ -32,6 +32,8 @@ if [ "$only" != typescript ]; then
   need mono mono-runtime
   need mcs mono-mcs
   [ -e /usr/lib/mono/4.5/System.Net.Http.dll ] || missing="$missing libmono-system-net-http4.0-cil"
+  # Newtonsoft.Json needs it.
+  [ -e /usr/lib/mono/4.5/System.Runtime.Serialization.dll ] || missing="$missing libmono-system-runtime-serialization4.0-cil"
   need curl curl
 fi
 

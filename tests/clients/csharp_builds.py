@@ -10,14 +10,16 @@ from tests.servers import INSTALL_HINT, ServerMissingError, program
 from tests.service.real_service import ROOT, WAIT_S
 
 CLIENT = ROOT / "clients" / "csharp"
-HTTP = Path("/usr/lib/mono/4.5/System.Net.Http.dll")
+LIBRARIES = Path("/usr/lib/mono/4.5")
 
 
 def mono() -> Path:
     """Return the program that runs what was compiled. Raises ServerMissingError if something of Mono is missing."""
-    if not HTTP.exists():
-        package = "libmono-system-net-http4.0-cil"
-        raise ServerMissingError(f"the tests need {HTTP}, of Debian's package {package}: {INSTALL_HINT}")
+    for name in ("net-http", "runtime-serialization"):
+        library = LIBRARIES / f"System.{name.replace('-', '.').title()}.dll"
+        if not library.exists():
+            package = f"libmono-system-{name}4.0-cil"
+            raise ServerMissingError(f"the tests need {library}, of Debian's package {package}: {INSTALL_HINT}")
     return program("mono", "mono-runtime")
 
 
