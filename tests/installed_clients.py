@@ -16,7 +16,7 @@ def node() -> Path:
 
 
 def javascript_modules() -> Path:
-    """Return the folder of the npm packages: jolokia.js, axe-core, openapi-typescript, typescript and Newtonsoft.Json."""
+    """Return the folder of the npm packages, which `tests/clients/package.json` lists."""
     return _installed("npm", "package-lock.json") / "node_modules"
 
 

@@ -218,7 +218,7 @@ def test_a_package_that_a_release_does_not_offer_keeps_no_other_one_away(tmp_pat
 def install_missing(folder: Path, *words: str, unknown: str = "") -> tuple[list[list[str]], str]:
     """Run the script on a machine that has nothing but a shell and its tools. `apt-get` and `npm` note what they do.
 
-    `unknown`: a package that the machine's release does not have. Return the calls, and what the script complains about.
+    `unknown`: a package that the machine's release does not have. Return the calls, and the complaints.
     """
     shutil.copytree(ROOT / "tests" / "clients", folder / "tests" / "clients")
     shutil.copy(ROOT / "tests" / "install_missing.sh", folder / "tests")

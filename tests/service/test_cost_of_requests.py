@@ -1,9 +1,10 @@
 """Count what one request of each hot route costs, and compare the counts with budgets.
 
 Times depend on the machine, and counts do not: neither on its Python, nor on what else it has to do, because only calls
-count and not how often a coroutine pauses (`tests/service/ways.py`). The service runs in this process on an event loop of uvloop, without
-jobs, and one client sends one request after the other. Whoever goes over a budget raises it in the table below, and
-gives the reason in the commit. A budget that is too large fails as well, so that a saving is kept.
+count and not how often a coroutine pauses (`tests/service/ways.py`). The service runs in this process on an event loop
+of uvloop, without jobs, and one client sends one request after the other. Whoever goes over a budget raises it
+in the table below, and gives the reason in the commit. A budget that is too large fails as well, so that a saving is
+kept.
 """
 
 import asyncio

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from pytest import MonkeyPatch
+import pytest
 
 from jobs.curves import refresh_requests
 from tests.service.real_service import Service
@@ -121,9 +121,9 @@ def module_of(file_name: str) -> str:
 async def trace_ways(folder: Path) -> Ways:
     """Trace each way in a real service with jobs, which is busy, so it reads ranks off the curve."""
     trace, numbers = Trace(), count()
-    with trace.installed(), MonkeyPatch.context() as patch:
-        # No other worker runs, no lease is renewed, and nothing looks for what it would hear of anyway: on a busy machine
-        # every round is long enough for such a look.
+    with trace.installed(), pytest.MonkeyPatch.context() as patch:
+        # No other worker runs, no lease is renewed, and nothing looks for what it would hear of anyway: on a busy
+        # machine, every round is long enough for such a look.
         settings = {"ingest_workers_max": 1, "ingest_lease_s": 600, "curve_poll_s": 2.0}
         patch.setattr(refresh_requests, "LOOK_BASE_S", NEVER_S)
         async with Service(folder, ingest_poll_s=NEVER_S, live_poll_s=NEVER_S, **settings).running() as service:
