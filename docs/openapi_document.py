@@ -130,6 +130,8 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
                 continue
             values = enums.get(each) if name == "$ref" else None
             each = each.replace(PYTHON_END, "$") if name == "pattern" and isinstance(each, str) else each
+            # From Python 3.13 on, docstrings come without the indentation of their source.
+            each = inspect.cleandoc(each) if name == "description" and isinstance(each, str) else each
             found |= {name: inline(each)} if values is None else {"enum": part.get("enum", values)}
         return found
 

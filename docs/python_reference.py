@@ -80,7 +80,7 @@ def _signature(described: Any) -> str:
     """Return a signature without `self`, quotes and addresses, with a line for each parameter if it is long."""
     signature = inspect.signature(described)
     parameters = [each for each in signature.parameters.values() if each.name != "self"]
-    text = str(signature.replace(parameters=parameters))
+    text = str(signature.replace(parameters=parameters)).replace("typing.", "")  # Python 3.13 leaves it out by itself
     text = _ADDRESS.sub(r"\1", re.sub(r"""(: |-> )(['"])(.*?)\2(?=[,)=]| =|$)""", r"\1\3", text))
     if len(text) <= WIDTH:
         return text

@@ -98,8 +98,9 @@ class Coalescer(Generic[Q, A]):
 
     async def finish_questions(self) -> None:
         """Wait until all questions that were asked are answered."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks)
+        # A task that has just ended stays in `_tasks` until the next turn. To wait for it could take no turn at all.
+        while tasks := [task for task in self._tasks if not task.done()]:
+            await asyncio.gather(*tasks)
 
     async def _drain(self) -> None:
         try:

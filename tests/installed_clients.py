@@ -16,8 +16,14 @@ def node() -> Path:
 
 
 def javascript_modules() -> Path:
-    """Return the folder of the npm packages: jolokia.js, axe-core, openapi-typescript and typescript."""
+    """Return the folder of the npm packages, which `tests/clients/package.json` lists."""
     return _installed("npm", "package-lock.json") / "node_modules"
+
+
+def newtonsoft() -> Path:
+    """Return a library that Unity has. This build of it is one for Unity, a little older than Unity's own."""
+    plugins = javascript_modules() / "jillejr.newtonsoft.json-for-unity" / "Plugins"
+    return plugins / "Newtonsoft.Json Editor" / "Newtonsoft.Json.dll"
 
 
 def python_generator_modules() -> Path:

@@ -195,7 +195,6 @@ async def test_several_processes_serve_beside_foreign_packages(
 
 
 def test_the_typescript_client_is_built_without_the_packages_of_the_development(tmp_path: Path) -> None:
-    """Run the script on a machine that has nothing but a shell and its tools; `apt-get` and `npm` note what they do."""
     shown = subprocess.run(
         ["make", "--dry-run", "typescript", f"VENV={tmp_path / 'venv'}"],
         cwd=ROOT, capture_output=True, check=True, text=True, timeout=WAIT_S,
@@ -203,20 +202,42 @@ def test_the_typescript_client_is_built_without_the_packages_of_the_development(
     assert "pip" not in shown
     [script] = [line.split() for line in shown.splitlines() if "install_missing.sh" in line]
     assert (script[0], script[2:]) == ("tests/install_missing.sh", ["typescript"])
-
-    shutil.copytree(ROOT / "tests" / "clients", tmp_path / "tests" / "clients")
-    shutil.copy(ROOT / script[0], tmp_path / "tests")
-    (tmp_path / "bin").mkdir()
-    for name in ("sh", "dirname", "cmp", "cp", "env", "id", "ls", "mkdir", "touch"):
-        (tmp_path / "bin" / name).symlink_to(shutil.which(name) or name)
-    for name in ("apt-get", "sudo", "npm", "python"):
-        noting = tmp_path / "bin" / name
-        noting.write_text(f'#!/bin/sh\necho {name} "$@" >>{tmp_path}/calls\n', encoding="utf-8")
-        noting.chmod(0o755)
-    environ = {"PATH": str(tmp_path / "bin")}
-    subprocess.run([tmp_path / script[0], "python", script[2]], env=environ, check=True, timeout=WAIT_S)
-    calls = [line.split() for line in (tmp_path / "calls").read_text().splitlines()]
-    installed = [call[call.index("install") + 1 :] for call in calls if "install" in call]
-    assert [[word for word in call if word[0] != "-"] for call in installed] == [["nodejs"]], "npm is there"
+    calls, _ = install_missing(tmp_path, script[2])
+    assert installed_packages(calls) == [["nodejs"]], "npm is there"
     assert [call[1] for call in calls if call[0] == "npm"] == ["ci"]
     assert "python" not in {call[0] for call in calls}
+
+
+def test_a_package_that_a_release_does_not_offer_keeps_no_other_one_away(tmp_path: Path) -> None:
+    calls, errors = install_missing(tmp_path, "typescript", unknown="nodejs")
+    assert installed_packages(calls) == []
+    assert "no package nodejs" in errors
+    assert [call[1] for call in calls if call[0] == "npm"] == ["ci"]
+
+
+def install_missing(folder: Path, *words: str, unknown: str = "") -> tuple[list[list[str]], str]:
+    """Run the script on a machine that has nothing but a shell and its tools. `apt-get` and `npm` note what they do.
+
+    `unknown`: a package that the machine's release does not have. Return the calls, and the complaints.
+    """
+    shutil.copytree(ROOT / "tests" / "clients", folder / "tests" / "clients")
+    shutil.copy(ROOT / "tests" / "install_missing.sh", folder / "tests")
+    (folder / "bin").mkdir()
+    for name in ("sh", "dirname", "cmp", "cp", "env", "id", "ls", "mkdir", "touch"):
+        (folder / "bin" / name).symlink_to(shutil.which(name) or name)
+    noting = f'echo "${{0##*/}}" "$@" >>{folder}/calls'
+    showing = f'[ "$2" = "{unknown}" ] || echo Package: "$2"'
+    for name in ("apt-get", "apt-cache", "sudo", "npm", "python"):
+        program = folder / "bin" / name
+        program.write_text(f"#!/bin/sh\n{showing if name == 'apt-cache' else noting}\n", encoding="utf-8")
+        program.chmod(0o755)
+    done = subprocess.run(
+        [folder / "tests" / "install_missing.sh", "python", *words], env={"PATH": str(folder / "bin")},
+        check=True, timeout=WAIT_S, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    return [line.split() for line in (folder / "calls").read_text().splitlines()], done.stderr
+
+
+def installed_packages(calls: list[list[str]]) -> list[list[str]]:
+    installed = [call[call.index("install") + 1 :] for call in calls if "install" in call]
+    return [[word for word in call if word[0] != "-"] for call in installed]

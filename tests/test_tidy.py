@@ -270,9 +270,19 @@ def test_a_tag_publishes_what_make_release_makes_and_only_publishing_jobs_may_wr
 
 def test_the_hosted_ci_runs_what_the_local_one_runs_and_may_only_read() -> None:
     workflow = read_workflow("ci.yml")
-    local = re.findall(r"^make .+$", (ROOT / ".ci" / "run").read_text(encoding="utf-8"), re.MULTILINE)
+    local = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert local[-3:] == ["make check", "make test", "tests/fresh_machine.sh trixie"]
+    fresh = (ROOT / "tests" / "fresh_machine.sh").read_text(encoding="utf-8")
+    followed = [line[1] for line in re.finditer(r"^run (make \w+(?: ARGS=--\w+)?)", fresh, re.MULTILINE)]
     [job] = workflow["jobs"].values()
-    assert [step["run"] for step in job["steps"] if "run" in step] == local == ["make check", "make test"]
+    installing, *steps = [step["run"] for step in job["steps"] if "run" in step]
+    assert steps == followed == ["make demo ARGS=--once", "make check", "make test"]
+    # Both start from a minimal installation with the packages that the pages ask for.
+    [packages] = re.findall(r"^packages=(.+)$", fresh, re.MULTILINE)
+    assert installing.endswith(f" {packages.replace(',', ' ')}")
+    for page in ("README.md", "CONTRIBUTING.md"):
+        assert f"`{packages.replace(',', ' ')}`" in (ROOT / page).read_text(encoding="utf-8"), page
+    assert job["strategy"]["matrix"]["image"] == ["debian:bookworm", "debian:trixie"]
     assert [step["uses"] for step in job["steps"] if not re.fullmatch(r"[\w/-]+@v\d+", step.get("uses", "a@v1"))] == []
     assert workflow["permissions"] == {"contents": "read"}
     assert workflow["concurrency"]["cancel-in-progress"] is True

@@ -9,6 +9,7 @@ import httpx
 import pytest
 from rankcurve import Client
 
+from tests.installed_clients import newtonsoft
 from tests.pages import run_shell, shell_environment
 from tests.schemas import fresh_schema
 from tests.servers import RedisServer
@@ -97,7 +98,7 @@ def test_a_page_does_what_it_shows(
     page: str, outputs: int, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest
 ) -> None:
     """Follow a page with a new service, and check that `outputs` outputs were compared."""
-    environment["PROJECT"] = str(ROOT)
+    environment |= {"PROJECT": str(ROOT), "NEWTONSOFT": str(newtonsoft())}
     if page == "migrating.md":
         request.getfixturevalue("old_stores")
     assert shutil.which("curl"), "apt-get install curl"

@@ -241,7 +241,9 @@ class SqliteStore:
         self, uri: str, prepare: Callable[[sqlite3.Connection], None], timeout_s: float = LOCK_WAIT_S_MAX
     ) -> sqlite3.Connection:
         statements = self._limits.statement_cache
-        connection = sqlite3.connect(uri, timeout_s, uri=True, isolation_level=None, cached_statements=statements)
+        connection = sqlite3.connect(
+            uri, timeout=timeout_s, uri=True, isolation_level=None, cached_statements=statements
+        )
         try:
             prepare(connection)
         except BaseException:

@@ -4,10 +4,11 @@ The owner's writer groups and merges these posts as it does the posts of the own
 """
 
 import asyncio
+import sys
 from functools import partial
 from socket import socket
 from time import monotonic
-from typing import cast
+from typing import Any, cast
 
 import structlog
 
@@ -27,6 +28,8 @@ from .frames import (
 from .writer import Writer
 
 log = structlog.get_logger(__name__)
+# From Python 3.13 on, a server that is closed removes its socket, on which the next owner listens.
+_KEEP_SOCKET: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 
 class PostServer:
@@ -44,7 +47,8 @@ class PostServer:
     async def listen(self, listening: socket) -> None:
         """Accept the connections of fronts on a socket that another process has bound."""
         make_link = partial(FrameLink, self._receive, self._lose, self._accept)
-        self._server = await asyncio.get_running_loop().create_unix_server(make_link, sock=listening)
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(make_link, sock=listening, **_KEEP_SOCKET)
         self._send_heartbeats()
 
     def _accept(self, link: FrameLink) -> None:

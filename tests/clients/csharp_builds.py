@@ -1,22 +1,24 @@
 """Compile the C# client, and programs that use it, with Mono, and run them."""
 
 import asyncio
+import shutil
 import subprocess
 from pathlib import Path
 
+from tests.installed_clients import newtonsoft
 from tests.servers import INSTALL_HINT, ServerMissingError, program
 from tests.service.real_service import ROOT, WAIT_S
 
 CLIENT = ROOT / "clients" / "csharp"
-# Debian's package of Newtonsoft.Json has an older version than Unity. The client uses what both have.
-NEWTONSOFT = Path("/usr/lib/cli/Newtonsoft.Json-5.0/Newtonsoft.Json.dll")
-HTTP = Path("/usr/lib/mono/4.5/System.Net.Http.dll")
+LIBRARIES = Path("/usr/lib/mono/4.5")
 
 
 def mono() -> Path:
     """Return the program that runs what was compiled. Raises ServerMissingError if something of Mono is missing."""
-    for library, package in ((NEWTONSOFT, "libnewtonsoft-json5.0-cil"), (HTTP, "libmono-system-net-http4.0-cil")):
+    for name in ("net-http", "runtime-serialization"):
+        library = LIBRARIES / f"System.{name.replace('-', '.').title()}.dll"
         if not library.exists():
+            package = f"libmono-system-{name}4.0-cil"
             raise ServerMissingError(f"the tests need {library}, of Debian's package {package}: {INSTALL_HINT}")
     return program("mono", "mono-runtime")
 
@@ -32,7 +34,8 @@ def build_client(folder: Path, client: Path = CLIENT) -> Path:
 def compile_sources(output: Path, *sources: Path, options: list[str]) -> None:
     """Compile C# files into a library or a program in a folder that has everything that they need to run."""
     mono()
-    references = [f"-r:{each}" for each in ("System.Net.Http", "System.Numerics", NEWTONSOFT)]
+    json = shutil.copy(newtonsoft(), output.parent)  # Mono looks for libraries beside the program
+    references = [f"-r:{each}" for each in ("System.Net.Http", "System.Numerics", json)]
     command = ["-langversion:7", "-warn:4", "-warnaserror", f"-out:{output}", *references, *options]
     words = [str(program("mcs", "mono-mcs")), *command, *map(str, sources)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=WAIT_S)

@@ -94,6 +94,18 @@ async def test_a_stream_that_was_opened_before_a_fork_is_opened_again_by_each_ch
     assert found == ["p3"] * 4
 
 
+@pytest.mark.usefixtures("board")
+async def test_a_program_may_end_with_a_stream_open(service: Service) -> None:
+    found = await run_forked(
+        service,
+        """
+        events = Client(sys.argv[1]).stream("b", "xp", top=1)
+        print(json.dumps([next(events).data.entries[0].owner]))
+        """,
+    )
+    assert found == ["p3"]
+
+
 async def test_a_child_neither_extends_a_held_lease_nor_gives_it_back(service: Service) -> None:
     await service.must("PUT", "/v1/pools/acme/numbers")
     await service.must("POST", "/v1/pools/acme/numbers/resources", {"region": "eu", "resources": ["a", "b"]})

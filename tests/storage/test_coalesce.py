@@ -46,6 +46,28 @@ async def test_questions_that_come_together_take_one_task_and_one_read() -> None
     assert answers.groups == [[1, 2, 3]]
 
 
+async def test_finishing_the_questions_never_waits_for_a_task_that_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From Python 3.12 on, waiting for ended tasks takes no turn of the event loop, so it must not be repeated."""
+    waits: list[list[bool]] = []
+    gather = asyncio.gather
+
+    def note_wait(*tasks: asyncio.Task[None]) -> asyncio.Future[list[None]]:
+        waits.append([task.done() for task in tasks])
+        assert len(waits) < 10
+        return gather(*tasks)
+
+    answers = Answers(tasks_max=2)
+    answers.may_answer.set()
+    [asked] = answers.ask(1)
+    assert await asked == -1
+    monkeypatch.setattr(asyncio, "gather", note_wait)
+    answers.ask(2)
+    await answers.coalescer.finish_questions()
+    await answers.coalescer.finish_questions()
+    assert waits == [[False]]
+    assert answers.groups == [[1], [2]]
+
+
 async def test_a_second_read_begins_once_as_many_questions_wait_as_are_being_answered() -> None:
     answers = Answers(tasks_max=2)
     asked = answers.ask(1, 2)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -157,7 +158,8 @@ class Opened:
         return self._chunks
 
     def close(self) -> None:
-        if self._response is not None and self._process == os.getpid():
+        # When Python ends, the connection ends with it. To close it then can crash Python 3.13.
+        if self._response is not None and self._process == os.getpid() and not sys.is_finalizing():
             self._response.close()
 
     async def aclose(self) -> None:

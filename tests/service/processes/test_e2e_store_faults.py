@@ -102,7 +102,9 @@ async def test_a_connection_that_is_stuck_in_a_transaction_is_not_ready_until_it
             return super().execute(sql, *arguments)
 
     reads.close()
-    reads._connection = sqlite3.connect(service.folder / "rankcurve.db", 0, isolation_level=None, factory=Unending)
+    reads._connection = sqlite3.connect(
+        service.folder / "rankcurve.db", timeout=0, isolation_level=None, factory=Unending
+    )
     with monkeypatch.context() as patched:
         patched.setattr(reads, "_open_connection", lambda: sqlite3.connect("file:/missing/b.db", uri=True))
         for _ in range(2):

@@ -68,7 +68,7 @@ def meter() -> RecordingMeter:
 @pytest.fixture
 def reads(path: Path, machine: Machine, meter: RecordingMeter) -> Iterator[BriefReads]:
     made = BriefReads(
-        lambda: sqlite3.connect(path, 0, isolation_level=None),
+        lambda: sqlite3.connect(path, timeout=0, isolation_level=None),
         meter,
         clock=lambda: machine.now_s,
         disk_reads=lambda: machine.disk_reads,
@@ -163,7 +163,7 @@ def test_a_connection_whose_transaction_cannot_be_ended_is_replaced_and_told(pat
     kinds: list[type[sqlite3.Connection]] = [sqlite3.Connection, Unending]
 
     def connect() -> sqlite3.Connection:
-        return sqlite3.connect(path, 0, isolation_level=None, factory=kinds.pop())
+        return sqlite3.connect(path, timeout=0, isolation_level=None, factory=kinds.pop())
 
     reads = BriefReads(connect, meter)
     stuck = reads._connection
@@ -187,7 +187,7 @@ def test_without_another_connection_no_read_sees_an_old_snapshot(path: Path, met
     def connect() -> sqlite3.Connection:
         if not kinds:
             raise sqlite3.OperationalError("unable to open database file")
-        return sqlite3.connect(path, 0, isolation_level=None, factory=kinds.pop())
+        return sqlite3.connect(path, timeout=0, isolation_level=None, factory=kinds.pop())
 
     def count_rows(raw: sqlite3.Connection) -> object:
         return raw.execute("SELECT count(*) FROM a").fetchone()[0]
