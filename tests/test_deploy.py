@@ -13,8 +13,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 import typer
+import yaml
 
 from config import Settings, load
 from service.cli import app
