@@ -24,7 +24,7 @@ from tests.service.ways import Trace, Ways
 OWNERS = 3_000
 WARM_UP, REQUESTS, ROUNDS = 20, 20, 3
 NEVER_S = 86_400  # longer than the test
-SLACK = 0.1  # a budget may be larger than what was counted by this share
+SLACK = 0.15  # a budget may be larger than what was counted by this share: versions of Python differ in their own calls
 BOARD = "/v1/leaderboards/b"
 
 
@@ -51,7 +51,7 @@ BUDGETS: dict[str, Cost | Way] = {
     "positions, exact": Cost(196, 0, 2.2, 0, 325),
     "around": Cost(250, 0, 1.8, 0, 1_725),
     "top page": Cost(190, 0, 2.2, 0, 1_540),
-    "single post": Cost(164, 138, 5.2, 1.5, 245),
+    "single post": Cost(162, 138, 5.2, 1.5, 245),
     "batch of 1,000": Cost(6_480, 14_800, 5.5, 2, 109_000),
     "way: post": Way(140, 112),
     "way: positions": Way(76, 50),
