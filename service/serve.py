@@ -49,11 +49,11 @@ def serve_until_stopped(settings: Settings, *, only_jobs: bool = False) -> None:
         OSError: the address can't be bound.
     """
     open_process = open_jobs if only_jobs else open_service
-    tell = partial(log.info, "working") if only_jobs else partial(log_serving, settings)
 
     async def work(settings: Settings, metrics: Metrics) -> None:
         stop = watch_stop_signals(signal.SIGTERM, signal.SIGINT)
         running = open_process(settings, metrics)
+        tell = partial(log.info, "working") if only_jobs else partial(log_serving, settings)
         await run_until_stopped(running, stop, lambda addresses: tell(addresses=addresses))
 
     run_process(settings, Metrics(), work)

@@ -35,6 +35,7 @@ _POSTING = "post|post_to_boards|post_to_family"
 _SPECS = "create_board|create_family"
 _FACETED = "family_board|facet_values|history"
 RULES = (
+    Rule(".*", "bad_request", ".* is not a leaderboard id", "no pattern tells which letters and digits a script has"),
     Rule(".*", "bad_cursor", "", "a cursor is signed: none can be made up"),
     Rule(".*", "bad_request", ".*: Expected `int.*`, got `float`", "to JSON Schema 2.0 is an integer; here it is `2`"),
     Rule(_POSTING, "bad_request", "(/posts/[0-9]+)?/stats:", "`stats` and `set` are never both empty"),

@@ -45,7 +45,6 @@ namespace Rankcurve {
         public decimal Value => (decimal)Json["value"];
         public JToken Stats => Json["stats"];
         public string Tier => Json.Text("tier");
-        /// <summary>When the owner reached the value; null unless the earlier of two equal values is better.</summary>
         public DateTimeOffset? ReachedAt => Json.Time("reached_at");
         /// <summary>The owner's profile, if profiles were asked for and there is one.</summary>
         public JToken Profile => Json.Member("profile");

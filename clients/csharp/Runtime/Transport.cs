@@ -12,8 +12,7 @@ using Newtonsoft.Json;
 using Newtonsoft.Json.Linq;
 
 namespace Rankcurve {
-    // Sends requests, and again where that helps and does no harm: until the service answers with a success
-    // or a final refusal, at most attemptsMax times.
+    // Sends requests until a success or a final refusal, again where that does no harm, at most attemptsMax times.
     sealed class Transport : IDisposable {
         const double PauseS = 0.2; // the least before the second attempt; it doubles with each further one
         const double PauseMaxS = 30;
@@ -70,9 +69,8 @@ namespace Rankcurve {
             value is Array many ? string.Join(",", many.Cast<object>().Select(TextOf))
             : value is bool ? "true" : Convert.ToString(value, CultureInfo.InvariantCulture);
 
-        // Send a request until it is answered, and return what read makes of the JSON (null if the
-        // answer has none) and the ETag. A request that is not repeatable is sent again only after a 429: the
-        // service refused it unread.
+        // Send a request until it is answered, and return what read makes of the JSON (null if there is none) and the
+        // ETag. A request that is not repeatable is sent again only after a 429: the service refused it unread.
         public async Task<T> SendAsync<T>(HttpMethod method, string path, JToken body, Func<JToken, string, T> read,
             bool repeatable = true, string tag = null) {
             for (int attempt = 1; ; attempt++) {
@@ -100,8 +98,7 @@ namespace Rankcurve {
             return TimeSpan.FromSeconds(Math.Min(PauseMaxS, Math.Max(leastS, askedS * (1 + part / 2))));
         }
 
-        // Send a request once, with one more header if it has a value. Return the answer, whatever it is:
-        // whole or, if it is endless, as soon as it begins.
+        // Send a request once, with one more header if it has a value. Return the answer: if endless, once it begins.
         public async Task<HttpResponseMessage> OpenAsync(HttpMethod method, string path, JToken body, string header,
             string value, bool endless = false) {
             var request = new HttpRequestMessage(method, url + path);
