@@ -132,9 +132,7 @@ async def take_posts(
     """Apply the posts of a request and return their results, or queue the posts if the request asks for that.
 
     If a post is rejected by this process's copies of its boards or of its family, have the copies confirmed, and try
-    the post again. Do so too if the writer finds that a copy is outdated.
-
-    `boards` is the largest number of boards that a post can reach. 0: each post names its boards.
+    it again. Do so too if the writer finds an outdated copy. A post reaches up to `boards` boards; 0: those it names.
 
     Raises:
         ProblemError: the body was a single post, which is rejected, or a post can't be queued.
@@ -170,11 +168,9 @@ async def take_posts(
         if context.relay is not None:
             raise NotOwnerError
         return await queue_posts(context, resolve_all, single=single)
-    if len(posts) > 1:
-        values = [(len(each.stats) + len(each.set)) * (boards or len(_boards_of(each))) for each in posts]
-        if sum(values) > PIECE_VALUES_MAX:
-            take = partial(take_posts, context, call, resolve=resolve, single=False)
-            return await _take_pieces(posts, max(1, PIECE_VALUES_MAX // max(values)), take)
+    values = [] if single else [(len(each.stats) + len(each.set)) * (boards or len(_boards_of(each))) for each in posts]
+    if len(values) > 1 and sum(values) > PIECE_VALUES_MAX:
+        return await _take_pieces(posts, max(values), partial(take_posts, context, call, resolve=resolve, single=False))
     outcomes, pauses_s = await _apply(context, await resolve_confirmed(posts)), iter(PAUSES_S)
     while True:
         again: dict[int, list[Leaf]] = {}
@@ -183,8 +179,7 @@ async def take_posts(
                 again[index] = leaves
         if not again:
             return make_results(context, posts, outcomes, single=single)
-        pause_s = next(pauses_s, None)
-        if pause_s is None:  # the catalog still has the boards
+        if (pause_s := next(pauses_s, None)) is None:  # the catalog still has the boards
             raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
         await asyncio.sleep(pause_s)
         await context.catalog.confirm({leaf.id for leaves in again.values() for leaf in leaves})
@@ -193,8 +188,9 @@ async def take_posts(
             outcomes[index] = outcome
 
 
-async def _take_pieces(posts: Sequence[PostBody], piece_posts: int, take: Callable[..., Awaitable[Any]]) -> PostResults:
+async def _take_pieces(posts: Sequence[PostBody], values_max: int, take: Callable[..., Awaitable[Any]]) -> PostResults:
     results: list[Any] = []
+    piece_posts = max(1, PIECE_VALUES_MAX // values_max)  # no post has more than `values_max` values
     for begin in range(0, len(posts), piece_posts):
         await asyncio.sleep(0)  # lets other requests run, even if all posts are refused
         try:
