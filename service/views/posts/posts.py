@@ -68,7 +68,7 @@ from .queue import QUEUED, queue_posts
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
 TURN_POSTS = 1_000  # posts that a request converts before other requests run
 # A request is applied in pieces of at most this many values, each counted once for each of its boards.
-PIECE_VALUES_MAX = 20_000
+PIECE_VALUES_MAX = 64_000
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
 
