@@ -110,8 +110,8 @@ class PostingSettings(_Group):
     queue_posts_max: int = _number(50_000, 1, 10_000_000, "posts")
     """Maximum number of posts waiting for a transaction, counted once for every board; more are refused with 429."""
     post_wait_s_max: float = _number(10, 0.01, 3_600, "s")
-    """Longest wait of a post; then 503. A new post gets 503 at once if the posts before it would take more than half of
-    this time."""
+    """Longest wait of a post, or of each 64,000 values of a batch; then 503. A new post gets 503 at once if the posts
+    before it would take more than half of this time."""
     post_id_retention_s: float = _number(30 * 86_400, 60, 10 * 366 * 86_400, "s")
     """Time for which a post id is remembered. Within it, a repeated post is not applied again."""
     writes_in_flight: int = _number(0, 0, 64, "transactions")

@@ -88,7 +88,7 @@ def parse_posts(
 def check_parts(parts: int, settings: RequestSettings) -> None:
     """Raise ProblemError `too_many_boards` if a request has too many posts, counted once for each of their boards.
 
-    The time to apply a post grows with the number of its boards. All posts of a request are applied in one transaction,
+    The time to apply a post grows with the number of its boards. Posts with few values are applied in one transaction,
     and no other post is written while this transaction runs.
     """
     what = "posts, counted once for each board that they may reach,"

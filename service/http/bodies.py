@@ -33,9 +33,7 @@ class BodyReader:
         self._limits = limits
         self._held: dict[int, int] = {}  # `id()` of a request -> the bytes that are counted for its body
         self._held_bytes = 0
-        self._working: dict[
-            int, int
-        ] = {}  # `id()` of a request -> the bytes of its large body, which is being answered
+        self._working: dict[int, int] = {}  # the same for large bodies that are being answered
         self._has_room = asyncio.Event()
         self._arriving: set[asyncio.Timeout] = set()
         self._stopping = False
@@ -71,7 +69,6 @@ class BodyReader:
         """Stop counting the body of a request. Do nothing if the body was not counted."""
         if self._held:
             self._held_bytes -= self._held.pop(id(request), 0)
-
         if self._working and self._working.pop(id(request), 0):
             self._has_room.set()
 

@@ -25,8 +25,9 @@ from .posts import PostOutcome, check_time, make_post, parse_changes, parse_requ
 async def post_to_family(context: Context, call: Call) -> Answer:
     family = await context.catalog.families.find_family(call.path["family"])
     posts, single = parse_request_posts(context, call, PostTarget.FAMILY)
-    check_parts(len(posts) * len(family.spec.periods) * len(family.spec.facets), context.settings)
-    return await take_posts(context, call, posts, partial(_resolve_posts, context, family.id), single=single)
+    boards, resolve = len(family.spec.periods) * len(family.spec.facets), partial(_resolve_posts, context, family.id)
+    check_parts(len(posts) * boards, context.settings)
+    return await take_posts(context, call, posts, resolve, single=single, boards=boards)
 
 
 async def _resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[PostOutcome]:

@@ -38,6 +38,7 @@ from storage.errors import (
     PostIdConflictError,
     PostRejectedError,
     PostVoidedError,
+    StorageError,
     UnknownBoardError,
     UnknownColumnError,
     UnknownFamilyError,
@@ -66,6 +67,8 @@ from .queue import QUEUED, queue_posts
 
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
 TURN_POSTS = 1_000  # posts that a request converts before other requests run
+# A request is applied in pieces of at most this many values, each counted once for each of its boards.
+PIECE_VALUES_MAX = 64_000
 _FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
 
@@ -80,7 +83,7 @@ async def post_to_board(context: Context, call: Call) -> Answer:
 
 async def post_to_boards(context: Context, call: Call) -> Answer:
     posts, single = parse_request_posts(context, call, PostTarget.BOARDS)
-    return await take_posts(context, call, posts, partial(_resolve_posts, context, None), single=single)
+    return await take_posts(context, call, posts, partial(_resolve_posts, context, None), single=single, boards=0)
 
 
 def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple[list[Any], bool]:
@@ -124,12 +127,12 @@ def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome |
 
 
 async def take_posts(
-    context: Context, call: Call, posts: Sequence[PostBody], resolve: Resolve, *, single: bool
+    context: Context, call: Call, posts: Sequence[PostBody], resolve: Resolve, *, single: bool, boards: int = 1
 ) -> Answer:
     """Apply the posts of a request and return their results, or queue the posts if the request asks for that.
 
     If a post is rejected by this process's copies of its boards or of its family, have the copies confirmed, and try
-    the post again. Do so too if the writer finds that a copy is outdated.
+    it again. Do so too if the writer finds an outdated copy. A post reaches up to `boards` boards; 0: those it names.
 
     Raises:
         ProblemError: the body was a single post, which is rejected, or a post can't be queued.
@@ -165,22 +168,39 @@ async def take_posts(
         if context.relay is not None:
             raise NotOwnerError
         return await queue_posts(context, resolve_all, single=single)
+    values = [] if single else [(len(each.stats) + len(each.set)) * (boards or len(_boards_of(each))) for each in posts]
+    if len(values) > 1 and sum(values) > PIECE_VALUES_MAX:
+        return await _take_pieces(posts, max(values), partial(take_posts, context, call, resolve=resolve, single=False))
     outcomes, pauses_s = await _apply(context, await resolve_confirmed(posts)), iter(PAUSES_S)
     while True:
         again: dict[int, list[Leaf]] = {}
         for index, outcome in enumerate(outcomes):
-            if outcome.status is PostStatus.REJECTED and (boards := outcome.list_leaves(UnknownBoardError)):
-                again[index] = boards
+            if outcome.status is PostStatus.REJECTED and (leaves := outcome.list_leaves(UnknownBoardError)):
+                again[index] = leaves
         if not again:
             return make_results(context, posts, outcomes, single=single)
-        pause_s = next(pauses_s, None)
-        if pause_s is None:  # the catalog still has the boards
+        if (pause_s := next(pauses_s, None)) is None:  # the catalog still has the boards
             raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
         await asyncio.sleep(pause_s)
         await context.catalog.confirm({leaf.id for leaves in again.values() for leaf in leaves})
         applied = await _apply(context, await resolve_confirmed([posts[index] for index in again]))
         for index, outcome in zip(again, applied, strict=True):
             outcomes[index] = outcome
+
+
+async def _take_pieces(posts: Sequence[PostBody], values_max: int, take: Callable[..., Awaitable[Any]]) -> PostResults:
+    results: list[Any] = []
+    piece_posts = max(1, PIECE_VALUES_MAX // values_max)  # no post has more than `values_max` values
+    for begin in range(0, len(posts), piece_posts):
+        await asyncio.sleep(0)  # lets other requests run, even if all posts are refused
+        try:
+            taken = await take(posts[begin : begin + piece_posts])
+        except StorageError as error:
+            if not begin:
+                raise
+            raise OutcomeUnknownError(f"of {len(posts)} posts, perhaps only the first {begin} were applied") from error
+        results += [Raw(msgspec.json.encode(each)) for each in taken.results]  # takes much less memory than the results
+    return PostResults(results)
 
 
 async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutcome]:

@@ -5,6 +5,7 @@ The posts are new, repeated, or refused.
 
 import asyncio
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -12,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from service.views.posts import posts as posts_view
+from storage.errors import QueueFullError
+from storage.records import PartOutcome, Post
 from tests.service.real_service import Service, without
 
 B = "/v1/leaderboards/b"
@@ -391,3 +395,76 @@ async def test_a_slow_store_is_answered_503_and_a_retry_tells_the_outcome(b: Ser
     results = (await b.must("POST", POSTS, late))["results"]
     assert {result["status"] for result in results} <= {"applied", "duplicate"}
     assert {result["stats"]["xp"] for result in results} == {1}
+
+
+async def test_a_batch_of_many_values_is_applied_and_answered_in_small_pieces(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"c{index}" for index in range(8)]
+    for board in ("b", "d"):
+        await service.board(board, *({"name": name, "merge": "sum"} for name in names))
+    await service.must("PUT", "/v1/families/f", {"columns": [{"name": name, "merge": "sum"} for name in names],
+                                                 "periods": ["all", "day"]})  # fmt: skip
+    monkeypatch.setattr(posts_view, "PIECE_VALUES_MAX", 80)
+    groups = note_groups(service, monkeypatch)
+    posts = [{"owner": f"p{index % 7}", "stats": dict.fromkeys(names, 1)} for index in range(25)]
+    results = await service.post("b", *posts)
+    assert groups == [10, 10, 5], "a group has at most 80 values"
+    assert [each["owner"] for each in results] == [each["owner"] for each in posts]
+    assert [each["stats"]["c7"] for each in results] == [1 + index // 7 for index in range(25)]
+    groups.clear()
+    found = await service.must("POST", "/v1/posts", {"posts": [{**each, "boards": ["b", "d"]} for each in posts]})
+    assert groups == [5] * 5, "a value counts once for each board that the post names"
+    assert [len(each["boards"]) for each in found["results"]] == [2] * 25
+    groups.clear()
+    await service.must("POST", "/v1/families/f/posts", posts)
+    assert groups == [5] * 5, "and once for each board of a family"
+
+
+async def test_a_batch_of_few_values_stays_one_transaction(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    await service.board("b", {"name": "xp", "merge": "sum"})
+    groups = note_groups(service, monkeypatch)
+    await service.post("b", *({"owner": f"player-{index}", "stats": {"xp": index}} for index in range(10_000)))
+    assert groups == [10_000]
+
+
+async def test_a_batch_that_fails_between_its_pieces_says_how_many_posts_were_applied(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.board("b", {"name": "xp", "merge": "sum"})
+    monkeypatch.setattr(posts_view, "PIECE_VALUES_MAX", 4)
+    posts = [{"owner": f"p{index}", "stats": {"xp": 1}, "post_id": "m1"} for index in range(10)]
+    groups = note_groups(service, monkeypatch, fails_after=2)
+    answer = await service.call("POST", POSTS, posts)
+    assert (answer.status, answer.body["code"]) == (503, "timeout")
+    assert "the first 8 were applied" in answer.body["detail"]
+    groups.clear()
+    monkeypatch.undo()
+    assert [each["status"] for each in await service.post("b", *posts)] == ["duplicate"] * 8 + ["applied"] * 2
+
+
+async def test_a_batch_that_fails_in_its_first_piece_has_the_error_of_a_batch_that_was_not_applied(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.board("b", {"name": "xp", "merge": "sum"})
+    monkeypatch.setattr(posts_view, "PIECE_VALUES_MAX", 4)
+    note_groups(service, monkeypatch, fails_after=0)
+    posts = [{"owner": f"p{index}", "stats": {"xp": 1}} for index in range(10)]
+    assert await service.refused("POST", POSTS, posts) == (429, "queue_full")
+    assert await service.refused("GET", f"{B}/entries/p0") == (404, "unknown_owner")
+
+
+def note_groups(service: Service, monkeypatch: pytest.MonkeyPatch, fails_after: int | None = None) -> list[int]:
+    """Return a list that gets the number of posts of each group that a request hands to the writer."""
+    groups: list[int] = []
+    writer = service.context.posting.writer
+    submit = writer.submit
+
+    async def note(posts: Sequence[Post]) -> list[list[PartOutcome]]:
+        if len(groups) == fails_after:
+            raise QueueFullError("too many")
+        groups.append(len(posts))
+        return await submit(posts)
+
+    monkeypatch.setattr(writer, "submit", note)
+    return groups
