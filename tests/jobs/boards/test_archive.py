@@ -123,6 +123,9 @@ async def answers_of(world: World, board: Board, owners: Sequence[Entry] = ()) -
     return await world.store.at(board.partition).read(lambda: read_answers(world.deployment.entries(board), owners))
 
 
+LATE_US = 2**60  # after all posts
+
+
 def read_answers(entries: OpenBoard, owners: Sequence[Entry]) -> Program[dict[Any, Any]]:
     """Read every answer that a board gives. The archive of the board must later give the same answers."""
     found: dict[Any, Any] = {}
@@ -135,7 +138,7 @@ def read_answers(entries: OpenBoard, owners: Sequence[Entry]) -> Program[dict[An
         arrivals = [ranking.padding.pad_arrival(value) for value in values]
         for cell in {*cells, *arrivals}:
             found[index, "better", cell] = yield from ranking.count_better(cell)
-            found[index, "some", cell] = (yield from ranking.count_from_top(cell, 7, 0)).better_count
+            found[index, "some", cell] = (yield from ranking.count_from_top(cell, 7, LATE_US)).better_count
             found[index, "tied", cell] = (yield from ranking.count_tied(cell))[0]
         for place in {0, 1, TOP - 1, TOP, len(owners) // 2, max(0, len(owners) - 1), len(owners)}:
             found[index, "at", place] = yield from ranking.find_cell(None, place + 1)

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -130,7 +130,7 @@ async def test_a_board_that_moves_is_not_called_unknown(
     for module in (posts, retry_on_change):
         monkeypatch.setattr(module, "PAUSES_S", (0.0, 0.0, 0.0))
     catalog, rereads = service.context.catalog, 0
-    leaf, reread = (await catalog.find_board("b0")).leaf, catalog.reread_board
+    leaf, reread = (await catalog.find_board("b0")).leaf, catalog._reread
     body = {"owner": "ada", "stats": {"xp": 1}} if method == "POST" else None
     path = f"/v1/leaderboards/b0/{'posts' if method == 'POST' else 'rankings/xp'}"
 
@@ -138,14 +138,14 @@ async def test_a_board_that_moves_is_not_called_unknown(
         for table in (GATES, TOTALS):
             yield delete(table).where(col("board_key").eq(leaf.key)).bind().at(leaf.partition)
 
-    async def return_late(board_id: str) -> Board:
+    async def return_late(board_ids: Iterable[str]) -> dict[str, Board]:
         nonlocal rereads
         rereads += 1
         if rereads % 4 == 0:
             await store.write(lambda: store_states([leaf]))
-        return await reread(board_id)
+        return await reread(board_ids)
 
-    monkeypatch.setattr(catalog, "reread_board", return_late)
+    monkeypatch.setattr(catalog, "_reread", return_late)
     await store.write(remove)
     assert (await service.call(method, path, body)).status == 503
     assert (await service.call(method, path, body)).status == 200

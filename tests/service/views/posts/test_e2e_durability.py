@@ -133,6 +133,7 @@ async def test_a_service_finishes_accepted_posts_on_sigterm_and_exits_with_0(spa
         answers = await asyncio.gather(*calls, return_exceptions=True)
     assert code == 0
     events = [(line.get("process"), line["event"]) for line in serving.lines]
+    events = [each for each in events if each[1] != "read_abandoned"]  # of a curve that is being fitted meanwhile
     assert [event for process, event in events if process == "owner"][-2:] == ["stopping", "stopped"]
     assert events[-1] == ("supervisor", "stopped")
     told = [not isinstance(answer, BaseException) and answer.status == 200 for answer in answers]
