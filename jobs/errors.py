@@ -5,7 +5,7 @@ If the store refuses the work of a job, the job raises the store's error unchang
 
 import logging
 
-from storage.errors import StorageError, StoreFullError
+from storage.errors import StorageError, StoreDamagedError, StoreFullError
 
 
 class NoJobProcessError(StorageError):
@@ -18,5 +18,5 @@ def describe_failure(error: BaseException) -> dict[str, object]:
 
 
 def level_of(error: BaseException, level: int = logging.ERROR) -> int:
-    """Return the level of a log line about an error. The store logs once that its disk is full, so jobs need not."""
-    return logging.DEBUG if isinstance(error, StoreFullError) else level
+    """Return the level of a log line about an error. The store logs once that it is full or damaged: jobs need not."""
+    return logging.DEBUG if isinstance(error, StoreFullError | StoreDamagedError) else level

@@ -97,13 +97,13 @@ class CloseJob:
         """
         now_us, due = await self._store.read(self._due)
         to_shut = due[ClosingStage.OPEN]
-        if (
-            to_shut
-        ):  # what was accepted in time counts, so a board is shut after the posts that were queued before its end
-            oldest_us = min((each.oldest_us for each in (await read_backlog(self._store)).values()), default=INT64_MAX)
-            to_shut = [(due_us, board) for due_us, board in to_shut if (board.gate.closes_us or 0) <= oldest_us]
+        # Boards that wait for the queue below count, too, so that a queue that stands is seen.
         lag_s = max(0.0, (now_us - to_shut[0][0]) / 1e6) if to_shut else 0.0
         self._meter.set("rankcurve_closing_lag_seconds", lag_s)
+        if to_shut:
+            # What was accepted in time counts, so a board is shut after the posts that were queued before its end.
+            oldest_us = min((each.oldest_us for each in (await read_backlog(self._store)).values()), default=INT64_MAX)
+            to_shut = [(due_us, board) for due_us, board in to_shut if (board.gate.closes_us or 0) <= oldest_us]
         if to_shut:
             await self._shut(held, [board for _, board in to_shut], now_us)
         for _, board in due[ClosingStage.SHUT]:

@@ -152,7 +152,8 @@ class DrainWorker:
     async def _back_off(self, error: Exception) -> None:
         self._failures = min(self._failures + 1, _DOUBLINGS_MAX)
         pause_s = min(self._limits.ingest_backoff_s_max, self._limits.job_backoff_base_s * 2**self._failures)
-        log.log(level_of(error, logging.WARNING), "drain_failed", pause_s=pause_s, **describe_failure(error))
+        level = logging.WARNING if self._failures == 1 else logging.DEBUG  # the tries that follow say the same
+        log.log(level_of(error, level), "drain_failed", pause_s=pause_s, **describe_failure(error))
         self._renewed_s = None
         await self._sleep(pause_s)
 

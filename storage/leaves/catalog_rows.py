@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
 import msgspec
+import structlog
 from msgspec.json import Decoder
 
 from querybuilder import Bound, Lock, asc, col, param, plus, remainder, select, times, update
@@ -12,6 +13,8 @@ from storage.errors import StoreDamagedError
 from storage.records import SEGMENT_SIGN, Board, BoardSpec, Family, FamilySpec, Gate, Leaf, Place, Season
 from storage.schema.tables import BOARDS, FAMILIES
 from storage.store import Program, Row
+
+log = structlog.get_logger(__name__)
 
 # Values of the column `segment` in a board's row (its `segment_of` is null): 0 for a board without segments, or:
 WHOLE = -1  # a board that has segments
@@ -44,8 +47,16 @@ def decode_spec(text: str, decoder: Decoder[Spec], described: str) -> Spec:
     try:
         spec: Spec = _decode_spec(text, decoder)
     except msgspec.MsgspecError as error:
-        raise StoreDamagedError(f"the catalog's row of {described} is damaged: restore a backup") from error
+        raise StoreDamagedError(_tell_damage(described)) from error
     return spec
+
+
+@lru_cache(maxsize=SPECS_KEPT_MAX)
+def _tell_damage(described: str) -> str:
+    """Log a damaged row, but only the first time, because each read of the row finds the damage again."""
+    detail = f"the catalog's row of {described} is damaged: restore a backup"
+    log.error("row_damaged", detail=detail)
+    return detail
 
 
 class CatalogRow(NamedTuple):

@@ -1,7 +1,7 @@
 """Test that any job process closes a board after the board's end, and that the closed board has certified curves."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -12,7 +12,8 @@ from jobs.ownership import JOB_WORK
 from querybuilder import Bound
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.errors import PeriodClosedError, StoreAwayError
-from storage.records import Board, PostStatus, Season
+from storage.posting.transaction import PostTransaction
+from storage.records import Board, PartOutcome, Post, PostStatus, Season
 from storage.store import CONTROL, Program
 from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.refreshing import run_jobs
@@ -74,6 +75,7 @@ async def test_a_board_is_shut_only_after_the_posts_that_were_queued_before_its_
     assert await run_step(world, job)
     assert (await is_closed(world, ended), await is_closed(world, season)) == (True, False)
     assert not await run_step(world, job)
+    assert find_lag_s(world) == 2.0, "a board that waits for the queue is late, too"
     await desk.drain_queue()
     assert (await desk.find_fate(season, "in time", "late")).status is PostStatus.APPLIED
     assert await run_step(world, job)
@@ -82,6 +84,35 @@ async def test_a_board_is_shut_only_after_the_posts_that_were_queued_before_its_
     await desk.drain_queue()
     fate = await desk.find_fate(season, "too late", "later")
     assert isinstance(fate.error, PeriodClosedError)
+
+
+async def test_a_post_that_cannot_be_applied_delays_the_closing_only_until_it_is_rejected(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan_posts = PostTransaction.plan_posts
+
+    def refuse(group: PostTransaction, posts: Sequence[Post]) -> Program[list[list[PartOutcome]]]:
+        if posts:
+            raise RuntimeError("refused")
+        return plan_posts(group, posts)
+
+    desk, season = await QueueDesk.on(world.deployment), await make_season(world, "season", entries=2)
+    await desk.enqueue(world.deployment.post("ada", part(season, {"xp0": 7}), post_id="poison"))
+    world.advance(12)
+    worker, job, failures = desk.worker("ada"), make_close_job(world), 0
+    await desk.update_share(worker)
+    monkeypatch.setattr(PostTransaction, "plan_posts", refuse)
+    while await desk.count_waiting():
+        assert not await run_step(world, job)
+        try:
+            await desk.run_round(worker)
+        except RuntimeError:
+            failures += 1
+        assert failures < 20
+    assert failures > 1
+    assert (await desk.find_fate(season, "poison", "ada")).status is PostStatus.REJECTED
+    assert await run_step(world, job)
+    assert await is_closed(world, season)
 
 
 async def test_a_post_that_reached_the_queue_while_its_board_was_shut_still_counts(world: World) -> None:

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from config.settings import Settings
 from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainWorker, QueueParts
@@ -217,14 +218,17 @@ async def test_a_worker_without_a_permit_takes_back_the_backlog_that_it_reported
     assert DEPTH not in place.meter.gauges
 
 
-async def test_a_store_that_is_away_is_tried_again_after_growing_pauses(place: Place) -> None:
+async def test_a_store_that_is_away_is_tried_again_after_growing_pauses_and_logged_once(place: Place) -> None:
     await place.enqueue("ada")
     place.store.meddle = [StoreAwayError("gone")] * 4
     pauses = []
-    async with place.run_worker():
-        for _ in range(4):
-            pauses.append(await place.time.wait_for_sleeper())
-            place.advance(pauses[-1])
-        await place.wait_for_round()
+    with capture_logs() as lines:
+        async with place.run_worker():
+            for _ in range(4):
+                pauses.append(await place.time.wait_for_sleeper())
+                place.advance(pauses[-1])
+            await place.wait_for_round()
     assert pauses == [1, 2, 3, 3]
+    levels = [line["log_level"] for line in lines if line["event"] == "drain_failed"]
+    assert levels == ["warning", "debug", "debug", "debug"]
     assert await place.read_xp("ada") == 1

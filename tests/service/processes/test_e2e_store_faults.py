@@ -144,6 +144,23 @@ async def test_damage_that_a_job_meets_is_told_in_single_lines_without_traceback
     assert not [line for line in process.lines if "exception" in line]
 
 
+async def test_a_damaged_row_of_the_catalog_is_logged_once_and_names_its_board(tmp_path: Path, spawn: Spawn) -> None:
+    async with Service(tmp_path).running() as service:
+        await create_two_boards(service)
+    process = spawn().ready()
+    with closing(sqlite3.connect(tmp_path / "rankcurve.db")) as connection, connection:
+        connection.execute("UPDATE boards SET spec = substr(spec, 1, 20) WHERE id = 'broken'")
+    async with Caller(process.url) as caller:
+        for _ in range(3):
+            answer = await caller.refused("POST", "/v1/leaderboards/broken/rankings/xp/refresh")
+            assert answer == (500, "store_damaged")
+            await caller.must("POST", "/v1/leaderboards/broken/posts?mode=queued", POST)
+    assert process.end() == 0
+    told = [line for line in process.lines if "damaged" in json.dumps(line) and line["event"] != "request"]
+    detail = "the catalog's row of the leaderboard 'broken' is damaged: restore a backup"
+    assert [(line["event"], line["detail"]) for line in told] == [("row_damaged", detail)]
+
+
 def _task_names() -> set[str]:
     return {task.get_name() for task in asyncio.all_tasks()}
 
