@@ -185,8 +185,8 @@ def test_top_shows_what_decides_between_equal_values(shell: Shell, tmp_path: Pat
         ["1", "bob", "100", "41", "2026-01-01T10:00:00.500000Z"],
         ["2", "ada", "100", "50", "2026-01-01T10:00:00.000000Z"],
     ]
-    shell("board", "create", "plain", "-c", "points:max")
-    assert shell.rows("top", "plain")[0] == ["rank", "owner", "points", "updated"]
+    shell("board", "create", "untied", "-c", "points:max")
+    assert shell.rows("top", "untied")[0] == ["rank", "owner", "points", "updated"]
 
 
 def test_rows_in_json_keep_a_tier_that_is_null(shell: Shell, tmp_path: Path) -> None:
