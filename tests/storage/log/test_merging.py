@@ -142,7 +142,7 @@ def test_a_sum_may_not_leave_the_range_but_a_step_may_be_larger_than_it() -> Non
 
 def test_the_error_of_an_overwritten_value_points_at_the_clients_field() -> None:
     merger = merger_of(ranked("lap", scale=3, min_scaled=0, max_scaled=86_400_000))
-    with pytest.raises(ValueOutOfRangeError, match=r"-0\.001 is not between 0\.000 and 86400\.000") as refused:
+    with pytest.raises(ValueOutOfRangeError, match=r"-0\.001, outside 0\.000 to 86400\.000") as refused:
         merger.merge_changes(None, [ColumnChange(0, -1, True)], 1)
     assert refused.value.pointer == "/set/lap"
 
