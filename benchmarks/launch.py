@@ -38,7 +38,7 @@ _EXACT_TOP = 500  # of a board whose spec says nothing
 
 @dataclass(slots=True)
 class Launch:
-    """What the clients have seen. Times are in seconds since the first post."""
+    """Answers that the clients have seen. Times are in seconds since the first post."""
 
     begun_s: float = field(default_factory=time.perf_counter)
     posted: list[tuple[float, int]] = field(default_factory=lambda: [(0.0, 0)])  # (time, how many posts were answered)
