@@ -127,12 +127,14 @@ def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[
 
 
 def insert_rows(rows: Iterable[HiddenEntry]) -> Program[int]:
-    inserted = yield _INSERT.bind(rows=list(map(_encode_row, rows)))
+    inserted = yield _INSERT.bind(rows=sorted(map(_encode_row, rows)))
     return int(inserted[0][0])
 
 
 def update_rows(rows: Iterable[tuple[HiddenEntry, int]]) -> Program[int]:
-    written = yield _UPDATE.bind(rows=[(expected, *_encode_row(row)) for row, expected in rows])
+    written = yield _UPDATE.bind(
+        rows=[(expected, *row) for row, expected in sorted((_encode_row(row), expected) for row, expected in rows)]
+    )
     return int(written[0][0])
 
 

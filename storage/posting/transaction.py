@@ -407,8 +407,18 @@ class PostTransaction:
 
     def write_changes(self, outcomes: list[list[PartOutcome]]) -> Program[TransactionResult]:
         """Write the changes that `plan_posts` has planned. `outcomes`: what `plan_posts` returned."""
-        for partition, table, states in self._tables:
-            yield from self._at(partition, _write_table(table, states))
+        changes = [TableChanges(partition, table) for partition, table, _ in self._tables]
+        for each, (_, _, states) in zip(changes, self._tables, strict=True):
+            for state in states:
+                each.add_rows(state)
+        # An insert waits for a transaction that changes the row. So insert before the first change: else two groups,
+        # each of which inserts what the other one has changed, would wait for each other.
+        for each in changes:
+            if each.new:
+                yield from self._at(each.partition, each.insert())
+        for each in changes:
+            if each.updates:
+                yield from self._at(each.partition, each.update())
         for partition in sorted({*self._partitions, *self._fresh}):
             if self._any_marked and partition in self._partitions:
                 yield from self._at(partition, self._write_hidden(self._partitions[partition]))
@@ -460,10 +470,10 @@ class PostTransaction:
                     new.append(hidden)
                 elif row.is_hidden and row.changed and row.expected is not None:
                     changed.append((hidden, row.expected))
-        if changed:
-            _check_all_written((yield from hidden_owners.update_rows(changed)), len(changed))
         if new:
             _check_all_written((yield from hidden_owners.insert_rows(new)), len(new))
+        if changed:
+            _check_all_written((yield from hidden_owners.update_rows(changed)), len(changed))
 
 
 _RECORD = chained(
@@ -502,38 +512,42 @@ class BoardState:
     totals: dict[int, int] = field(default_factory=dict)  # what the group adds to the board's totals, by column index
 
 
-def _write_table(table: TableRows, states: Iterable[BoardState]) -> Program[None]:
-    """Write the changed rows of boards in one table. Note in each `BoardState` how the board's totals change.
+@dataclass(slots=True)
+class TableChanges:
+    """What a group writes to one table. Each entry comes with its board's key in this table."""
 
-    Raises:
-        LostRaceError: another transaction changed one of the rows after this one had read it.
-    """
-    new: list[tuple[int, Entry]] = []  # pairs (the board's key in the table, entry)
-    # By the indexes of the changed columns: (the board's key in the table, entry, expected version).
-    updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = defaultdict(list)
-    for state in states:
-        rows_key, inserted, changes = state.rows_key, 0, 0
+    partition: int
+    table: TableRows
+    new: list[tuple[int, Entry]] = field(default_factory=list)
+    # By the indexes of the changed columns: (key, entry, expected version).
+    updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = field(default_factory=lambda: defaultdict(list))
+
+    def add_rows(self, state: BoardState) -> None:
+        """Add the changed rows of a board. Note in its `BoardState` how its totals change."""
+        inserted, changes = len(self.new), 0
         more: dict[int, int] = defaultdict(int)
         for row in state.rows.values():
             if row.is_hidden:
                 continue
             if row.expected is None:
-                new.append((rows_key, row.entry))
-                inserted += 1
+                self.new.append((state.rows_key, row.entry))
             elif row.changed:
                 indexes = tuple(row.changed) if len(row.changed) == 1 else tuple(sorted(row.changed))
-                updates[indexes].append((rows_key, row.entry, row.expected))
+                self.updates[indexes].append((state.rows_key, row.entry, row.expected))
             else:
                 continue
             changes += 1
             for index, change in row.counted:
                 more[index] += change
         if changes:
-            state.totals = {**more, ALL_ENTRIES: inserted, CHANGES: changes}
-    for indexes, changed in updates.items():
-        _check_all_written((yield from table.update_rows(indexes, changed)), len(changed))
-    if new:
-        _check_all_written((yield from table.insert_rows(new)), len(new))
+            state.totals = {**more, ALL_ENTRIES: len(self.new) - inserted, CHANGES: changes}
+
+    def insert(self) -> Program[None]:
+        _check_all_written((yield from self.table.insert_rows(self.new)), len(self.new))
+
+    def update(self) -> Program[None]:
+        for indexes, changed in self.updates.items():
+            _check_all_written((yield from self.table.update_rows(indexes, changed)), len(changed))
 
 
 def _check_all_written(written: int, expected: int) -> None:

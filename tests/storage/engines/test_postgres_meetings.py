@@ -191,3 +191,19 @@ async def test_a_group_runs_again_while_a_hidden_row_of_its_owner_is_being_shown
         await meeting.wait_for_locks("log_counter", 1)
     [[outcome]] = await posting
     assert outcome.stats == [41], "the post finds the hidden row"
+
+
+async def test_a_group_inserts_its_new_rows_before_it_changes_any_so_that_two_groups_never_deadlock(
+    meeting: Meeting,
+) -> None:
+    """The third session is another group: it inserts bob, then finds that ada is there, whom it had not yet seen."""
+    table = entries_table(meeting.board.key)
+    insert = f"INSERT INTO {table} (owner, updated_at) VALUES ($1, 1) ON CONFLICT (owner) DO NOTHING"
+    async with meeting.third.transaction():
+        await meeting.third.execute(insert, "bob")
+        posting = asyncio.ensure_future(meeting.submit(meeting.make_posts()))
+        await meeting.wait_for_locks(table, 1)
+        await meeting.third.execute("SET LOCAL lock_timeout = '100ms'")  # fail rather than wait for the posts
+        await meeting.third.execute(insert, "ada")
+        await meeting.third.execute(f"DELETE FROM {table} WHERE owner = 'bob'")
+    assert [outcome.status for [outcome] in await posting] == [PostStatus.APPLIED] * 2
