@@ -8,6 +8,8 @@ the post. It is stored as a key that joins a keyed hash of the id and a keyed ha
 So rows are short and hold no data of callers in plain text, and the rows of one id are next to each other. An id is
 valid in one epoch of its board. When a board is emptied, a new epoch begins, so the board's earlier ids are no longer
 valid, without a write to their rows. They are deleted at the same age as all others.
+
+Beside the outcome stands a hash of what was posted, the post's fingerprint. With it, the same id is told from a retry.
 """
 
 import hashlib
@@ -36,12 +38,13 @@ from querybuilder import (
 )
 from storage.errors import UnknownBoardError
 from storage.leaves.totals import EPOCH, STATE
-from storage.records import Leaf, PartOutcome, PostStatus
+from storage.records import BoardSpec, ColumnChange, Leaf, PartOutcome, PostStatus, StatValue, format_decimal
 from storage.schema.placement import TABLES
 from storage.schema.tables import POST_IDS, TOTALS
 from storage.store import Program
 
 _HASH_BYTES = 8  # the length of each of the two hashes in a key
+_FINGERPRINT_BYTES = 16
 _ABOVE_HEX = "g"  # sorts after every hexadecimal digit
 
 
@@ -64,6 +67,29 @@ class PostIds:
         of_id = self._of_id.copy()
         of_id.update(post_id.encode())
         return of_id.hexdigest()
+
+
+def hash_post(
+    owner: str,
+    spec: BoardSpec,
+    changes: Sequence[ColumnChange],
+    at_us: int | None,
+    facets: dict[str, str] | None = None,
+) -> str:
+    """Return a hash of owner, values, `at` and facets. It distinguishes a retry from another post with the same id.
+
+    Equal numbers give the same hash, whether they are written as 6, 6.0 or 60e-1, and whatever the column's scale is.
+    """
+    values: list[tuple[str, StatValue | None, bool]] = []
+    for change in changes:
+        column, value = spec.columns[change.index], change.value
+        if isinstance(value, int):
+            value = format_decimal(value, column.scale)
+            if column.scale:
+                value = value.rstrip("0").rstrip(".")
+        values.append((column.name, value, change.overwrite))
+    text = msgspec.json.encode((owner, sorted(values), at_us, *([] if facets is None else [sorted(facets.items())])))
+    return hashlib.blake2b(text, digest_size=_FINGERPRINT_BYTES).hexdigest()
 
 
 def range_of(begin: str) -> dict[str, str]:

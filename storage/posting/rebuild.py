@@ -15,7 +15,7 @@ The most important rule: a rebuild is all or nothing. It is one transaction, and
 Stored curves are deleted, and the next refresh makes new ones.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from querybuilder import Lock
@@ -40,14 +40,11 @@ from storage.log import partition_journal
 from storage.log.change_log import change_log
 from storage.log.log_record import POSTS, ChangeKind
 from storage.log.partition_journal import JournalRow
-from storage.records import Board, BoardSpec, ColumnChange, Entry, Leaf, PartOutcome, PostStatus
+from storage.records import Board, Entry, Leaf, PartOutcome, PostStatus
 from storage.store import CONTROL, Program, in_partition
 
-from .post_ids import PostIds, RememberedPost, find_known, remember_posts
+from .post_ids import PostIds, RememberedPost, find_known, hash_post, remember_posts
 from .replay import EntriesByOwner, Replay
-
-# Computes a post's fingerprint from its owner, its board's spec, its changes and its time. See `Post.fingerprint`.
-FingerprintOf = Callable[[str, BoardSpec, Sequence[ColumnChange], int | None], str]
 
 PAGE_ROWS = 5_000  # how many changes one step reads from the journal, and how many rows one step stores
 CLOCK_SKEW_US_MAX = 600_000_000  # the clocks of two processes differ by less than this
@@ -65,9 +62,7 @@ class RebuildCounts:
     entries_before: int = 0  # entries that the board had before the rebuild
 
 
-def rebuild_board(
-    post_ids: PostIds, fingerprint_of: FingerprintOf, *, board_id: str, since: Numbers | None = None
-) -> Program[RebuildCounts]:
+def rebuild_board(post_ids: PostIds, *, board_id: str, since: Numbers | None = None) -> Program[RebuildCounts]:
     """Rebuild the board's rows from the journal, and return what was counted. Memory grows with the number of owners.
 
     `since`: for each partition, the journal number of the first post to merge. None: merge all posts since the board
@@ -100,7 +95,7 @@ def rebuild_board(
     yield from store_states(board.leaves)
     replay = Replay(board.id, board.spec, specs, own_keys)
     rows = {leaf.key: EntriesByOwner() for leaf in board.leaves}
-    rebuild = _Rebuild(board, replay, post_ids, fingerprint_of, done, rows, is_whole=since is None)
+    rebuild = _Rebuild(board, replay, post_ids, done, rows, is_whole=since is None)
     yield from rebuild.merge_journal(since or ())
     if since is None and not rebuild.was_emptied:
         yield from _check_start(board)
@@ -154,7 +149,6 @@ class _Rebuild:
     board: Board
     replay: Replay
     post_ids: PostIds
-    fingerprint_of: FingerprintOf
     done: RebuildCounts
     rows: dict[int, EntriesByOwner]  # by leaf key; each leaf of the board has a key
     is_whole: bool  # whether all posts since the board was created or last emptied are merged
@@ -230,7 +224,7 @@ class _Rebuild:
             if post_hash is not None:
                 known.add(post_hash)
                 outcome.board_key = leaf.key
-                fingerprint = self.fingerprint_of(row.owner, self.board.spec, changes, row.record.at_us)
+                fingerprint = hash_post(row.owner, self.board.spec, changes, row.record.at_us)
                 fresh.append(RememberedPost(leaf.key, post_hash, fingerprint, [outcome]))
                 times_us.append(row.logged_us)
         if fresh:

@@ -180,6 +180,7 @@ class Writer:
                     if group:
                         self._tell_state()
                         groups.create_task(self._write(group))
+                        del group  # while this method waits, it keeps no posts in memory
                         continue
                 # Either no request waits, or every waiting request must wait until a group in flight ends.
                 if self._queue.requests:

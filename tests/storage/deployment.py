@@ -40,7 +40,7 @@ from storage.log.partition_journal import JournalRow, changes_of
 from storage.meter import NO_METER, Meter
 from storage.periods import PeriodKind
 from storage.posting.known_facts import KnownFacts
-from storage.posting.post_ids import PostIds
+from storage.posting.post_ids import PostIds, hash_post
 from storage.posting.rebuild import RebuildCounts, rebuild_board
 from storage.posting.transaction import PostTransaction, open_boards_of
 from storage.posting.voiding import VoidedPart, Voiding
@@ -149,11 +149,6 @@ class Clock:
         return self.now_us
 
 
-def fingerprint_of(owner: str, _: BoardSpec, changes: Sequence[ColumnChange], at_us: int | None) -> str:
-    """Return the fingerprint of a post to one board. `Deployment.post` gives its posts the same one."""
-    return repr((owner, [[(each.index, each.value, each.overwrite) for each in changes]], at_us))
-
-
 async def read_changes(store: Store, after: int = 0, limit: int = 10_000) -> list[JournalRow]:
     """Return the changes with greater numbers than `after` in the log of the partition of this store."""
     bundles = await store.read(lambda: partition_journal.read_bundles(after, limit=limit, boards=None))
@@ -243,7 +238,7 @@ class Deployment:
         await self.store.write(program)
 
     async def rebuild(self, board_id: str = "b", since: Numbers | None = None) -> RebuildCounts:
-        return await self.write(rebuild_board, self.post_ids, fingerprint_of, board_id=board_id, since=since)
+        return await self.write(rebuild_board, self.post_ids, board_id=board_id, since=since)
 
     async def void(self, place: Board | Family, owner: str, post_id: str) -> list[VoidedPart]:
         """Take back a post to a board or to a family."""
@@ -336,9 +331,11 @@ class Deployment:
     def post(self, owner: str, *parts: Part, post_id: str | None = None, at_us: int | None = None) -> Post:
         """Return a post in the form in which the service passes posts to the writer."""
         reached = [BoardPost(one.board.leaf_of(owner), one.changes) for one in parts]
-        said = [[(change.index, change.value, change.overwrite) for change in one.changes] for one in parts]
-        post_hash = None if post_id is None else self.post_ids.hash_post_id(post_id, owner)
-        return Post(owner, reached, post_hash, at_us, fingerprint=repr((owner, said, at_us)), post_id=post_id)
+        if post_id is None:
+            return Post(owner, reached, None, at_us, fingerprint="")
+        fingerprint = "".join(hash_post(owner, one.board.spec, one.changes, at_us) for one in parts)
+        post_hash = self.post_ids.hash_post_id(post_id, owner)
+        return Post(owner, reached, post_hash, at_us, fingerprint, post_id=post_id)
 
     async def apply(self, *posts: Post) -> list[list[PartOutcome]]:
         """Apply all posts as one group, in one transaction."""

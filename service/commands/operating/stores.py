@@ -125,11 +125,10 @@ async def rebuild_on_store(store: Store, *, board_id: str, since: str | None) ->
     """
     # Imported here, because the other commands need no database driver.
     from service.contract.cursors import CursorCodec
-    from service.views.posts.posts import hash_post
     from storage.posting.post_ids import PostIds
     from storage.posting.rebuild import rebuild_board
     from storage.schema.creation import prepare_store
 
     salt = await prepare_store(store)
     numbers = None if since is None else CursorCodec(salt).decode_numbers(int(since) if since.isdecimal() else since)
-    return await store.write(partial(rebuild_board, PostIds(salt), hash_post, board_id=board_id, since=numbers))
+    return await store.write(partial(rebuild_board, PostIds(salt), board_id=board_id, since=numbers))

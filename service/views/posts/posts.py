@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
@@ -45,6 +44,7 @@ from storage.errors import (
     ValueOutOfRangeError,
 )
 from storage.leaves.catalog_rows import find_leaves
+from storage.posting.post_ids import hash_post
 from storage.queue.outcomes import POSTS_LISTED_MAX, find_post_fate, list_post_fates
 from storage.records import (
     Board,
@@ -60,7 +60,6 @@ from storage.records import (
     PostStatus,
     StatValue,
     describe_range,
-    format_decimal,
 )
 
 from .queue import QUEUED, queue_posts
@@ -69,7 +68,6 @@ BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a bat
 TURN_POSTS = 1_000  # posts that a request converts before other requests run
 # A request is applied in pieces of at most this many values, each counted once for each of its boards.
 PIECE_VALUES_MAX = 64_000
-_FINGERPRINT_BYTES = 16
 _BEST_FIRST = tuple(PostStatus)
 
 _time_text = lru_cache(maxsize=64)(format_us)  # nearly all rows of one transaction have the same time
@@ -381,29 +379,6 @@ def parse_changes(
 
 def _pointer(name: str, overwrite: bool) -> str:
     return f"/{'set' if overwrite else 'stats'}/{name}"
-
-
-def hash_post(
-    owner: str,
-    spec: BoardSpec,
-    changes: Sequence[ColumnChange],
-    at_us: int | None,
-    facets: dict[str, str] | None = None,
-) -> str:
-    """Return a hash of owner, values, `at` and facets. It distinguishes a retry from another post with the same id.
-
-    Equal numbers give the same hash, whether they are written as 6, 6.0 or 60e-1, and whatever the column's scale is.
-    """
-    values: list[tuple[str, StatValue | None, bool]] = []
-    for change in changes:
-        column, value = spec.columns[change.index], change.value
-        if isinstance(value, int):
-            value = format_decimal(value, column.scale)
-            if column.scale:
-                value = value.rstrip("0").rstrip(".")
-        values.append((column.name, value, change.overwrite))
-    text = msgspec.json.encode((owner, sorted(values), at_us, *([] if facets is None else [sorted(facets.items())])))
-    return hashlib.blake2b(text, digest_size=_FINGERPRINT_BYTES).hexdigest()
 
 
 def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:

@@ -1,7 +1,9 @@
 """Test what the writer answers to each request, and when. If a client gets 200, the posts must be stored."""
 
 import asyncio
+import gc
 import random
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -11,6 +13,7 @@ from config.settings import PostingSettings
 from querybuilder import Bound
 from storage.errors import LostRaceError, QueueFullError, StoreBusyError, WaitTooLongError
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
+from storage.posting.waiting_posts import WaitTimer
 from storage.posting.writer import Writer
 from storage.records import Board, PartOutcome, Post
 from tests.meter import RecordingMeter
@@ -198,6 +201,22 @@ async def test_a_poisonous_request_fails_alone(deployment: Deployment) -> None:
         assert results[2].__cause__ is not None
         assert await held.xp("first", "ada", "bob", "cyd") == [1, 1, None, 1]
         assert await deployment.totals(held.board) == {ALL_ENTRIES: 3, CHANGES: 3, 0: 3}
+
+
+class Posts(list[Post]):
+    """A list that can have a weak reference."""
+
+
+async def test_an_idle_writer_keeps_no_posts_in_memory(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WaitTimer, "add_waiting", lambda *_: None)  # the timer lets go of them after the longest wait
+    async with open_held_writer(deployment) as held:
+        posts = Posts(held.posts("ada"))
+        kept = weakref.ref(posts)
+        await held.writer.submit(posts)
+        del posts
+        await asyncio.sleep(0)  # the task of the group ends
+        gc.collect()
+        assert kept() is None
 
 
 async def test_closing_applies_accepted_posts_and_takes_no_more(deployment: Deployment) -> None:
