@@ -14,7 +14,7 @@ from jobs.queue.drain import QueueParts
 from service.contract.cursors import CursorCodec
 from service.http.endpoint import EndpointContext
 from service.http.key_watch import KeyWatch
-from service.monitoring.jolokia.answering import JolokiaAgent
+from service.monitoring.jolokia import JolokiaAgent
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feeds
 from service.streams.long_answers import LongAnswers

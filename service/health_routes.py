@@ -11,7 +11,7 @@ from service.contract.problems import ProblemError, problem_of
 from service.contract.routes import Call, Handler, Reply, Route
 from service.http.openapi import read_document
 from service.monitoring.dashboard.views import DASHBOARD
-from service.monitoring.jolokia.views import JOLOKIA
+from service.monitoring.jolokia import JOLOKIA
 from service.telemetry.metrics.process import METRICS_TYPE
 
 _TAG = "Operating"

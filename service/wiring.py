@@ -37,15 +37,14 @@ from service.http.openapi import service_version
 from service.http.rate_limits import KeyLimits
 from service.http.relay import Relay
 from service.lease_peers import open_peer_reader
-from service.monitoring.jolokia.answering import JolokiaAgent
+from service.monitoring.jolokia import JolokiaAgent
 from service.monitoring.managed.wiring import manage_objects
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feeds
 from service.streams.long_answers import LongAnswers
 from service.telemetry.logs import RequestLog
-from service.telemetry.metrics.process import Metrics
+from service.telemetry.metrics.process import Metrics, curve_metrics, memcached_metrics
 from service.telemetry.metrics.store_figures import StoreFigures
-from service.telemetry.metrics.views import curve_metrics, memcached_metrics
 from service.telemetry.tracing import make_tracer
 from storage.boards.catalog import Catalog
 from storage.coalesce import Crowd

@@ -1,6 +1,6 @@
 """Logs, traces and metrics: what the service reports about itself to its operators.
 
-    requests, jobs, storage ──> logs      ──> log_scrubbing ──> bounded queue ──> a thread ──> standard error
+    requests, jobs, storage ──> logs      ──> bounded queue ──> a thread ──> standard error
                             ──> tracing   ──> a collector of OpenTelemetry (optional)
                             ──> metrics/  ──> Prometheus, and the managed objects of `service.monitoring`
 

@@ -1,9 +1,13 @@
 """Structured logs: a line for each failed or slow request, each event of the process, and a sample of other requests.
 
-    structlog ──> processors (request id, time, log_scrubbing, form) ──> LineWriter: bounded queue ──> thread ──> stream
+    structlog ──> processors (request id, time, scrubbing, form) ──> LineWriter: bounded queue ──> thread ──> stream
 
 The code that logs a line never waits for a disk. If lines come faster than the disk can write them, some lines are
-dropped and counted. No line holds an API key, a request body or an owner's name: see `log_scrubbing`.
+dropped and counted. No line holds an API key, a request body or an owner's name.
+
+The functions with three parameters are processors of structlog. They scrub lines of libraries, too. The text of an
+exception may quote a caller's input, unless its type is in `_QUOTING_CODE`. A traceback keeps its
+file names, line numbers and function names, because operators need them to find a bug.
 """
 
 import logging
@@ -22,9 +26,58 @@ import structlog
 from config import Settings
 from config.masking import masked
 from jobs.request_origin import REQUEST_ID, TRACEPARENT, trace_id_of
+from service.contract.keys import KEY_PREFIX
 from service.contract.problems import clip_text
 
-from .log_scrubbing import mask_keys, scrub_tracebacks
+TEXT_CHARS_MAX = 200
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?""")
+_HIDDEN = "'…'"
+# Errors of these types quote only names of the code or of tables. Other errors may quote a caller's input.
+_QUOTING_CODE = frozenset(
+    (
+        "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "TypeError", "UnboundLocalError",
+        "UndefinedColumnError", "UndefinedFunctionError", "UndefinedTableError",
+    )
+)  # fmt: skip
+_KEY = re.compile(rf"({KEY_PREFIX}_[0-9A-Za-z]{{1,16}}_)[0-9A-Za-z]+")
+
+Event = MutableMapping[str, Any]
+
+
+def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
+    """Remove callers' input from tracebacks. Call this before JSON is made, while tracebacks are still dicts."""
+    for each in _chained(event.get("exception")):
+        each["exc_value"] = scrub_text(each["exc_type"], each["exc_value"])
+        each["exc_notes"] = [scrub_text(each["exc_type"], note) for note in each.get("exc_notes", ())]
+        if each.get("syntax_error"):
+            each["syntax_error"] = None
+    return event
+
+
+def scrub_text(type_name: str, text: str) -> str:
+    """Return the first line of an error's text. If its quoted parts may hold a caller's input, hide these parts.
+
+    Later lines are dropped, because they may quote rows of the database.
+    """
+    line = text.partition("\n")[0]
+    if type_name not in _QUOTING_CODE:
+        line = masked(_QUOTED.sub(_HIDDEN, line))
+    return line if len(line) <= TEXT_CHARS_MAX else line[:TEXT_CHARS_MAX] + "…"
+
+
+def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
+    """Yield an exception and its causes. For each exception in an exception group, yield it and its causes, too."""
+    if isinstance(exceptions, list):
+        for each in exceptions:
+            yield each
+            for part in each.get("exceptions") or ():
+                yield from _chained(part)
+
+
+def mask_keys(_: object, __: str, line: Any) -> Any:
+    """Replace the secret part of every API key with stars. This is the last step. Its input is the rendered line."""
+    return _KEY.sub(r"\1***", line) if KEY_PREFIX in line else line
+
 
 QUEUE_LINES_MAX = 10_000
 BATCH_LINES_MAX = 500

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from prometheus_client.core import Metric
 
 from .history import MetricsMoment
-from .object_names import ObjectName
-from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject, name_object
+from .objects import COMPOSITE, DOUBLE, Attribute, ManagedObject, ObjectName, name_object
 
 _PREFIX = "rankcurve_"
 _ALL = "all"  # if a group has an object for each value of a label, samples without the label belong to the object `all`

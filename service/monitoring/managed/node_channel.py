@@ -18,7 +18,7 @@ from config.settings import ManagedSettings
 from jobs.request_origin import describe_origin, working_for
 from service.telemetry.metrics.node import NodeMember
 
-from .errors import Fault, RefusedError
+from .objects import Fault, RefusedError
 
 log = structlog.get_logger(__name__)
 

@@ -18,9 +18,8 @@ from service.health_routes import add_health_routes
 from service.http.endpoint import count_answer
 from service.processes.supervisor import WorkKind
 from service.telemetry.metrics.node import NodeMember
-from service.telemetry.metrics.process import Metrics
+from service.telemetry.metrics.process import Metrics, curve_metrics, memcached_metrics
 from service.telemetry.metrics.store_figures import PARTITION_GAUGES, StoreFigures
-from service.telemetry.metrics.views import curve_metrics, memcached_metrics
 from storage.leaves.totals import STATE
 from storage.meter import Meter
 from storage.schema.placement import TABLES

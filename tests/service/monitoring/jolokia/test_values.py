@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.monitoring.jolokia.answering import follow_path
-from service.monitoring.jolokia.requests import (
+from service.monitoring.jolokia import (
     Parameters,
+    follow_path,
     join_path,
     read_path,
     read_request,
     split_path,
 )
-from service.monitoring.managed.errors import RefusedError
+from service.monitoring.managed.objects import RefusedError
 
 VALUE = {"a": {"used": 1, "max": [5, {"x": 6}]}, "b": {"used": 2}, "c": 3}
 

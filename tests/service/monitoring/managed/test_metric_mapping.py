@@ -9,10 +9,9 @@ from service.monitoring.managed.history import MetricHistory
 from service.monitoring.managed.metric_mapping import map_metrics
 from service.monitoring.managed.objects import Objects
 from service.telemetry.metrics.families import Family
+from service.telemetry.metrics.node import Source, Totals
 from service.telemetry.metrics.numbers import Numbers
-from service.telemetry.metrics.process import Metrics
-from service.telemetry.metrics.totals import Source, Totals
-from service.telemetry.metrics.views import curve_metrics
+from service.telemetry.metrics.process import Metrics, curve_metrics
 from storage.curves.stored_curves import ServedCurve
 from tests.service.telemetry.test_e2e_series import report_job
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from service.monitoring.managed.errors import RefusedError
-from service.monitoring.managed.object_names import parse_name
+from service.monitoring.managed.objects import RefusedError, parse_name
 
 
 def test_a_canonical_name_orders_its_keys_alphabetically() -> None:
