@@ -25,7 +25,7 @@ from jobs.request_origin import working_for
 from predictor import Curve
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.refresh_requests import (
-    NO_ROOM,
+    RefreshAnswer,
     answer_refresh_request,
     find_requested_leaf,
     list_open_refresh_requests,
@@ -122,20 +122,20 @@ class RefreshJob:
             if found is None:
                 return
             request, leaf = found
-            version = took_us = 0  # 0 in an answer means that the refresh failed
+            answer = RefreshAnswer(failure="failed")
             with working_for(request.origin):
                 try:
                     refreshed = await self._refresh(leaf, slot[1], due=None)
+                    assert refreshed is not None, "an operator asked for it"
+                    answer = RefreshAnswer(refreshed.version, took_us=round(refreshed.seconds * 1e6))
+                    log.info("refreshed_on_demand", board=leaf.id, seconds=round(refreshed.seconds, 6))
                 except (LeaseTakenError, LeaseLostError, UnknownBoardError):
                     # The curve of the other process may lack the newest writes. So the request stays open.
                     return
                 except Exception as error:  # `_refresh` has logged it
-                    refreshed, version = None, NO_ROOM if isinstance(error, StoreFullError) else 0
-                if refreshed is not None:
-                    version, took_us = refreshed.version, round(refreshed.seconds * 1e6)
-                    log.info("refreshed_on_demand", board=leaf.id, seconds=round(refreshed.seconds, 6))
-            answer = partial(answer_refresh_request, slot, request.number, version=version, took_us=took_us)
-            await self._store.write(answer)
+                    if isinstance(error, StoreFullError):
+                        answer = RefreshAnswer(failure="no room")
+            await self._store.write(partial(answer_refresh_request, slot, request.number, answer))
         except StorageError as error:
             self._refresher.failed[slot] = error
             place = {"board_key": slot[0], "column_index": slot[1]}

@@ -18,7 +18,7 @@ from jobs.errors import NoJobProcessError
 from jobs.ownership import JOB_WORK
 from jobs.request_origin import describe_origin
 from predictor import AnyCurve, Curve, SummedCurve
-from storage.curves.refresh_requests import NO_ROOM, RefreshRequest, find_refresh_request, store_refresh_request
+from storage.curves.refresh_requests import RefreshAnswer, find_refresh_request, store_refresh_request
 from storage.curves.shared_curves import Slot
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StorageError, StoreBusyError, StoreFullError, UnknownBoardError
@@ -92,28 +92,30 @@ class Refresher:
             raise NoJobProcessError(f"no job process answered the refresh request in {waited_s:.15g} s") from None
         finally:
             self._waiting -= 1
-        if answer is not None and answer.version == NO_ROOM:
+        if answer is not None and answer.failure == "no room":
             raise StoreFullError
-        if answer is not None and not answer.version:
+        if answer is not None and answer.failure is not None:
             raise StoreBusyError("the refresh failed; the log of the job process says why")
         await self._book.poll(leaf.partition)
         served = self._book.find_served(leaf, column_index)
-        if answer is None or served is None:
+        if answer is None or answer.version is None or served is None:
             raise UnknownBoardError(f"leaderboard {leaf.id!r} was deleted or emptied meanwhile")
         if served.version < answer.version:
             raise StoreBusyError("the new curve could not be read")
         return Refreshed(served.fit, answer.took_us / 1e6, served.version)
 
-    async def _await_answer(self, slot: Slot, number: int) -> RefreshRequest | None:
-        """Wait for the answer to the request with this number, and return it, or None if the board was deleted."""
+    async def _await_answer(self, slot: Slot, number: int) -> RefreshAnswer | None:
+        """Wait for the answer to the request with this number. Return the answer, or None if the board was deleted."""
         pause_s = min(LOOK_BASE_S, self._limits.curve_poll_s)
         while True:
             if self._stopped:
                 raise NoJobProcessError("the job process stopped")
             self.answered.clear()
             request = await self._store.read(partial(find_refresh_request, slot))
-            if request is None or request.answered >= number:
-                return request
+            if request is None:
+                return None
+            if request.answered >= number:
+                return request.answer
             if slot in self.failed:
                 raise self.failed.pop(slot)
             await sleep_until_set(self.answered, self._sleep(pause_s))

@@ -7,7 +7,7 @@ numbers. A refresh reads this number before it begins, and afterwards answers al
 process dies meanwhile, the request stays open, and another job process carries it out.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from querybuilder import asc, col, delete, excluded, insert, param, select, update
 from storage.leaves.catalog_rows import find_leaves
@@ -18,7 +18,13 @@ from storage.store import Program
 
 from .shared_curves import Slot
 
-NO_ROOM = -1  # in an answer, in place of a version: the disk of the store was full
+RefreshFailure = Literal["failed", "no room"]  # "no room": the disk of the store was full
+
+
+class RefreshAnswer(NamedTuple):
+    version: int | None = None  # the version of the new curve; None: the refresh failed, or no request was answered
+    failure: RefreshFailure | None = None
+    took_us: int = 0
 
 
 class RefreshRequest(NamedTuple):
@@ -27,11 +33,10 @@ class RefreshRequest(NamedTuple):
     number: int
     origin: str  # the HTTP request that asked for the refresh, see `jobs.request_origin`
     answered: int  # the number of the latest answered request; 0: none
-    version: int  # the version of the curve in the latest answer; 0: the refresh failed or has no answer; or `NO_ROOM`
-    took_us: int
+    answer: RefreshAnswer
 
 
-_COLUMNS = ("demanded", "origin", "answered", "version", "took_us")
+_COLUMNS = ("demanded", "origin", "answered", "version", "failure", "took_us")
 _SLOT = col("board_key").eq(param("key")), col("column_index").eq(param("index"))
 _STORE = (
     insert(REFRESH_REQUESTS)
@@ -41,7 +46,6 @@ _STORE = (
         demanded=param("number"),
         origin=param("origin"),
         answered=0,
-        version=0,
         took_us=0,
     )
     .on_conflict("board_key", "column_index")
@@ -59,7 +63,7 @@ _OPEN = (
 _FIND = select(*map(col, _COLUMNS)).from_(REFRESH_REQUESTS).where(*_SLOT).prepared()
 _ANSWER = (
     update(REFRESH_REQUESTS)
-    .set(answered=param("number"), version=param("version"), took_us=param("took_us"))
+    .set(answered=param("number"), version=param("version"), failure=param("failure"), took_us=param("took_us"))
     .where(*_SLOT, col("answered").lt(param("number")))
     .prepared()
 )
@@ -81,7 +85,10 @@ def list_open_refresh_requests(limit: int) -> Program[list[Slot]]:
 def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
     """Return the latest request of a column, or None if there was no request or the board was deleted."""
     rows = yield _FIND.bind(key=slot[0], index=slot[1])
-    return RefreshRequest(*rows[0]) if rows else None
+    if not rows:
+        return None
+    number, origin, answered, *answer = rows[0]
+    return RefreshRequest(number, origin, answered, RefreshAnswer(*answer))
 
 
 def find_requested_leaf(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | None]:
@@ -96,6 +103,6 @@ def find_requested_leaf(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | Non
     return request, leaf
 
 
-def answer_refresh_request(slot: Slot, number: int, *, version: int, took_us: int) -> Program[None]:
+def answer_refresh_request(slot: Slot, number: int, answer: RefreshAnswer) -> Program[None]:
     """Answer all requests for a column up to this number, unless a later request is already answered."""
-    yield _ANSWER.bind(key=slot[0], index=slot[1], number=number, version=version, took_us=took_us)
+    yield _ANSWER.bind(key=slot[0], index=slot[1], number=number, **answer._asdict())

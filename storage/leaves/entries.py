@@ -44,7 +44,6 @@ from .totals import ALL_ENTRIES, CHANGES
 UPDATE_STATEMENTS_MAX = 256  # the most compiled updates kept for a table, one for each set of changed columns
 _ROW_ALIAS = "v"
 _HELD = "e"
-_ENTRY_ROW = -10  # in place of a column index: this result row holds an entry, and not the total of a column
 
 RowId = tuple[int, str]  # the leaf's key in the table, and the owner
 
@@ -74,12 +73,13 @@ class TableRows:
         table, row, scope = layout.table, layout.row_columns(), layout.scope()
         theirs = select(*row).from_(table).where(*scope, col("owner").in_(param("owners")))
         self._by_owners = theirs.packed().prepared()
-        # One statement reads the owners' rows and the leaf's totals, so a point read costs one round trip.
+        # One statement reads the owners' rows and the leaf's totals, so a point read costs one round trip. A result
+        # row with a column index is a total, and one without is an entry.
         no_cells = (null(kind) for kind in layout.kinds.values())
         totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
-        marked = select(lit(_ENTRY_ROW), *row).from_(table).where(*scope, col("owner").in_(param("owners")))
+        entries = select(null(INTEGER), *row).from_(table).where(*scope, col("owner").in_(param("owners")))
         of_board = totals.where(col("board_key").eq(param("totals_key", INTEGER)))
-        self._with_totals = union_all(marked, of_board).packed().prepared()
+        self._with_totals = union_all(entries, of_board).packed().prepared()
         self._erase = delete(table).where(*scope, col("owner").eq(param("owner"))).prepared()
         on_boards = select(col(ROWS_KEY), *row).from_(table).where(col(ROWS_KEY).in_(param("keys")))
         self._on_boards = on_boards.where(col("owner").eq(param("owner"))).packed().prepared()
@@ -203,7 +203,7 @@ class Entries(OpenLeaf):
         entries: dict[str, Entry] = {}
         totals: dict[int, int] = {}
         for row in rows:
-            if row[0] == _ENTRY_ROW:
+            if row[0] is None:
                 entries[row[1]] = Entry(row[1], row[2], list(row[3:]))
             else:
                 totals[row[0]] = totals.get(row[0], 0) + row[2]

@@ -95,8 +95,10 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .with_columns(board_key=INTEGER, column_index=INTEGER)
     # Numbers from one sequence:
     .column("demanded", INTEGER)  # the number of the newest request
-    .column("answered", INTEGER)  # the number of the newest answered request; `version` and `took_us` are the answer
-    .with_columns(version=INTEGER, took_us=INTEGER)
+    .column("answered", INTEGER)  # the number of the newest answered request; the answer follows
+    .column("version", INTEGER, null=True)  # the version of the new curve; null: the refresh failed, or no answer
+    .column("failure", TEXT, null=True)  # why there is no new curve; null: there is one, or no answer
+    .column("took_us", INTEGER)
     .column("origin", TEXT)  # the HTTP request in which an operator last asked for a refresh
     .primary_key("board_key", "column_index")
     .clustered(),
