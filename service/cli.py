@@ -9,10 +9,8 @@ from typing import Annotated
 import typer
 
 from service.commands.boards.applying import apply
-from service.commands.boards.boards import board_app
-from service.commands.boards.families import family_app
-from service.commands.boards.owners import owner_app
-from service.commands.boards.posts import post_app, queue_app
+from service.commands.boards.boards import board_app, family_app
+from service.commands.boards.owners import owner_app, post_app, queue_app
 from service.commands.imports.importing import import_posts
 from service.commands.language_models import serve_tools
 from service.commands.leases import lease_app, pool_app

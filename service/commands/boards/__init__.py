@@ -1,5 +1,5 @@
 """The commands for boards, families, owners and posts: create, change, show and delete them.
 
 The package uses the Python client and the shared modules of `service.commands`. `board split` is defined in
-`operating.board_moves`. Begin with `boards`.
+`operating.partitions`. Begin with `boards`.
 """

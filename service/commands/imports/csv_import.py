@@ -1,14 +1,19 @@
-"""Turns the lines of a CSV file into posts.
+"""Turns the lines of a CSV file into posts to a board or a family.
 
 The id of a post is made of the content of the file, the mapping of columns and the line number. If the same command
 runs again, it sends every line with the same id, and the service answers `duplicate` for posts that it already has.
+
+For a family, facets are first read as columns of text, and then moved to the `facets` of a post.
 """
 
 import csv
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import msgspec
+from rankcurve import AsyncClient
 from rankcurve.answers import Board
 
 from service.commands.imports.sending import Record, owner_fault, round_decimal
@@ -116,3 +121,28 @@ def stats_fault(stats: dict[str, str]) -> str | None:
         if any("\ud800" <= letter <= "\udfff" for letter in text):
             return f"{name}: not UTF-8"
     return None
+
+
+async def read_family(client: AsyncClient, family: str) -> tuple[Board, dict[str, bool]]:
+    """Return a board with the columns of a family and a column of text for each facet.
+
+    Also return the names of the facets, each with whether the family has a column of this name, too.
+    """
+    found = await client.family(family)
+    names = {column["name"] for column in found["columns"]}
+    facets = {name: name in names for listed in found.get("facets", ()) for name in listed}
+    columns = [{"name": name, "merge": "last", "type": "text"} for name in sorted(facets) if not facets[name]]
+    return msgspec.convert({"columns": [*found["columns"], *columns]}, Board), facets
+
+
+def split_facets(lines: Iterable[Record], facets: Mapping[str, bool]) -> Iterator[Record]:
+    """Yield the records with the values of facets, see `read_family`, moved from the stats of posts to their facets."""
+    for line in lines:
+        post = line.post
+        if facets and not isinstance(post, str):
+            given: Any = post["stats"]
+            post["facets"] = {name: given[name].strip() for name in facets if name in given}
+            post["stats"] = stats = {name: text for name, text in given.items() if facets.get(name, True)}
+            if not stats:
+                line = Record(line.name, "no value in any of the mapped columns")
+        yield line

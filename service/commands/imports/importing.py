@@ -9,8 +9,7 @@ from typing import Annotated
 import typer
 from rankcurve import AsyncClient, Retries
 
-from service.commands.imports.csv_import import read_lines
-from service.commands.imports.family_import import read_family, split_facets
+from service.commands.imports.csv_import import read_family, read_lines, split_facets
 from service.commands.imports.redis_import import choose_column, read_members
 from service.commands.imports.sending import send_records
 from service.commands.target import BoardArgument, service_command

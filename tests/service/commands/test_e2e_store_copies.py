@@ -15,7 +15,7 @@ import pytest
 from benchmarks import store_copy as benchmark
 from config import Settings
 from querybuilder import BLOB, TEXT, col, update
-from service.commands.operating.store_copies import copy_store
+from service.commands.operating.stores import copy_store
 from service.stores import open_store
 from storage import store_copy
 from storage.boards.board_removal import delete_board, reset_board
