@@ -91,7 +91,7 @@ class OwnerChanges:
     async def erase(self) -> int:
         """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries were found."""
         until = _Positions()
-        await self._mark("erase")  # from now on, new rows of the owner are not hidden
+        await self._store_change("erase")  # from now on, new rows of the owner are not hidden
         # When `drop_queued` returns, posts that a worker had already taken are applied. The code below erases them.
         await drop_queued(self.store, self.owner, concerns=self._concerns)
         begun = await self.store.read(lambda: in_each_partition(change_log.take_mark, self._concerns))
@@ -103,14 +103,14 @@ class OwnerChanges:
 
     async def set_hidden(self, *, hide: bool) -> int:
         """Hide the owner or show the owner again. Return on how many boards the owner has an entry."""
-        await self._mark("hide" if hide else "show")
+        await self._store_change("hide" if hide else "show")
         shown = None if hide else await self._list_hidden_boards()
         change = hidden_owners.hide_owner if hide else hidden_owners.show_owner
         await self._on_every_board(lambda boards: change(boards, self.owner, now_us=self.now_us()), shown)
         archived = await self._on_every_archive(self._note_archived)
         if shown is None:
             return archived + len(await self._list_hidden_boards())
-        await self.store.write(self._unmark)
+        await self.store.write(self._forget_state)
         return archived + len(shown)
 
     def _erase(self, boards: Sequence[OpenLeaf], until: _Positions) -> Program[None]:
@@ -135,8 +135,8 @@ class OwnerChanges:
             for number, mark in marks.items():
                 until.setdefault(number, {}).update(dict.fromkeys(erased, mark - 1))
 
-    async def _mark(self, change: OwnerChange) -> None:
-        """Mark the owner in the partitions. Remember the change for the others, in place of any earlier change."""
+    async def _store_change(self, change: OwnerChange) -> None:
+        """Store the owner's state in the partitions. Postpone the change in the others, in place of any earlier one."""
 
         def program() -> Program[None]:
             if self.postponed is None:
@@ -144,19 +144,19 @@ class OwnerChanges:
                 yield from replace_postponed(left, self.owner)
             elif not (yield from hold_postponed(self.postponed)):
                 raise BoardChangedError("another request has changed the owner meanwhile")
-            yield from hidden_owners.mark_owner(
+            yield from hidden_owners.store_state(
                 self.owner, now_us=self.now_us(), hide=change == "hide", concerns=self._concerns
             )
 
         await self.store.write(program)
 
-    def _unmark(self) -> Program[None]:
-        return hidden_owners.unmark_owner(self.owner, now_us=self.now_us(), concerns=self._concerns)
+    def _forget_state(self) -> Program[None]:
+        return hidden_owners.forget_state(self.owner, now_us=self.now_us(), concerns=self._concerns)
 
     def _forget(self) -> Program[None]:
         if self.postponed is None:
             yield from profiles.remove_profile(self.owner)
-        yield from self._unmark()
+        yield from self._forget_state()
 
     async def _list_hidden_boards(self) -> set[int]:
         """Return the keys of the boards on which the owner has a hidden row."""

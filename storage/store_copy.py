@@ -26,7 +26,6 @@ from storage.boards.shared_tables import BETWEEN, sweep_rows
 from storage.curves.refresh_requests import store_refresh_request
 from storage.errors import StoreCopyError
 from storage.leaves.catalog_rows import CATALOG_ROWS, FAMILY_ROWS, WHOLE, read_families, read_rows
-from storage.leaves.hidden_owners import MARK_KEY
 from storage.leaves.leaf_copy import PAGE_PARTS, TableCopy
 from storage.leaves.row_tables import Layout, create_row_table, define_row_table, layout_of, name_columns
 from storage.log.change_log import change_log
@@ -100,7 +99,7 @@ class Spread:
 
     def route(self, table: str, place: int, row: Row) -> Routed:
         """Return where a row of a table in the partition `place` of the source goes, and what it is there."""
-        if table == tables.HIDDEN_ENTRIES and row[0] == MARK_KEY:  # every partition has all marks
+        if table == tables.HIDDEN_OWNERS:  # every partition has all of them
             return [(partition, row) for partition in range(self.partitions)] if place == 0 else []
         values = dict(zip(TABLES[table].kinds, row, strict=True))
         if table in _PLACED:

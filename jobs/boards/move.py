@@ -98,8 +98,8 @@ class BoardMove:
                 await self._abandon()
             raise
 
-    async def _sweep(self, partition: int, table_key: int, rows_key: int) -> int:
-        sweeping = partial(sweep_rows, rows_max=PAGE_ROWS, only=(table_key, rows_key))
+    async def _sweep(self, partition: int, table: str, rows_key: int) -> int:
+        sweeping = partial(sweep_rows, rows_max=PAGE_ROWS, only=(table, rows_key))
         return await self._write(lambda: in_partition(partition, sweeping()))
 
     async def _copy(self, number: int, leaf: LeafCopy) -> None:

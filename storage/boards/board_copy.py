@@ -52,14 +52,14 @@ from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, state_of
 from storage.log.log_record import ChangeKind
 from storage.records import Board, Leaf
 from storage.schema.creation import count_partitions
-from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, HIDDEN_ENTRIES, TOTALS
+from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, HIDDEN_ENTRIES, POST_IDS, TOTALS
 from storage.store import CONTROL, Program, in_partition
 
 from . import journal
 from .board_creation import check_board_limits, check_segments, choose_partitions, insert_segment
 from .board_removal import clear_partition
 from .boards import find_board, find_other_segments, lock_standalone_board
-from .shared_tables import POST_IDS_KEY, find_or_create_table, note_dropped_rows
+from .shared_tables import find_or_create_table, note_dropped_rows
 
 MOVE_WORK = "move"  # the kind of the work leases for moving a board
 _Counts = dict[int, int]  # numbers of entries, by column index; `ALL_ENTRIES` is the index of all entries
@@ -99,16 +99,16 @@ class BoardCopy:
         self._moves = targets[0].key == board.key
         self._counted: dict[int, _Counts] = {}  # how many entries each new segment has, by its key
 
-    def list_left_behind(self) -> list[tuple[int, int, int]]:
-        """Return (partition, `table_key`, `rows_key`) of rows that an unfinished copy may have left in the targets."""
-        notes = [(target.partition, POST_IDS_KEY, target.key) for target in self.targets]
+    def list_left_behind(self) -> list[tuple[int, str, int]]:
+        """Return (partition, table, `rows_key`) of rows that an unfinished copy may have left in the targets."""
+        notes = [(target.partition, POST_IDS, target.key) for target in self.targets]
         in_shared = (target for target in self.targets if target.table_key is not None and target.archived_us is None)
-        return notes + [(target.partition, target.table_key or 0, target.rows_key) for target in in_shared]
+        return notes + [(target.partition, layout_of(target).table, target.rows_key) for target in in_shared]
 
     def note_left_behind(self) -> Program[None]:
         """Note the rows of `list_left_behind` as unused. `sweep_rows` must delete them before rows are copied there."""
-        for partition, table_key, rows_key in self.list_left_behind():
-            yield from in_partition(partition, note_dropped_rows(table_key, rows_key))
+        for partition, table, rows_key in self.list_left_behind():
+            yield from in_partition(partition, note_dropped_rows(table, rows_key))
 
     def count_targets(self) -> Program[None]:
         """Count the entries of new segments, to which only this copy writes. `switch` stores the counts as totals."""

@@ -24,6 +24,7 @@ from storage.schema.tables import (
     GATES,
     HIDDEN_ENTRIES,
     LIVE_COUNTS,
+    POST_IDS,
     REFRESH_REQUESTS,
     TOTALS,
     WORK_LEASES,
@@ -32,7 +33,7 @@ from storage.store import Program, in_partition
 
 from .boards import REFRESH_WORK, find_other_segments, lock_standalone_board, refresh_resource
 from .journal import log_event
-from .shared_tables import POST_IDS_KEY, note_dropped_rows
+from .shared_tables import note_dropped_rows
 
 _OF_ROWS = (TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES)  # the tables that an emptied board has nothing in
 
@@ -69,7 +70,7 @@ def clear_partition(leaf: Leaf) -> Program[None]:
     if leaf.archived_us is None:
         yield from drop_rows(leaf)
     yield from delete_of_leaves((TOTALS, GATES, ARCHIVE_BLOCKS), [leaf.key])
-    yield from note_dropped_rows(POST_IDS_KEY, leaf.key)
+    yield from note_dropped_rows(POST_IDS, leaf.key)
 
 
 def drop_rows(leaf: Leaf) -> Program[None]:
@@ -79,7 +80,7 @@ def drop_rows(leaf: Leaf) -> Program[None]:
     """
     yield from hold_epoch(leaf.key, lock=Lock.UPDATE)
     if leaf.table_key is not None:
-        yield from note_dropped_rows(leaf.table_key, leaf.rows_key)
+        yield from note_dropped_rows(layout_of(leaf).table, leaf.rows_key)
     else:
         yield drop_table(layout_of(leaf).table).bind()
     yield from delete_of_leaves((CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [leaf.key])
@@ -149,7 +150,7 @@ def _remove_rows(leaf: Leaf) -> Program[Leaf]:
     if leaf.table_key is None or leaf.family_key is not None:
         yield from delete_rows([leaf])
         return leaf
-    yield from note_dropped_rows(leaf.table_key, leaf.rows_key)
+    yield from note_dropped_rows(layout_of(leaf).table, leaf.rows_key)
     emptied = replace(leaf, place=leaf.place._replace(rows_key=(yield from take_keys())))
     yield from store_columns(leaf.key, rows_key=emptied.rows_key)
     yield from delete_of_leaves(_OF_ROWS, [leaf.key])

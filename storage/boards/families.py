@@ -50,6 +50,7 @@ from storage.schema.tables import (
     GATES,
     HIDDEN_ENTRIES,
     LIVE_COUNTS,
+    POST_IDS,
     REFRESH_REQUESTS,
     TOTALS,
 )
@@ -60,7 +61,7 @@ from .board_creation import check_board_limits, choose_partitions
 from .board_removal import delete_of_leaves, delete_refresh_leases
 from .boards import find_boards_by_id, list_boards, read_boards
 from .family_ids import is_listed, parse_board_id, shelf
-from .shared_tables import POST_IDS_KEY, note_dropped_rows
+from .shared_tables import note_dropped_rows
 
 
 def put_family(
@@ -173,10 +174,11 @@ def delete_family(*, family_id: str) -> Program[list[Leaf]]:
 
 def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
     own = [] if family.shares_table else [layout_of(leaf) for leaf in leaves if leaf.archived_us is None]
-    for layout in [layout_of(family.template_board.leaf), *own]:
+    of_family = layout_of(family.template_board.leaf)
+    for layout in [of_family, *own]:
         yield drop_table(layout.table).bind()
-    yield delete(DROPPED_ROWS).where(col("table_key").eq(param("key"))).bind(key=family.key)
-    yield from note_dropped_rows(POST_IDS_KEY, family.key)
+    yield delete(DROPPED_ROWS).where(col("table_name").eq(param("table"))).bind(table=of_family.table)
+    yield from note_dropped_rows(POST_IDS, family.key)
     tables = (TOTALS, GATES, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES)
     yield from delete_of_leaves(tables, [leaf.key for leaf in leaves])
     yield from delete_refresh_leases(leaves)  # after the totals, because `store_curve` locks totals first

@@ -15,7 +15,6 @@ from storage.schema.sequences import take_keys
 from storage.schema.tables import DROPPED_ROWS, POST_IDS, SHARED_TABLES
 from storage.store import Program, in_partition
 
-POST_IDS_KEY = 0  # the `table_key` that means the table of post ids; the key of a shared table is never 0
 BETWEEN = ","  # separates names of columns; no name contains it
 
 
@@ -52,43 +51,39 @@ def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
         yield (update(SHARED_TABLES).set(columns=now).where(col("table_key").eq(param("key"))).bind(key=table_key))
 
 
-def note_dropped_rows(table_key: int, rows_key: int) -> Program[None]:
-    """Store in `dropped_rows` that no board uses the rows with this `rows_key`, so that `sweep_rows` deletes them.
+def note_dropped_rows(table: str, rows_key: int) -> Program[None]:
+    """Store in `dropped_rows` that nothing uses the rows with this key, so that `sweep_rows` deletes them.
 
-    With `POST_IDS_KEY`, the rows are post ids, and `rows_key` is the key of their board or family.
+    `table`: a shared table, or `POST_IDS`. Then `rows_key` is the key of the leaf or family whose post ids they are.
     """
-    note = insert(DROPPED_ROWS).values(table_key=table_key, rows_key=rows_key)
-    yield note.on_conflict("table_key", "rows_key").do_nothing().bind()
+    note = insert(DROPPED_ROWS).values(table_name=table, rows_key=rows_key)
+    yield note.on_conflict("table_name", "rows_key").do_nothing().bind()
 
 
-def sweep_rows(*, rows_max: int, only: tuple[int, int] | None = None) -> Program[int]:
-    """Delete at most `rows_max` unused rows of one board. `only`: delete just rows of this `table_key` and `rows_key`.
+def sweep_rows(*, rows_max: int, only: tuple[str, int] | None = None) -> Program[int]:
+    """Delete at most `rows_max` unused rows of one board. `only`: delete just rows of this table and key.
 
     Return 0 if `dropped_rows` names no such rows. Otherwise return the number of deleted rows, or 1 if none was
     deleted, so that the caller calls again.
     """
-    first = select(col("table_key"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
+    first = select(col("table_name"), col("rows_key")).from_(DROPPED_ROWS).limit(1)
     if only is not None:
-        first = first.where(col("table_key").eq(only[0]), col("rows_key").eq(only[1]))
-    ordered = first.order_by(asc(col("table_key")), asc(col("rows_key")))
+        first = first.where(col("table_name").eq(only[0]), col("rows_key").eq(only[1]))
+    ordered = first.order_by(asc(col("table_name")), asc(col("rows_key")))
     # Lock the row of `dropped_rows`, so that only one sweep of these keys runs at a time. Otherwise the slower of two
     # sweeps could delete rows that a new copy of the board has stored under the same keys after the faster sweep.
     left = yield ordered.locked(Lock.UPDATE).bind()
     if not left:
         return 0
-    table_key, rows_key = left[0]
-    table, key, row = (
-        (POST_IDS, col("board_key"), col("post_hash"))
-        if table_key == POST_IDS_KEY
-        else (shared_table(table_key), col(ROWS_KEY), col("owner"))
-    )
+    table, rows_key = left[0]
+    key, row = (col(name) for name in (("board_key", "post_hash") if table == POST_IDS else (ROWS_KEY, "owner")))
     theirs = key.eq(param("rows_key"))
     some = select(row).from_(table).where(theirs).order_by(asc(row)).limit(param("rows_max"))
     [[gone]] = yield delete(table).where(theirs, row.in_(some)).bind(rows_key=rows_key, rows_max=rows_max)
     if gone < rows_max:
         yield (
             delete(DROPPED_ROWS)
-            .where(col("table_key").eq(param("table_key")), col("rows_key").eq(param("rows_key")))
-            .bind(table_key=table_key, rows_key=rows_key)
+            .where(col("table_name").eq(param("table")), col("rows_key").eq(param("rows_key")))
+            .bind(table=table, rows_key=rows_key)
         )
     return max(1, int(gone))

@@ -36,27 +36,27 @@ class RefreshRequest(NamedTuple):
     answer: RefreshAnswer
 
 
-_COLUMNS = ("demanded", "origin", "answered", "version", "failure", "took_us")
+_COLUMNS = ("requested", "origin", "answered", "version", "failure", "took_us")
 _SLOT = col("board_key").eq(param("key")), col("column_index").eq(param("index"))
 _STORE = (
     insert(REFRESH_REQUESTS)
     .values(
         board_key=param("key"),
         column_index=param("index"),
-        demanded=param("number"),
+        requested=param("number"),
         origin=param("origin"),
         answered=0,
         took_us=0,
     )
     .on_conflict("board_key", "column_index")
-    .do_update(demanded=excluded("demanded"), origin=excluded("origin"))
+    .do_update(requested=excluded("requested"), origin=excluded("origin"))
     .prepared()
 )
 _OPEN = (
     select(col("board_key"), col("column_index"))
     .from_(REFRESH_REQUESTS)
-    .where(col("demanded").gt(col("answered")))
-    .order_by(asc(col("demanded")))
+    .where(col("requested").gt(col("answered")))
+    .order_by(asc(col("requested")))
     .limit(param("limit"))
     .prepared()
 )
@@ -72,7 +72,7 @@ _DELETE = delete(REFRESH_REQUESTS).where(*_SLOT).prepared()
 
 def store_refresh_request(slot: Slot, origin: str = "") -> Program[int]:
     """Request a refresh on behalf of the HTTP request `origin`. Return the number of the refresh request."""
-    number = yield from take_number("refresh_demand")
+    number = yield from take_number("refresh_request")
     yield _STORE.bind(key=slot[0], index=slot[1], number=number, origin=origin)
     return number
 

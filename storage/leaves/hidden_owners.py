@@ -1,26 +1,26 @@
 """Hides owners: moves their rows to the hidden table, so that no ranking has the rows. Posts still merge into the rows.
 
-In this module, a mark is the stored state of an owner, and not a position in the log: HIDDEN, SHOWING, or no mark.
+The table `hidden_owners` has the state of an owner: HIDDEN or SHOWING. Nearly all owners have no state.
 
-    no mark ── mark_owner ──> HIDDEN ── hide_owner, one transaction after the other ──> all rows in the hidden table
-                              │    ^
-      mark_owner(hide=False)  v    │  mark_owner(hide=True)
-                              SHOWING ── show_owner, one transaction after the other ──> all rows with their boards
-    no mark <── unmark_owner ──┘
+    no state ── store_state ──> HIDDEN ── hide_owner, one transaction after the other ──> all rows in the hidden table
+                                │    ^
+       store_state(hide=False)  v    │  store_state(hide=True)
+                                SHOWING ── show_owner, one transaction after the other ──> all rows with their boards
+    no state <── forget_state ──┘
 
-    mark       a new row goes to     rows may be in               who moves rows
+    state      a new row goes to     rows may be in               who moves rows
     none       the board's table     the board's table            nobody
     HIDDEN     the hidden table      either table                 `hide_owner`
     SHOWING    the board's table     either table                 `show_owner`
 
-An owner's row on a board is in one of the two tables. The most important rule: without a mark, the owner has no row in
-the hidden table. So a post looks there only for marked owners, and needs no query if none of its owners is marked.
+An owner's row on a board is in one of the two tables. The most important rule: without a state, the owner has no row in
+the hidden table. So a post looks there only for owners with a state, and needs no query if none of its owners has one.
 
-Every partition has all marks, so a post reads them in its own partition. A process remembers these marks until the
+Every partition has all states, so a post reads them in its own partition. A process remembers these states until the
 number `facts` in the counter of the change log changes (see `posting.known_facts`). A post compares this number while
 it holds the counter. If the number has changed, and the post has found no row of its owner, the post runs again.
 
-A transaction that moves rows locks the owner's mark. So while the mark is SHOWING, no row is moved into the hidden
+A transaction that moves rows locks the owner's state. So while the state is SHOWING, no row is moved into the hidden
 table, and while it is HIDDEN, no row is moved out. A post reads the board's table first and the hidden table second.
 If a row is moved in between, the post finds it in the hidden table, or fails to write it and loses the race.
 """
@@ -38,20 +38,18 @@ from storage.log.change_log import NewChange
 from storage.log.log_record import ChangeKind, record_of_event
 from storage.records import Entry
 from storage.schema.creation import hold_partitions, in_each_partition
-from storage.schema.placement import TABLES
+from storage.schema.placement import TABLES, prepare_put_rows
 from storage.schema.sequences import count_fact
-from storage.schema.tables import HIDDEN_ENTRIES, LOG_COUNTER
+from storage.schema.tables import HIDDEN_ENTRIES, HIDDEN_OWNERS, LOG_COUNTER
 from storage.store import Program, in_partition
 
 from .entries import Entries, RankingChange, log_ranking_changes
 from .gates import hold_rows_key
 
-MARK_KEY = 0  # no board has this key: a row of the hidden table with this key is the mark of an owner
-HIDDEN, SHOWING = "[]", '["showing"]'  # the content of the column `cells` in such a row
-# A process remembers at most this many marks of a partition. With more, each group of posts reads its owners' marks.
-MARKS_MAX = 20_000
-MARKS_A_PAGE = 1_000  # how many marks one step copies to a new partition
-_KEY = ("board_key", "owner")
+HIDDEN, SHOWING = "hidden", "showing"  # the states of an owner
+# A process remembers at most this many states of a partition. With more, each group of posts reads its owners' states.
+STATES_MAX = 20_000
+STATES_A_PAGE = 1_000  # how many states one step copies to a new partition
 Concerns = Callable[[int], bool]  # whether a partition is among those that a program changes
 _ALIAS = "v"
 _encode = msgspec.json.Encoder().encode
@@ -75,15 +73,15 @@ _rows = select(*map(col, _row)).from_(HIDDEN_ENTRIES)
 _theirs = col("owner").eq(param("owner"))
 _of_owners = col("owner").in_(param("owners"))
 _FIND = _rows.where(col("board_key").in_(param("keys")), _of_owners).packed().prepared()
-_marks = select(col("owner"), col("cells"), null(INTEGER)).from_(HIDDEN_ENTRIES).where(col("board_key").eq(MARK_KEY))
-_HELD_MARKS = _marks.where(_of_owners).packed().locked(Lock.SHARE, asc(col("owner"))).prepared()
+_states = select(col("owner"), col("state")).from_(HIDDEN_OWNERS)
+_STATES_OF = _states.where(_of_owners).packed().prepared()
+_HELD_STATES = _states.where(_of_owners).packed().locked(Lock.SHARE, asc(col("owner"))).prepared()
 _counted = select(null(TEXT), null(TEXT), col("facts")).from_(LOG_COUNTER)
-_ALL_MARKS = union_all(_counted, _marks.limit(MARKS_MAX + 1)).packed().prepared()
-_MARKS_OF = union_all(_counted, _marks.where(_of_owners)).packed().prepared()
-_of_owner = _rows.where(_theirs, col("board_key").gt(MARK_KEY)).order_by(asc(col("board_key")))
-_OF_OWNER = _of_owner.limit(param("limit")).packed().prepared()
-_fresh = insert(HIDDEN_ENTRIES).rows(param("rows"), **_row).on_conflict(*_KEY)
-_INSERT = _fresh.do_nothing().prepared()
+_beside = select(col("owner"), col("state"), null(INTEGER)).from_(HIDDEN_OWNERS)
+_ALL_STATES = union_all(_counted, _beside.limit(STATES_MAX + 1)).packed().prepared()
+_FACTS_AND_STATES = union_all(_counted, _beside.where(_of_owners)).packed().prepared()
+_OF_OWNER = _rows.where(_theirs).order_by(asc(col("board_key"))).limit(param("limit")).packed().prepared()
+_INSERT = insert(HIDDEN_ENTRIES).rows(param("rows"), **_row).on_conflict("board_key", "owner").do_nothing().prepared()
 _UPDATE = (
     update(HIDDEN_ENTRIES)
     .set(updated_at=col("updated_at", _ALIAS), cells=col("cells", _ALIAS))
@@ -94,24 +92,22 @@ _UPDATE = (
     )
     .prepared()
 )
-_page = _rows.where(col("board_key").eq(MARK_KEY), col("owner").gt(param("after"))).order_by(asc(col("owner")))
-_PAGE = _page.limit(MARKS_A_PAGE).packed().prepared()
+_PAGE = _states.where(col("owner").gt(param("after"))).order_by(asc(col("owner"))).limit(param("limit")).prepared()
 _here = delete(HIDDEN_ENTRIES).where(_theirs, col("board_key").eq(param("key")))
 _TAKE = _here.returning(col("updated_at"), col("cells")).prepared()
-_HIDE = _fresh.overwrite().prepared()
-_mark = _theirs, col("board_key").eq(MARK_KEY)
-_SHOW = update(HIDDEN_ENTRIES).set(cells=SHOWING).where(*_mark, col("cells").eq(HIDDEN)).prepared()
-_UNMARK = delete(HIDDEN_ENTRIES).where(*_mark, col("cells").eq(SHOWING)).prepared()
+_STORE = prepare_put_rows(HIDDEN_OWNERS)
+_SHOW = update(HIDDEN_OWNERS).set(state=SHOWING).where(_theirs, col("state").eq(HIDDEN)).prepared()
+_FORGET = delete(HIDDEN_OWNERS).where(_theirs, col("state").eq(SHOWING)).prepared()
 
 
-def read_marks(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[str, str]]]:
-    """Return the number `facts` of the partition (see `known_facts`) and, from the same snapshot, the marks by owner.
+def read_states(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[str, str]]]:
+    """Return the number `facts` of the partition (see `known_facts`) and, from the same snapshot, the states by owner.
 
-    `owners`: read only the marks of these owners. If it is None, at most `MARKS_MAX` + 1 marks are read.
+    `owners`: read only the states of these owners. If it is None, at most `STATES_MAX` + 1 states are read.
     """
-    rows = yield _ALL_MARKS.bind() if owners is None else _MARKS_OF.bind(owners=owners)
+    rows = yield _ALL_STATES.bind() if owners is None else _FACTS_AND_STATES.bind(owners=owners)
     [facts] = [number for owner, _, number in rows if owner is None]
-    return facts, {owner: mark for owner, mark, _ in rows if owner is not None}
+    return facts, {owner: state for owner, state, _ in rows if owner is not None}
 
 
 def find_hidden_entries(board_keys: Sequence[int], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
@@ -121,9 +117,9 @@ def find_hidden_entries(board_keys: Sequence[int], owners: Sequence[str]) -> Pro
 
 
 def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[set[str]]:
-    """Return which of these owners are marked as hidden. `held`: also lock their marks until the transaction ends."""
-    rows = yield (_HELD_MARKS if held else _MARKS_OF).bind(owners=owners)
-    return {owner for owner, mark, _ in rows if mark == HIDDEN}
+    """Return which of these owners are hidden. `held`: also lock their states until the transaction ends."""
+    rows = yield (_HELD_STATES if held else _STATES_OF).bind(owners=owners)
+    return {owner for owner, state in rows if state == HIDDEN}
 
 
 def insert_rows(rows: Iterable[HiddenEntry]) -> Program[int]:
@@ -143,36 +139,36 @@ def _encode_row(row: HiddenEntry) -> tuple[int, str, int, str]:
     return key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()
 
 
-def mark_owner(owner: str, *, now_us: int, hide: bool, concerns: Concerns = lambda _: True) -> Program[None]:
-    """Mark an owner as hidden, or with `hide=False` as being shown again. Other programs move the owner's rows later.
+def store_state(owner: str, *, now_us: int, hide: bool, concerns: Concerns = lambda _: True) -> Program[None]:
+    """Store that an owner is hidden, or with `hide=False` is being shown again. Other programs move the rows later.
 
-    `concerns`: mark the owner only in the partitions that this function accepts.
+    `concerns`: store it only in the partitions that this function accepts.
 
-    The mark holds for all present and future boards. With `hide=False`, nothing changes if the owner is not hidden.
+    The state holds for all present and future boards. With `hide=False`, nothing changes if the owner is not hidden.
     Call this last in its transaction.
     """
-    hidden = [(MARK_KEY, owner, now_us, HIDDEN)]
-    yield from _change_marks(_HIDE.bind(rows=hidden) if hide else _SHOW.bind(owner=owner), now_us, concerns)
+    storing = _STORE.bind(rows=[(owner, HIDDEN)]) if hide else _SHOW.bind(owner=owner)
+    yield from _change_states(storing, now_us, concerns)
 
 
-def unmark_owner(owner: str, *, now_us: int, concerns: Concerns = lambda _: True) -> Program[None]:
-    """Remove the mark of an owner whose rows were all moved back. Do nothing if the owner was hidden again.
+def forget_state(owner: str, *, now_us: int, concerns: Concerns = lambda _: True) -> Program[None]:
+    """Remove the state of an owner whose rows were all moved back. Do nothing if the owner was hidden again.
 
     `concerns`: remove it only in the partitions that this function accepts.
 
     Raises:
         BoardChangedError: the owner still has a hidden row, because its board has moved meanwhile.
     """
-    unmarked = yield from _change_marks(_UNMARK.bind(owner=owner), now_us, concerns)
-    if not unmarked:
+    forgotten = yield from _change_states(_FORGET.bind(owner=owner), now_us, concerns)
+    if not forgotten:
         return
     left = yield from in_each_partition(partial(list_hidden_boards, owner, limit=1), concerns)
     if any(left.values()):
         raise BoardChangedError
 
 
-def _change_marks(changing: Bound, now_us: int, concerns: Concerns) -> Program[int]:
-    """Change an owner's mark in partitions with the statement `changing`. Return how many rows it has changed."""
+def _change_states(changing: Bound, now_us: int, concerns: Concerns) -> Program[int]:
+    """Change an owner's state in partitions with the statement `changing`. Return how many rows it has changed."""
     partitions, changed = [*filter(concerns, range((yield from hold_partitions())))], 0
     for partition in partitions:
         [[written]] = yield changing.at(partition)
@@ -182,19 +178,19 @@ def _change_marks(changing: Bound, now_us: int, concerns: Concerns) -> Program[i
     return changed
 
 
-def copy_marks(number: int) -> Program[None]:
-    """Copy the marks of all owners to a new partition, in the transaction that adds the partition."""
+def copy_states(number: int) -> Program[None]:
+    """Copy the states of all owners to a new partition, in the transaction that adds the partition."""
     after: str | None = ""
     while after is not None:
-        marks = yield _PAGE.bind(after=after).at(0)
-        if marks:
-            yield _INSERT.bind(rows=[tuple(row) for row in marks]).at(number)
-        after = marks[-1][1] if len(marks) == MARKS_A_PAGE else None
+        states = yield _PAGE.bind(after=after, limit=STATES_A_PAGE).at(0)
+        if states:
+            yield _STORE.bind(rows=[tuple(row) for row in states]).at(number)
+        after = states[-1][0] if len(states) == STATES_A_PAGE else None
 
 
 def hide_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-    """Move the owner's rows on these boards to the hidden table, unless the owner is no longer marked as hidden."""
-    if not (yield from _hold_mark(owner, HIDDEN)):
+    """Move the owner's rows on these boards to the hidden table, unless the owner is no longer hidden."""
+    if not (yield from _hold_state(owner, HIDDEN)):
         return
     changes: list[RankingChange] = []
     moved: list[HiddenEntry] = []
@@ -216,7 +212,7 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
     Raises:
         BoardChangedError: a board was archived, or moved to another partition.
     """
-    if not (yield from _hold_mark(owner, SHOWING)):
+    if not (yield from _hold_state(owner, SHOWING)):
         return
     changes: list[RankingChange] = []
     for entries in boards:
@@ -228,9 +224,9 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
     yield from log_ranking_changes(changes, now_us=now_us)
 
 
-def _hold_mark(owner: str, wanted: str) -> Program[bool]:
-    """Lock the row that marks the owner as HIDDEN or SHOWING for this transaction. Return whether it is `wanted`."""
-    return [mark for _, mark, _ in (yield _HELD_MARKS.bind(owners=[owner]))] == [wanted]
+def _hold_state(owner: str, wanted: str) -> Program[bool]:
+    """Lock the owner's state for this transaction. Return whether it is `wanted`."""
+    return [state for _, state in (yield _HELD_STATES.bind(owners=[owner]))] == [wanted]
 
 
 def list_hidden_boards(owner: str, *, limit: int) -> Program[list[int]]:

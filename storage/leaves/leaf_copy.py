@@ -225,13 +225,13 @@ class LeafCopy:
 
 def _write_small_rows(table: TableCopy, name: str, target: Leaf, rows: Rows) -> Program[None]:
     if name == HIDDEN_ENTRIES:
-        yield from _hold_marks([row[1] for row in rows])
+        yield from _hold_hidden([row[1] for row in rows])
     if name == CURVES:
         rows = yield from _number_curves(rows)
     yield from table.write_rows([(target.key, *row[1:]) for row in rows])
 
 
-def _hold_marks(owners: Sequence[str]) -> Program[None]:
+def _hold_hidden(owners: Sequence[str]) -> Program[None]:
     """Check that these owners are hidden. Lock the rows that say so, so they stay hidden until the transaction ends.
 
     Raises:

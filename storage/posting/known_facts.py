@@ -18,7 +18,7 @@ been applied earlier, when there was no reason to refuse it.
 from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
-from storage.leaves.hidden_owners import HIDDEN, MARKS_MAX, read_marks
+from storage.leaves.hidden_owners import HIDDEN, STATES_MAX, read_states
 from storage.store import Program, in_partition
 
 BOARDS_MAX = 100_000  # the most boards of a partition whose epochs, or times of resets, a process remembers
@@ -29,12 +29,12 @@ class Facts(NamedTuple):
     """The remembered facts of one partition, see the docstring of the module."""
 
     version: int  # the version of the facts when they were read: `facts` in the counter of the change log
-    marks: dict[str, str]  # by marked owner: `HIDDEN`, or `SHOWING` for an owner who is being shown again
+    owner_states: dict[str, str]  # `HIDDEN` or `SHOWING`, by owner, see `hidden_owners`
     epochs: dict[tuple[int, int], int]  # by (board key, `rows_key` of its `Place`); filled when post ids are looked up
     resets: dict[int, int]  # when boards were last emptied, by board key; 0: never; filled by posts that name a time
 
     def is_hidden(self, owner: str) -> bool:
-        return self.marks.get(owner) == HIDDEN
+        return self.owner_states.get(owner) == HIDDEN
 
 
 def remember_fact(facts: dict[K, int], key: K, fact: int) -> None:
@@ -49,19 +49,19 @@ class KnownFacts:
 
     def __init__(self) -> None:
         self.facts: dict[int, Facts] = {}  # by partition
-        self._unbounded: set[int] = set()  # partitions in which more than `MARKS_MAX` owners were marked
+        self._unbounded: set[int] = set()  # partitions in which more than `STATES_MAX` owners had a state
         self.ids_known = False  # whether groups look up their ids, because a post was lately sent again or refused
 
     def read_facts(self, partition: int, owners: Iterable[Iterable[str]]) -> Program[Facts]:
         """Read which owners of a partition are hidden or are being shown again. Remember them in the field `facts`.
 
-        If there are more than `MARKS_MAX` of them, remember nothing, and return only those that are in `owners`.
+        If there are more than `STATES_MAX` of them, remember nothing, and return only those that are in `owners`.
         """
         if partition not in self._unbounded:
-            found = Facts(*(yield from in_partition(partition, read_marks())), {}, {})
-            if len(found.marks) <= MARKS_MAX:
+            found = Facts(*(yield from in_partition(partition, read_states())), {}, {})
+            if len(found.owner_states) <= STATES_MAX:
                 self.facts[partition] = found
                 return found
             self._unbounded.add(partition)
         asked = sorted(set[str]().union(*owners))
-        return Facts(*(yield from in_partition(partition, read_marks(asked))), {}, {})
+        return Facts(*(yield from in_partition(partition, read_states(asked))), {}, {})

@@ -115,7 +115,7 @@ class PostTransaction:
             self._partitions[leaf.partition].append(state)
         self._tables: list[tuple[int, TableRows, list[BoardState]]] = []  # see `_list_tables`
         self._facts: dict[int, Facts] = {}  # by partition
-        self._any_marked = False  # whether an owner of the group is hidden or is being shown again
+        self._any_hidden = False  # whether an owner of the group is hidden or is being shown again
         self._is_dated = False  # whether a post names its time, so that the group relies on times of resets
         self._has_absent = False  # whether a post found no row of its owner
         self._looks_up = False  # whether the group looks up its post ids
@@ -163,11 +163,11 @@ class PostTransaction:
         for partition, facts in self._facts.items():
             states = [state for state in self._partitions[partition] if state.exists]
             names = {owner for state in states for owner in owners[state.entries.leaf.key]}
-            marked = list(names & facts.marks.keys())
-            if not marked:
+            moving = list(names & facts.owner_states.keys())
+            if not moving:
                 continue
-            self._any_marked = True
-            finding = hidden_owners.find_hidden_entries([state.entries.leaf.key for state in states], marked)
+            self._any_hidden = True
+            finding = hidden_owners.find_hidden_entries([state.entries.leaf.key for state in states], moving)
             for each in (yield from self._at(partition, finding)):
                 state = self._boards[each.board_key]
                 entry = each.widen_cells(len(state.entries.leaf.spec.columns))
@@ -202,13 +202,13 @@ class PostTransaction:
                     leaf.gate.is_shut(self._accepted_us or self._now_us),
                 )
         self._tables = self._list_tables()
-        has_marks = False
+        has_states = False
         for partition, _, states in self._tables:
             facts = self._facts.get(partition) or self._known_facts.facts.get(partition)
             if facts is None:
                 facts = yield from self._known_facts.read_facts(partition, owners.values())
             self._facts[partition] = facts
-            has_marks |= bool(facts.marks)
+            has_states |= bool(facts.owner_states)
             if dated:
                 yield from self._find_resets(facts, states, dated)
             for state in states:
@@ -221,7 +221,7 @@ class PostTransaction:
         self._looks_up |= bool(remembering) and self._known_facts.ids_known
         for partition, table, states in self._tables:
             yield from self._at(partition, _hold_rows(table, states, owners))
-        if has_marks:
+        if has_states:
             yield from self._find_hidden(owners)
 
     def _find_resets(self, facts: Facts, states: Sequence[BoardState], dated: set[int]) -> Program[None]:
@@ -362,7 +362,7 @@ class PostTransaction:
         if row is None:
             empty: list[Cell] = [None] * len(state.entries.leaf.spec.columns)
             row = state.rows[post.owner] = TransactionRow(Entry(post.owner, self._now_us, empty), None)
-            row.is_hidden = self._any_marked and self._facts[state.entries.leaf.partition].is_hidden(post.owner)
+            row.is_hidden = self._any_hidden and self._facts[state.entries.leaf.partition].is_hidden(post.owner)
             row.ranked = None if row.is_hidden else state.entries.ranked_cells.none
         entry = row.entry
         cells = entry.cells
@@ -420,7 +420,7 @@ class PostTransaction:
             if each.updates:
                 yield from self._at(each.partition, each.update())
         for partition in sorted({*self._partitions, *self._fresh}):
-            if self._any_marked and partition in self._partitions:
+            if self._any_hidden and partition in self._partitions:
                 yield from self._at(partition, self._write_hidden(self._partitions[partition]))
             if partition in self._fresh:
                 yield from self._at(partition, self._store_ids(self._fresh[partition]))

@@ -37,7 +37,7 @@ from .tables import LOG_COUNTER, META, META_TABLE, SEQUENCES
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 5
+SCHEMA_VERSION = 6
 PARTITIONS_MAX = 64
 _PARTITIONS = "partitions"
 # Rows of `meta`: the store is being copied, was copied, or is a copy that is not complete. See `storage.store_copy`.

@@ -19,13 +19,14 @@ OWNER_CHANGES = "owner_changes"
 TOTALS = "totals"
 POST_IDS = "post_ids"
 HIDDEN_ENTRIES = "hidden_entries"
+HIDDEN_OWNERS = "hidden_owners"
 CHANGE_LOG = "changes"
 JOURNAL_BLOCKS = "journal_blocks"
 LOG_COUNTER = "log_counter"
 CURVES = "curves"
 LIVE_COUNTS = "live_counts"
 LIVE_MARK = "live_mark"
-REFRESH_REQUESTS = "refresh_demands"
+REFRESH_REQUESTS = "refresh_requests"
 WORK_LEASES = "leases"
 ARCHIVE_BLOCKS = "archive_blocks"
 ROW_TABLES_PREFIX = "entries_"  # the names of tables with rows of boards begin with this
@@ -94,7 +95,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     create_table(REFRESH_REQUESTS)
     .with_columns(board_key=INTEGER, column_index=INTEGER)
     # Numbers from one sequence:
-    .column("demanded", INTEGER)  # the number of the newest request
+    .column("requested", INTEGER)  # the number of the newest request
     .column("answered", INTEGER)  # the number of the newest answered request; the answer follows
     .column("version", INTEGER, null=True)  # the version of the new curve; null: the refresh failed, or no answer
     .column("failure", TEXT, null=True)  # why there is no new curve; null: there is one, or no answer
@@ -103,7 +104,9 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .primary_key("board_key", "column_index")
     .clustered(),
     # A search for open requests nearly always finds none. This partial index makes it cheap, however large the table.
-    create_index("refresh_demands_open", REFRESH_REQUESTS, col("demanded"), where=col("demanded").gt(col("answered"))),
+    create_index(
+        "refresh_requests_open", REFRESH_REQUESTS, col("requested"), where=col("requested").gt(col("answered"))
+    ),
 )
 
 
@@ -141,8 +144,9 @@ ENTRY_TABLES: tuple[Query, ...] = (
     .primary_key("family_key")
     .clustered(),
     create_table(DROPPED_ROWS)
-    .with_columns(table_key=INTEGER, rows_key=INTEGER)
-    .primary_key("table_key", "rows_key")
+    .column("table_name", TEXT)
+    .column("rows_key", INTEGER)  # as in the catalog; in the table of post ids: the key of their leaf or family
+    .primary_key("table_name", "rows_key")
     .clustered(),
     create_table(TOTALS)
     .with_columns(board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
@@ -156,12 +160,17 @@ ENTRY_TABLES: tuple[Query, ...] = (
     create_index("post_ids_remembered_at", POST_IDS, col("remembered_at")),
     # Entries of hidden owners. They are not in the tables of their boards, so no ranking has to filter them out.
     create_table(HIDDEN_ENTRIES)
-    .column("board_key", INTEGER)  # 0: the row is no entry; `cells` says if the owner is hidden or is being shown again
-    .with_columns(owner=TEXT, updated_at=INTEGER)
-    .column("cells", TEXT)  # a JSON array; with board_key 0: [] if the owner is hidden, else ["showing"]
+    .with_columns(board_key=INTEGER, owner=TEXT, updated_at=INTEGER)
+    .column("cells", TEXT)  # a JSON array
     .primary_key("board_key", "owner")
     .clustered(),
     create_index("hidden_entries_owner", HIDDEN_ENTRIES, col("owner")),
+    # Who may have hidden entries. Every partition has all these owners.
+    create_table(HIDDEN_OWNERS)
+    .column("owner", TEXT)
+    .column("state", TEXT)  # whether the owner is hidden or is being shown again, see `leaves.hidden_owners`
+    .primary_key("owner")
+    .clustered(),
     # An archived board has sections, such as the tally of a column. A section is a list of blocks, one row for each.
     create_table(ARCHIVE_BLOCKS)
     .with_columns(board_key=INTEGER, section=INTEGER)

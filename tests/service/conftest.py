@@ -43,7 +43,7 @@ async def store_url(postgres_url: str) -> AsyncIterator[str]:
 async def partitions_url(store_url: str) -> str:
     """Return the connection string of an empty store with four partitions, the first in the schema of the URL."""
     schemas = Partitions(store_url.rpartition("search_path=")[2])
-    adding = partial(add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_owners.copy_marks)
+    adding = partial(add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_owners.copy_states)
     store = await PostgresStore.open(store_url, Settings())
     await prepare_store(store)
     while store.partitions < PARTITIONS:

@@ -304,7 +304,7 @@ class Deployment:
 
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
         """Mark an owner as hidden or as being shown. Do not move the owner's rows."""
-        await self.write(hidden_owners.mark_owner, owner, now_us=1, hide=hide)
+        await self.write(hidden_owners.store_state, owner, now_us=1, hide=hide)
 
     async def hide(self, owner: str, *boards: Board) -> None:
         """Hide an owner, and move the owner's rows out of the rankings of these boards."""
@@ -316,7 +316,7 @@ class Deployment:
         await self.flip_hidden(owner, hide=False)
         theirs = [self.boards.open_rows(board.leaf_of(owner)) for board in boards]
         await self.write(hidden_owners.show_owner, theirs, owner, now_us=self.clock())
-        await self.write(hidden_owners.unmark_owner, owner, now_us=1)
+        await self.write(hidden_owners.forget_state, owner, now_us=1)
 
     def entries(self, board: Board) -> OpenBoard:
         """Return the object that builds the statements on the entries of a board."""

@@ -203,7 +203,7 @@ async def add_partition(store: Store) -> None:
     assert isinstance(store, PostgresStore)
     await store.read(find_salt)  # raises an error for a store of another version
     try:
-        number = await store.add_partition(hidden_owners.copy_marks)
+        number = await store.add_partition(hidden_owners.copy_states)
     except TooManyPartitionsError:
         fail(f"the store has {PARTITIONS_MAX} partitions, and cannot have more")
     added = next(each for each in (await store.size()).partitions if each.number == number)

@@ -117,7 +117,7 @@ async def set_hidden(deployment: Deployment, owner: str, *, hide: bool, board_id
             deployment, board_id, lambda board: work([deployment.open_rows(board)], owner, now_us=deployment.clock())
         )
     if not hide:
-        await deployment.write(hidden_owners.unmark_owner, owner, now_us=1)
+        await deployment.write(hidden_owners.forget_state, owner, now_us=1)
 
 
 async def erase(deployment: Deployment, owner: str, board_id: str = "b") -> None:

@@ -21,7 +21,7 @@ async def service(tmp_path: Path, store_url: str) -> AsyncIterator[Service]:
     async with Service(tmp_path, store=store_url).running() as made:
         assert isinstance(made.context.store, PostgresStore)
         await made.board("b0", XP)
-        await made.context.store.add_partition(hidden_owners.copy_marks)
+        await made.context.store.add_partition(hidden_owners.copy_states)
         await made.board("b1", XP)
         yield made
 

@@ -171,7 +171,7 @@ async def test_a_group_with_a_new_row_runs_again_if_an_owner_is_hidden_before_it
     old, new = meeting.make_posts()
     async with meeting.third.transaction():
         await meeting.third.execute("UPDATE log_counter SET facts = facts + 1")
-        await meeting.third.execute("INSERT INTO hidden_entries VALUES (0, $1, 1, '[]')", hidden)
+        await meeting.third.execute("INSERT INTO hidden_owners VALUES ($1, 'hidden')", hidden)
         posting = asyncio.ensure_future(meeting.poster.apply(new))
         await meeting.wait_for_locks("log_counter", 1)
     await posting
@@ -185,7 +185,7 @@ async def test_a_group_runs_again_while_a_hidden_row_of_its_owner_is_being_shown
     _, new = meeting.make_posts()
     async with meeting.third.transaction():
         await meeting.third.execute("UPDATE log_counter SET facts = facts + 2")
-        await meeting.third.execute("INSERT INTO hidden_entries VALUES (0, 'bob', 1, $1)", hidden_owners.SHOWING)
+        await meeting.third.execute("INSERT INTO hidden_owners VALUES ('bob', $1)", hidden_owners.SHOWING)
         await meeting.third.execute("INSERT INTO hidden_entries VALUES ($1, 'bob', 1, '[40]')", meeting.board.key)
         posting = asyncio.ensure_future(meeting.poster.apply(new))
         await meeting.wait_for_locks("log_counter", 1)

@@ -17,7 +17,7 @@ from storage.engines.postgres import PostgresStore
 from storage.errors import BoardChangedError, OutdatedFactsError, ValueOutOfRangeError
 from storage.leaves import hidden_owners
 from storage.leaves.entries import log_ranking_changes
-from storage.leaves.hidden_owners import HIDDEN, SHOWING, read_marks
+from storage.leaves.hidden_owners import HIDDEN, SHOWING, read_states
 from storage.leaves.totals import ALL_ENTRIES
 from storage.log.log_record import ChangeKind
 from storage.meter import NO_METER
@@ -36,14 +36,14 @@ several_partitions = pytest.mark.parametrize("backend", ["partitions"], indirect
 
 
 @several_partitions
-async def test_an_owner_is_marked_in_every_partition(deployment: Deployment) -> None:
+async def test_the_state_of_an_owner_is_in_every_partition(deployment: Deployment) -> None:
     await deployment.flip_hidden("cheat", hide=True)
     await deployment.flip_hidden("other", hide=True)
-    marks = [*(await deployment.store.read(lambda: in_each_partition(read_marks))).values()]
-    assert marks == [(2, {"cheat": HIDDEN, "other": HIDDEN})] * PARTITIONS
+    states = [*(await deployment.store.read(lambda: in_each_partition(read_states))).values()]
+    assert states == [(2, {"cheat": HIDDEN, "other": HIDDEN})] * PARTITIONS
     await deployment.show("cheat")
-    marks = [*(await deployment.store.read(lambda: in_each_partition(read_marks))).values()]
-    assert marks == [(4, {"other": HIDDEN})] * PARTITIONS
+    states = [*(await deployment.store.read(lambda: in_each_partition(read_states))).values()]
+    assert states == [(4, {"other": HIDDEN})] * PARTITIONS
 
 
 @several_partitions
@@ -59,10 +59,10 @@ async def test_a_post_of_a_hidden_owner_merges_unseen_in_every_partition(deploym
         assert [(each.board_key, each.entry.owner) for each in found] == [(board.key, "cheat")]
 
 
-async def test_a_new_partition_gets_the_marks_of_hidden_owners(
+async def test_a_new_partition_gets_the_states_of_hidden_owners(
     processes: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hidden_owners, "MARKS_A_PAGE", 2)
+    monkeypatch.setattr(hidden_owners, "STATES_A_PAGE", 2)
     deployment = await processes.start_process()
     store, board = deployment.store, await deployment.create("b", ranked("xp"))
     assert isinstance(store, PostgresStore)
@@ -71,10 +71,10 @@ async def test_a_new_partition_gets_the_marks_of_hidden_owners(
         await deployment.apply_one(deployment.post(owner, part(board, {"xp": 1})))
         await deployment.flip_hidden(owner, hide=True)
     await deployment.flip_hidden("eve", hide=False)
-    assert await store.add_partition(hidden_owners.copy_marks) == 1
-    marked = dict.fromkeys(owners, HIDDEN) | {"eve": SHOWING}
-    marks = await store.read(lambda: in_each_partition(read_marks))
-    assert marks == {0: (len(owners) + 1, marked), 1: (0, marked)}
+    assert await store.add_partition(hidden_owners.copy_states) == 1
+    expected = dict.fromkeys(owners, HIDDEN) | {"eve": SHOWING}
+    states = await store.read(lambda: in_each_partition(read_states))
+    assert states == {0: (len(owners) + 1, expected), 1: (0, expected)}
     new = await deployment.create("b1", ranked("xp"), partition=1)
     for owner in ("dan", "eve"):
         await deployment.apply_one(deployment.post(owner, part(new, {"xp": 1})))
@@ -129,11 +129,11 @@ async def test_late_moves_of_showing_move_nothing_after_the_owner_was_hidden_aga
     await deployment.flip_hidden("ada", hide=False)
     await deployment.hide("ada", board)
     await deployment.write(hidden_owners.show_owner, [deployment.open_rows(board)], "ada", now_us=1)
-    await deployment.write(hidden_owners.unmark_owner, "ada", now_us=1)
+    await deployment.write(hidden_owners.forget_state, "ada", now_us=1)
     assert await deployment.stats(board, "ada") is None
 
 
-async def test_a_mark_stays_while_a_row_is_hidden(deployment: Deployment) -> None:
+async def test_a_state_stays_while_a_row_is_hidden(deployment: Deployment) -> None:
     board, other = [await deployment.create(name, ranked("xp")) for name in ("b", "other")]
     await deployment.hide("ada", board)
     await post_xp(deployment, board, "ada")
@@ -154,18 +154,18 @@ async def test_a_post_is_not_rejected_because_its_owner_was_hidden_meanwhile(dep
     assert isinstance((await post_xp(deployment, board, "new", xp=-1)).error, ValueOutOfRangeError)
 
 
-async def test_a_process_reads_the_marks_of_single_owners_if_there_are_too_many(
+async def test_a_process_reads_the_states_of_single_owners_if_there_are_too_many(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     board = await deployment.create("b", ranked("xp"))
     for owner in OWNERS:
         await deployment.hide(owner)
-    monkeypatch.setattr(known_facts, "MARKS_MAX", 1)
+    monkeypatch.setattr(known_facts, "STATES_MAX", 1)
     for owner in (*OWNERS, *OTHER_OWNERS):
         await post_xp(deployment, board, owner)
     assert (await deployment.rows(board, [*OWNERS, *OTHER_OWNERS])).keys() == set(OTHER_OWNERS)
     facts = await deployment.read(deployment.known_facts.read_facts, 0, [["ada", "eve"]])
-    assert facts.marks == {"ada": HIDDEN}
+    assert facts.owner_states == {"ada": HIDDEN}
 
 
 class MemoryStore:
@@ -191,7 +191,7 @@ class MemoryStore:
 
 
 async def read_sums(deployment: Deployment, boards: list[Board]) -> tuple[Counter[Any], Counter[Any], dict[str, str]]:
-    """Return how often owners posted, by board key, in the tables of boards and in the hidden table, and the marks."""
+    """Return how often owners posted, by board key, in the tables of boards and in the hidden table, and the states."""
     shown, unseen = Counter[Any](), Counter[Any]()
     for board in boards:
         rows = await deployment.rows(board, OWNERS)
@@ -199,12 +199,12 @@ async def read_sums(deployment: Deployment, boards: list[Board]) -> tuple[Counte
         shown.update({(board.key, owner): entry.cells[1] for owner, entry in rows.items()})
         found = await deployment.read(hidden_owners.find_hidden_entries, [board.key], OWNERS)
         unseen.update({(key, entry.owner): entry.cells[1] for key, entry in found})
-    _, marks = await deployment.read(read_marks)
-    return shown, unseen, marks
+    _, states = await deployment.read(read_states)
+    return shown, unseen, states
 
 
 async def test_posts_of_two_processes_count_once_in_every_order_of_hiding_and_showing() -> None:
-    """Transactions of an operator, who may begin anew at any time, between posts of processes with outdated marks."""
+    """Transactions of an operator, who may begin anew at any time, between posts of processes with outdated states."""
     chance = random.Random(7)
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         store: Any = MemoryStore(connection)
@@ -223,12 +223,12 @@ async def test_posts_of_two_processes_count_once_in_every_order_of_hiding_and_sh
             work = chance.choice((hidden_owners.hide_owner, hidden_owners.show_owner))
             await first.write(work, [first.open_rows(chance.choice(boards))], owner, now_us=1)
 
-        async def unmark(owner: str) -> None:
+        async def forget(owner: str) -> None:
             with suppress(BoardChangedError):
-                await first.write(hidden_owners.unmark_owner, owner, now_us=1)
+                await first.write(hidden_owners.forget_state, owner, now_us=1)
 
-        async def mark(owner: str) -> None:
-            await first.write(hidden_owners.mark_owner, owner, now_us=1, hide=chance.random() < 0.5)
+        async def hide_or_show(owner: str) -> None:
+            await first.write(hidden_owners.store_state, owner, now_us=1, hide=chance.random() < 0.5)
 
         async def erase(owner: str) -> None:
             for board in boards:
@@ -239,11 +239,11 @@ async def test_posts_of_two_processes_count_once_in_every_order_of_hiding_and_sh
                 del sums[board.key, owner]
 
         for step in range(STEPS):
-            await chance.choice((post, post, post, move, move, mark, unmark, erase))(chance.choice(OWNERS))
+            await chance.choice((post, post, post, move, move, hide_or_show, forget, erase))(chance.choice(OWNERS))
             if step % 10:
                 continue
-            shown, unseen, marks = await read_sums(first, boards)
+            shown, unseen, states = await read_sums(first, boards)
             assert not shown.keys() & unseen.keys(), "a row is in one table"
             assert shown + unseen == sums
-            assert {owner for _, owner in unseen} <= marks.keys(), "only marked owners have hidden rows"
+            assert {owner for _, owner in unseen} <= states.keys(), "only owners with a state have hidden rows"
         assert store.outdated > STEPS / 100
