@@ -137,7 +137,8 @@ class BoardSpec:
     season: Season | None = None
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
     tie_columns: tuple[str, ...] = ()  # the columns by which equal values are ordered, before `ties` decides
-    tiers_version: int = 0  # how often tiers were changed; by this number, processes notice that their copy is outdated
+    # How often the tiers, the predictor or the season changed. By this number, processes notice outdated copies.
+    tiers_version: int = 0
 
 
 class Place(NamedTuple):
@@ -247,6 +248,15 @@ class Board:
     leaves: tuple[Leaf, ...]  # in a fixed order
     family_key: int | None = None  # the family that the board belongs to; None: no family
     home: int = 0  # partition of the only leaf; with segments: partition of the archive and of the log until the split
+
+    @cached_property
+    def version(self) -> tuple[int, ...]:
+        """Return numbers of which the first that differs is greater in the later state of the board in the store."""
+        leaf = self.leaves[
+            -1
+        ]  # a split makes leaves with greater keys; deleting and creating makes a greater board key
+        ended = leaf.archived_us is not None, leaf.closed_us is not None
+        return self.key, ended[0], leaf.key, leaf.epoch, ended[1], self.spec.tiers_version, len(self.spec.columns)
 
     @cached_property
     def is_spread(self) -> bool:

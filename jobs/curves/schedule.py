@@ -138,6 +138,9 @@ class Schedule:
         if not asked:
             return []
         stored = await store.read(lambda: _read_state(list(asked)))
+        outdated = {turn.leaf.id for key, turn in asked.items() if stored.leaves.get(key) != turn.leaf}
+        if outdated:
+            await self._catalog.reread_boards(outdated)
         return [due for key, turn in asked.items() for due in self._see(turn, stored.leaves.get(key), stored)]
 
     def take_next(self, busy: Container[tuple[int, int]]) -> DueColumn | None:
@@ -185,7 +188,6 @@ class Schedule:
     def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
         """Return the due columns of a leaf, and set its next turn. `leaf`: as now stored, or None if it was deleted."""
         if leaf is None or leaf != turn.leaf:
-            self._follow(turn.leaf, leaf)
             if leaf is None or leaf.archived_us is not None or leaf.epoch != turn.leaf.epoch:
                 return []
             turn.leaf = leaf
@@ -248,14 +250,6 @@ class Schedule:
         if now.bracket > GROWTH_MAX * max(fit.bracket, target):
             return True
         return now.gap_rows > GROWTH_MAX * max(fit.gap_rows, GAP_ROWS_MIN)
-
-    def _follow(self, known: Leaf, found: Leaf | None) -> None:
-        """Replace the leaf `known` in the catalog by `found` (None: delete it), unless it has already been replaced."""
-        if self._catalog.is_known(known):
-            if found is None:
-                self._catalog.forget_board(known.id)
-            else:
-                self._catalog.keep_leaf(found)
 
     def _age_s(self, turn: _Turn, index: int, listed: ListedCurve, now_s: float) -> float:
         version, since_s = turn.known.get(index, (0, now_s))

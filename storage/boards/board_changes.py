@@ -27,7 +27,7 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
     added = find_added_columns(board.spec, wanted)
     _check_times(board, wanted.season, now_us=now_us)
-    spec = replace(change_columns(board.spec, wanted, added), predictor=wanted.predictor, season=wanted.season)
+    spec = change_spec(board.spec, wanted, added)
     if spec == board.spec:
         return board
     if added and board.gate.closed_us is not None:
@@ -126,9 +126,14 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
     return tuple(column for column in wanted.columns if column.name not in names)
 
 
-def change_columns(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, ...]) -> BoardSpec:
-    """Return the stored spec with the columns of `added`, which `find_added_columns` returned, and the wanted tiers."""
+def change_spec(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, ...]) -> BoardSpec:
+    """Return the stored spec with the columns of `added`, which `find_added_columns` returned, and what may change.
+
+    Those are tiers, settings of curves, and the season. If one of them changes, `changes` grows, by which other
+    processes notice that their copies are outdated.
+    """
     tiers = {column.name: column.tiers for column in wanted.columns}
     columns = tuple(replace(column, tiers=tiers[column.name]) for column in stored.columns)
-    changes = int(columns != stored.columns)
-    return replace(stored, columns=columns + added, tiers_version=stored.tiers_version + changes)
+    changed = replace(stored, columns=columns, predictor=wanted.predictor, season=wanted.season)
+    changes = stored.tiers_version + int(changed != stored)
+    return replace(changed, columns=columns + added, tiers_version=changes)

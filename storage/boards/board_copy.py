@@ -48,7 +48,7 @@ from storage.leaves.catalog_rows import PENDING, RETIRED, WHOLE, encode_spec, re
 from storage.leaves.entries import add_totals
 from storage.leaves.leaf_copy import LeafChanges, LeafCopy, RowsCopy
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
-from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, state_of, store_states
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
 from storage.log.log_record import ChangeKind
 from storage.records import Board, Leaf
 from storage.schema.creation import count_partitions
@@ -173,12 +173,12 @@ class BoardCopy:
                 yield from store_columns(source.key, segment=RETIRED - number, archived_at=begun_us)
         spec = replace(now.spec, segments=len(self.targets))
         yield from store_columns(now.key, spec=encode_spec(spec), segment=WHOLE)
-        of_segment = encode_spec(replace(now.spec, segments=1))
+        of_segment = replace(now.spec, segments=1)
         times = times_of(now.spec.season)  # they may have changed since the segments were made
         begun = []
         for number, segment in enumerate(self.targets):
-            yield from store_columns(segment.key, segment=number, spec=of_segment, **times)
-            begun.append(replace(segment, gate=replace_times(segment.gate, now.spec.season)))
+            yield from store_columns(segment.key, segment=number, spec=encode_spec(of_segment), **times)
+            begun.append(replace(segment, spec=of_segment, gate=replace_times(segment.gate, now.spec.season)))
         yield from store_states(begun)
         for segment in self.targets:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
@@ -301,9 +301,10 @@ def begin_split(
     return BoardCopy(board, made), lease
 
 
-def _shape_of(leaf: Leaf) -> tuple[int, int, int, int | None]:
+def _shape_of(leaf: Leaf) -> tuple[int | None, ...]:
     """Return values to compare later. They differ if the leaf's rows were removed or moved, or got new columns."""
-    return leaf.key, state_of(leaf), leaf.rows_key, leaf.table_key
+    columns = len(leaf.spec.columns)
+    return leaf.key, leaf.epoch, leaf.archived_us, columns, leaf.rows_key, leaf.table_key
 
 
 def _place_of(leaf: Leaf) -> tuple[int, int]:

@@ -1,15 +1,17 @@
-"""A process's copy of the catalog, in which the process looks up boards and families without reading the store.
+"""A process's copies of boards and families, in which it looks them up without reading the store.
 
-If the copy does not have a board, the process reads the store before it reports that the board is unknown. So the copy
-may be outdated, but a process finds every board that exists. Before a request is refused because of what the copy says,
-`confirm` reads the store, too.
+A copy is immutable and has one version (`Board.version`). `keep_board` replaces it as a whole, and never by an older
+version. So whoever read or wrote a board may put it here, whatever happened meanwhile.
+
+A copy may be outdated. An answer is sent only if the store confirms the copy in the same snapshot or transaction, by
+the leaf's state (`check_copy`) or gate. If only the copy gives a reason to refuse a request, `confirm` reads the store
+before. If the copy lacks a board, the process reads the store before it reports that the board is unknown.
 """
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from storage.coalesce import StoreCoalescers
@@ -31,10 +33,7 @@ class Catalog:
         self._store = store
         self.families = FamilyCatalog(store)
         self._by_id: dict[str, Board] = {}
-        self._archived: OrderedDict[str, Board] = OrderedDict()  # only the most recently used archived boards
-        self._reads_under_way = 0
-        # Ids of boards that were written while a read was running. The read may return older states of these boards.
-        self._written_meanwhile: set[str] = set()
+        self._archived: OrderedDict[str, Board] = OrderedDict()  # only those that were read last
         self._on_removal: list[Callable[[int], None]] = []
         self._confirming = StoreCoalescers(self._confirm, batch_max=CONFIRM_MAX, waiting_max=CONFIRM_MAX, tasks_max=1)
 
@@ -42,28 +41,13 @@ class Catalog:
         """Call `forget`, from now on, with leaf keys of known boards that are deleted, archived, split or forgotten."""
         self._on_removal.append(forget)
 
-    def _tell_removal(self, board: Board) -> None:
-        # A board that is created while this process reads the store may be missing in the result. So a caller that does
-        # not find a board in a result may call this method only if the copy had the board before the read.
-        for forget in self._on_removal:
-            for leaf in board.leaves:
-                forget(leaf.key)
-
     async def load(self, *, boards_max: int) -> None:
         """Fill the copy with up to `boards_max` boards from the store. Leave out archived boards."""
-        known_before = {leaf.key: board for board in self._by_id.values() for leaf in board.leaves}
-        with self._reading():
-            boards = await self._store.read(lambda: list_boards(prefix="", after="", limit=boards_max, archived=False))
-            before, self._by_id = self._by_id, {}
-            for board in boards:
-                if board.id not in self._written_meanwhile:
-                    known = before.get(board.id)
-                    self._by_id[board.id] = known if known == board else board
-            for board_id in self._written_meanwhile & before.keys():
-                self._by_id[board_id] = before[board_id]
-            kept = {leaf.key for leaf in self.list_leaves()}
-            for key in known_before.keys() - kept:
-                self._tell_removal(known_before[key])
+        known = dict(self._by_id)
+        self._replace(
+            known,
+            await self._store.read(lambda: list_boards(prefix="", after="", limit=boards_max, archived=False)),
+        )
 
     def find_known(self, board_id: str) -> Board | None:
         """Return the board from the copy, or None if the copy lacks it. This does not read the store."""
@@ -77,11 +61,6 @@ class Catalog:
         """Return all boards that this process knows, except archived ones."""
         return list(self._by_id.values())
 
-    def is_known(self, leaf: Leaf) -> bool:
-        """Return whether the copy still holds this very `Leaf` object. If not, the leaf may be outdated."""
-        board = self.find_known(leaf.id)
-        return board is not None and any(each is leaf for each in board.leaves)
-
     async def find_board(self, board_id: str) -> Board:
         """Return the board with that id from the copy. If the copy lacks it, call `reread_board`."""
         board = self.find_known(board_id)
@@ -92,23 +71,28 @@ class Catalog:
 
         If the board belongs to a family and no post has reached it yet, return an empty board without keeping it.
         """
-        found = (await self._reread([board_id])).get(board_id) or await self.families.find_unreached_board(board_id)
+        found = (await self.reread_boards([board_id])).get(board_id) or await self.families.find_unreached_board(
+            board_id
+        )
         if found is None:
             raise UnknownBoardError(f"no leaderboard {board_id!r}")
         return found
 
-    async def _reread(self, board_ids: Iterable[str]) -> dict[str, Board]:
+    async def reread_boards(self, board_ids: Iterable[str]) -> dict[str, Board]:
         """Read boards from the store, keep them in the copy, and return them by id. Forget those that were deleted."""
-        known_before = {each: self.find_known(each) for each in board_ids}
-        with self._reading():
-            boards = await self._store.read(lambda: find_boards_by_id([*known_before]))
-            found = {board.id: board for board in boards}
-            for board_id in known_before.keys() - self._written_meanwhile:
-                if board_id in found:
-                    found[board_id] = self._keep(found[board_id])
-                elif self.find_known(board_id) is known_before[board_id]:  # no later read has found it
-                    self.forget_board(board_id)
-            return found
+        known = {each: self.find_known(each) for each in board_ids}
+        return self._replace(known, await self._store.read(lambda: find_boards_by_id([*known])))
+
+    def _replace(self, known: Mapping[str, Board | None], boards: Iterable[Board]) -> dict[str, Board]:
+        """Keep boards that were read, and return them by id. `known` has the copies from before the read.
+
+        Forget those of them that the read did not find, unless another read or a write has replaced the copy meanwhile.
+        """
+        found = {board.id: self.keep_board(board) for board in boards}
+        for board_id in known.keys() - found.keys():
+            if self.find_known(board_id) is known[board_id]:
+                self.forget_board(board_id)
+        return found
 
     async def confirm(self, ids: Iterable[str]) -> None:
         """Read boards again before a request is refused by their copies; the caller then tries the request once more.
@@ -121,7 +105,7 @@ class Catalog:
     async def _confirm(self, asked: list[Iterable[str]]) -> Sequence[None]:
         await asyncio.sleep(CONFIRM_PAUSE_S)
         ids = {each for ids in asked for each in ids}
-        await self._reread(ids)
+        await self.reread_boards(ids)
         for family_id in {each.partition(":")[0] for each in ids if ":" in each}:
             with suppress(UnknownFamilyError):
                 await self.families.reread_family(family_id)
@@ -160,7 +144,7 @@ class Catalog:
         asked = list(dict.fromkeys(board_ids))
         found = {each: board for each in asked if (board := self.find_known(each)) is not None}
         unknown = [each for each in asked if each not in found]
-        return found | (await self._reread(unknown) if unknown else {})
+        return found | (await self.reread_boards(unknown) if unknown else {})
 
     async def make_boards(self, family: Family, board_ids: Iterable[str], **limits: Any) -> dict[str, Board]:
         """Return the boards of a family with these ids, by id. Create missing ones as `families.make_boards` does."""
@@ -178,62 +162,25 @@ class Catalog:
         return found
 
     def keep_board(self, board: Board) -> Board:
-        """Put a board into the copy, after it was written or read. Return the object that the copy then holds."""
-        if self._reads_under_way:
-            self._written_meanwhile.add(board.id)
-        return self._keep(board)
-
-    def keep_leaf(self, leaf: Leaf) -> None:
-        """Put a leaf that was just read in place of the copied leaf with the same key. If there is none, do nothing."""
-        board = self.find_known(leaf.id)
-        if board is None or leaf.key not in [each.key for each in board.leaves]:
-            return  # the board was deleted or split meanwhile
-        if leaf.archived_us is not None and board.is_spread:  # the board was archived or split
-            self.forget_board(board.id)
-            return
-        # All segments of a board have the same spec, which changes in one transaction.
-        leaves = tuple(leaf if each.key == leaf.key else replace(each, spec=leaf.spec) for each in board.leaves)
-        spec, home = replace(leaf.spec, segments=board.spec.segments), board.home if board.is_spread else leaf.partition
-        self.keep_board(replace(board, spec=spec, leaves=leaves, home=home))
-
-    def forget_board(self, board_id: str) -> None:
-        """Remove a board from the copy, because it was deleted or has to be read again."""
-        if self._reads_under_way:
-            self._written_meanwhile.add(board_id)
-        self._archived.pop(board_id, None)
-        if (board := self._by_id.pop(board_id, None)) is not None:
-            self._tell_removal(board)
-
-    def _keep(self, board: Board) -> Board:
-        """Put a board into the copy and return it. If the copy has an equal board, keep and return that one instead."""
-        if board.gate.archived_us is not None:
-            return self._keep_archived(board)
-        self._archived.pop(board.id, None)
-        known = self._by_id.get(board.id)
-        if known is None or known != board:
+        """Replace the copy of a board that was read or written, unless the copy is newer. Return the copy."""
+        known = self.find_known(board.id)
+        if known is not None and (known.version > board.version or known == board):
+            return known
+        kept = {leaf.key for leaf in board.leaves} if board.gate.archived_us is None else set()
+        self.forget_board(board.id, kept)
+        if kept:
             self._by_id[board.id] = board
-            if known is not None and known.leaves[-1].key < board.leaf.key:
-                self._tell_removal(known)  # another process deleted the board and created it again, or split it
             return board
-        return known
-
-    def _keep_archived(self, board: Board) -> Board:
-        # The board was archived, so its rows and curves were removed.
-        if (before := self._by_id.pop(board.id, None)) is not None:
-            self._tell_removal(before)
-        known = self._archived.get(board.id)
-        self._archived[board.id] = board = known if known is not None and known == board else board
-        self._archived.move_to_end(board.id)
+        self._archived[board.id] = board
         if len(self._archived) > ARCHIVED_KEPT_MAX:
             self._archived.popitem(last=False)
         return board
 
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        self._reads_under_way += 1
-        try:
-            yield
-        finally:
-            self._reads_under_way -= 1
-            if not self._reads_under_way:
-                self._written_meanwhile.clear()
+    def forget_board(self, board_id: str, kept: Container[int] = ()) -> None:
+        """Remove a board from the copy, and tell the listeners of all its leaves except those `kept`."""
+        self._archived.pop(board_id, None)
+        if (board := self._by_id.pop(board_id, None)) is not None:
+            for leaf in board.leaves:
+                if leaf.key not in kept:
+                    for forget in self._on_removal:
+                        forget(leaf.key)

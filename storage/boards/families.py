@@ -56,7 +56,7 @@ from storage.schema.tables import (
 )
 from storage.store import Program, Store, in_partition
 
-from .board_changes import change_columns, find_added_columns
+from .board_changes import change_spec, find_added_columns
 from .board_creation import check_board_limits, choose_partitions
 from .board_removal import delete_of_leaves, delete_refresh_leases
 from .boards import find_boards_by_id, list_boards, read_boards
@@ -118,7 +118,7 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
             detail = f"{name} can't be changed: earlier posts would be missing on the new boards"
             raise SpecConflictError(detail, pointer=f"/{name}")
     added = find_added_columns(stored.board, wanted.board)
-    board = replace(change_columns(stored.board, wanted.board, added), predictor=wanted.board.predictor)
+    board = change_spec(stored.board, wanted.board, added)
     spec = replace(stored, board=board, keep=wanted.keep)
     if wanted.grace_seconds < stored.grace_seconds:
         spec = replace(

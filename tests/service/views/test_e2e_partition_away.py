@@ -130,7 +130,7 @@ async def test_a_board_that_moves_is_not_called_unknown(
     for module in (posts, retry_on_change):
         monkeypatch.setattr(module, "PAUSES_S", (0.0, 0.0, 0.0))
     catalog, rereads = service.context.catalog, 0
-    leaf, reread = (await catalog.find_board("b0")).leaf, catalog._reread
+    leaf, reread = (await catalog.find_board("b0")).leaf, catalog.reread_boards
     body = {"owner": "ada", "stats": {"xp": 1}} if method == "POST" else None
     path = f"/v1/leaderboards/b0/{'posts' if method == 'POST' else 'rankings/xp'}"
 
@@ -145,7 +145,7 @@ async def test_a_board_that_moves_is_not_called_unknown(
             await store.write(lambda: store_states([leaf]))
         return await reread(board_ids)
 
-    monkeypatch.setattr(catalog, "_reread", return_late)
+    monkeypatch.setattr(catalog, "reread_boards", return_late)
     await store.write(remove)
     assert (await service.call(method, path, body)).status == 503
     assert (await service.call(method, path, body)).status == 200

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from itertools import product
 
-from storage.boards.board_changes import change_columns
+from storage.boards.board_changes import change_spec
 from storage.leaves.totals import COLUMNS_LIMIT, EPOCH, VERSIONS_LIMIT, state_of
 from storage.records import BoardSpec, Gate, Leaf, Place, PredictorSpec, RefreshMethod, TierSpec, Ties
 from tests.storage.deployment import ranked
@@ -35,7 +35,7 @@ def test_each_change_of_tiers_gives_a_state_of_its_own_and_a_confirmation_does_n
     for number in range(CHANGES):
         tiers = (TierSpec("gold", to_rank=1 + number % 2),)
         wanted = replace(SPEC, columns=(replace(SPEC.columns[0], tiers=tiers),))
-        spec = change_columns(spec, wanted, ())
-        assert change_columns(spec, wanted, ()) == spec
+        spec = change_spec(spec, wanted, ())
+        assert change_spec(spec, wanted, ()) == spec
         seen.add(state_of(Leaf(1, "b", spec, Place(0))))
     assert len(seen) == CHANGES
