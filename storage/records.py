@@ -368,9 +368,8 @@ class Family:
         return self.spec.board.table is TableSharing.SHARED
 
     @cached_property
-    def encoded(self) -> bytes:
-        """Return the family as MessagePack, for the process that writes to the store."""
-        return msgspec.msgpack.encode(self)
+    def scope(self) -> "PostScope":
+        return PostScope(self.key, self.partition)
 
     @cached_property
     def facet_names(self) -> frozenset[str]:
@@ -440,6 +439,13 @@ class BoardPost(msgspec.Struct, gc=False):
     changes: Sequence[ColumnChange]
 
 
+class PostScope(NamedTuple):
+    """The family that a caller posted to. The id of the post is stored once for it, instead of once for each board."""
+
+    key: int  # the family's key
+    partition: int  # the partition of all boards of the family
+
+
 class Post(msgspec.Struct):
     """A contribution of stats by a caller, after parsing. Its boards and columns were found in the catalog."""
 
@@ -448,13 +454,13 @@ class Post(msgspec.Struct):
     post_hash: str | None  # a keyed hash of the post id; None: the post has no id
     at_us: int | None  # the time of the post; None: the time of its arrival
     fingerprint: str  # a hash of what was posted, to distinguish a retry from a conflict; empty if the post has no id
-    family: Family | None = None  # the family, if the caller posted to one; the post id is then stored only once
+    scope: PostScope | None = None  # None: the caller did not post to a family
     post_id: str | None = None  # the post id as received, for the journal
     accepted_us: int | None = None  # when a queued post was accepted; None: now
 
     def find_closure(self, now_us: int) -> PeriodClosedError | None:
         """Return an error if all boards of the post are closed or not yet open. Otherwise return None."""
-        if self.family is not None:
+        if self.scope is not None:
             return None if self.parts else PeriodClosedError("every period of the post is closed", pointer="/at")
         error = None
         for part in self.parts:

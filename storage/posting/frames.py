@@ -19,7 +19,7 @@ import structlog
 
 from storage import errors, records
 from storage.errors import StorageError
-from storage.records import Family, Leaf, PartOutcome, Post
+from storage.records import Leaf, PartOutcome, Post
 
 from . import packed_posts
 from .packed_posts import PackedPost, pack_posts, unpack_post
@@ -31,7 +31,7 @@ VERSION = hashlib.sha256(
     b"".join(Path(path).read_bytes() for path in (__file__, packed_posts.__file__, records.__file__, errors.__file__))
 ).hexdigest()
 FRAME_BYTES_MAX = 1024**3  # no request is as large, so a longer frame is garbage
-MAPS_KEPT_MAX = 2_000  # how many leaves and families the owner keeps decoded; most frames name known ones
+LEAVES_KEPT_MAX = 2_000  # how many leaves the owner keeps decoded; most frames name known ones
 _LENGTH_BYTES = 4
 Outcomes = list[list[PartOutcome]]  # for each post of a request, its outcome on each of its leaves
 Answer = tuple[int, Outcomes | None, StorageError | None]  # the number of a request, and its outcomes or its error
@@ -40,7 +40,6 @@ Answer = tuple[int, Outcomes | None, StorageError | None]  # the number of a req
 class PostFrame(msgspec.Struct, array_like=True, gc=False):
     deadline_s: float  # the time of `time.monotonic` until which the posts may be applied; the same in all processes
     leaves: list[bytes]  # the leaves that the posts name by index
-    families: list[bytes]
     requests: list[tuple[int, list[PackedPost]]]  # each request's number, and its posts
     is_store_damaged: bool = False  # whether the front has found damaged data
 
@@ -65,29 +64,21 @@ decode_posts = msgspec.msgpack.Decoder(PostFrame).decode
 encode_answers = msgspec.msgpack.Encoder(enc_hook=_encode_error).encode
 decode_answers = msgspec.msgpack.Decoder(AnswerFrame, dec_hook=_decode_error).decode
 # Equal bytes give the same object, so posts of all fronts to one leaf share the object, and its compiled statements.
-_decode_leaf = lru_cache(MAPS_KEPT_MAX)(msgspec.msgpack.Decoder(Leaf).decode)
-_decode_family = lru_cache(MAPS_KEPT_MAX)(msgspec.msgpack.Decoder(Family).decode)
+_decode_leaf = lru_cache(LEAVES_KEPT_MAX)(msgspec.msgpack.Decoder(Leaf).decode)
 
 
 def make_post_frame(requests: Sequence[tuple[int, Sequence[Post]]], deadline_s: float) -> PostFrame:
     """Return a frame with requests, each a pair of a number and the posts of the request."""
     leaves: dict[int, tuple[int, Leaf]] = {}
-    families: dict[int, Family] = {}
-    packed = []
-    for number, posts in requests:
-        packed.append((number, pack_posts(posts, leaves, None)))
-        if posts[0].family is not None:  # a request posts to one family, or to none
-            families[posts[0].family.key] = posts[0].family
-    found = [leaf.encoded for _, leaf in leaves.values()]
-    return PostFrame(deadline_s, found, [family.encoded for family in families.values()], packed)
+    packed = [(number, pack_posts(posts, leaves, None)) for number, posts in requests]
+    return PostFrame(deadline_s, [leaf.encoded for _, leaf in leaves.values()], packed)
 
 
 def unpack_requests(frame: PostFrame) -> list[tuple[int, list[Post]]]:
     """Return the number and the posts of each request of a frame."""
     leaves = [_decode_leaf(each) for each in frame.leaves]
-    families = {family.key: family for family in map(_decode_family, frame.families)}
     return [
-        (number, [unpack_post(each, [leaves[index] for index in each.boards], families) for each in posts])
+        (number, [unpack_post(each, [leaves[index] for index in each.boards]) for each in posts])
         for number, posts in frame.requests
     ]
 

@@ -3,11 +3,11 @@
 A packed post names each of its leaves by its index in a list that many posts share.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from storage.records import BoardPost, ColumnChange, Family, Leaf, Post
+from storage.records import BoardPost, ColumnChange, Leaf, Post, PostScope
 
 
 class PackedPost(msgspec.Struct, array_like=True, gc=False):
@@ -45,16 +45,18 @@ def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arriv
         if len(changes) > 1 and changes.count(changes[0]) == len(changes):
             changes = changes[:1]
         at_us = arrived_us if post.at_us is None else post.at_us
-        family_key = None if post.family is None else post.family.key
+        family_key = None if post.scope is None else post.scope.key
         packed.append(
             PackedPost(post.owner, reached, changes, at_us, post.fingerprint, post.post_hash, post.post_id, family_key)
         )
     return packed
 
 
-def unpack_post(packed: PackedPost, leaves: Sequence[Leaf], families: Mapping[int, Family]) -> Post:
+def unpack_post(packed: PackedPost, leaves: Sequence[Leaf]) -> Post:
     """Return the post as it was before it was packed, but only with its changes to `leaves`."""
     changes = packed.changes * len(leaves) if len(packed.changes) == 1 else packed.changes
     parts = [BoardPost(leaf, theirs) for leaf, theirs in zip(leaves, changes, strict=True)]
-    family = None if packed.family_key is None else families[packed.family_key]
-    return Post(packed.owner, parts, packed.post_hash, packed.at_us, packed.fingerprint, family, post_id=packed.post_id)
+    scope = None
+    if packed.family_key is not None:  # only a front process packs a post without leaves, and its store has 1 partition
+        scope = PostScope(packed.family_key, leaves[0].partition if leaves else 0)
+    return Post(packed.owner, parts, packed.post_hash, packed.at_us, packed.fingerprint, scope, post_id=packed.post_id)

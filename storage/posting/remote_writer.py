@@ -193,7 +193,7 @@ class RemoteWriter:
     def report_damage(self) -> None:
         """Tell the owner that this process has found damaged data, so that the owner refuses to write."""
         if self._link is not None:
-            self._link.send(encode_posts(PostFrame(0, [], [], [], is_store_damaged=True)))
+            self._link.send(encode_posts(PostFrame(0, [], [], is_store_damaged=True)))
 
     async def close(self) -> None:
         """Wait until every request is answered or has waited too long, then disconnect."""

@@ -182,11 +182,11 @@ class PostTransaction:
                 owners[part.leaf.key][post.owner] = None
                 if post.at_us is not None:
                     dated.add(part.leaf.key)
-                if post.post_hash is not None and post.family is None:
+                if post.post_hash is not None and post.scope is None:
                     remembering.add(part.leaf.key)
-            if post.post_hash is not None and post.family is not None:
-                remembering.add(post.family.key)
-                self._places[post.family.key] = post.family.partition
+            if post.post_hash is not None and post.scope is not None:
+                remembering.add(post.scope.key)
+                self._places[post.scope.key] = post.scope.partition
                 self._looks_up |= not post.parts  # no board takes the post now, but it may repeat an earlier post
         copies = map(attrgetter("entries.leaf"), self._boards.values())
         gates = yield from hold_gates(copies, now_us=self._now_us, check_all=self._check_boards)
@@ -244,7 +244,7 @@ class PostTransaction:
         """Find which posts were applied before. `_read` has locked existing rows, so nobody else writes to them."""
         asked: dict[PostKey, None] = {}
         for post in posts:
-            keys = [part.leaf.key for part in post.parts] if post.family is None else [post.family.key]
+            keys = [part.leaf.key for part in post.parts] if post.scope is None else [post.scope.key]
             if post.post_hash is not None:
                 asked |= dict.fromkeys((key, post.post_hash) for key in keys)
         for partition in sorted(set(self._places.values())):
@@ -290,11 +290,11 @@ class PostTransaction:
 
     def _apply(self, post: Post) -> list[PartOutcome]:
         at_us = self._now_us if post.at_us is None else post.at_us
-        family = post.family
+        scope = post.scope
         # Its id is stored for the family, not for single boards, because a retry may go to other boards of the family.
-        if family is not None and (repeated := self._find_repeated(family.key, post)) is not None:
+        if scope is not None and (repeated := self._find_repeated(scope.key, post)) is not None:
             return repeated
-        if len(post.parts) == 1 and family is None:  # nearly every post
+        if len(post.parts) == 1 and scope is None:  # nearly every post
             plan = self._plan(post, post.parts[0], at_us)
             return [self._take(post, post.parts[0], plan) if isinstance(plan, dict) else plan]
         plans = [self._plan(post, part, at_us) for part in post.parts]
@@ -307,8 +307,8 @@ class PostTransaction:
             self._take(post, part, plan) if isinstance(plan, dict) else plan
             for part, plan in zip(post.parts, plans, strict=True)
         ]
-        if family is not None and post.post_hash is not None:
-            self._remember(family.key, post, [each for each in outcomes if each.status is not PostStatus.REJECTED])
+        if scope is not None and post.post_hash is not None:
+            self._remember(scope.key, post, [each for each in outcomes if each.status is not PostStatus.REJECTED])
         return outcomes
 
     def _find_repeated(self, key: int, post: Post) -> list[PartOutcome] | None:
@@ -333,7 +333,7 @@ class PostTransaction:
         state = self._boards[part.leaf.key]
         if not state.exists:
             return self._refuse(post, part, UnknownBoardError(f"no leaderboard {part.leaf.id!r}"))
-        if self._known and post.family is None:
+        if self._known and post.scope is None:
             repeated = self._find_repeated(part.leaf.key, post)
             if repeated is not None:
                 return repeated[0]
@@ -382,7 +382,7 @@ class PostTransaction:
         self._log(state, row, post, part, status, is_first=is_first)
         stats, board_key = state.entries.merger.decode_stats(cells), part.leaf.key
         outcome = PartOutcome(status, entry.updated_at_us, stats, board_key=board_key)
-        if post.post_hash is not None and post.family is None:
+        if post.post_hash is not None and post.scope is None:
             self._remember(board_key, post, [outcome])
         return outcome
 

@@ -332,8 +332,8 @@ class Writers:
         for post in posts:
             for part in post.parts:
                 places.add(part.leaf.partition)
-            if post.family is not None:
-                places.add(post.family.partition)
+            if post.scope is not None:
+                places.add(post.scope.partition)
         if len(places) == 1:
             store = self._store.at(places.pop())
             return await (self._writers.get(store) or self.find_writer(store)).submit(posts)
@@ -343,7 +343,7 @@ class Writers:
             theirs = {part.leaf.partition for part in post.parts}
             if len(theirs) > 1:
                 return await self.find_writer(self._store).submit(posts)
-            of_post.append(post.family.partition if post.family is not None else theirs.pop())
+            of_post.append(post.scope.partition if post.scope is not None else theirs.pop())
             apart[of_post[-1]].append(post)
         submitting = [self.find_writer(self._store.at(place)).submit(theirs) for place, theirs in apart.items()]
         done = await asyncio.gather(*submitting, return_exceptions=True)

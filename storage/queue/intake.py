@@ -179,8 +179,8 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
     leaves: dict[int, Leaf] = {}
     families: set[int] = set()
     for post in chain.from_iterable(group):
-        if post.family is not None:
-            families.add(post.family.key)
+        if post.scope is not None:
+            families.add(post.scope.key)
         else:
             copies.update([(part.leaf.key, (part.leaf.place, part.leaf.gate)) for part in post.parts])
             leaves.update([(part.leaf.key, part.leaf) for part in post.parts])
@@ -190,8 +190,8 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
         return []
 
     def is_changed(post: Post) -> bool:
-        if post.family is not None:
-            return post.family.key not in found
+        if post.scope is not None:
+            return post.scope.key not in found
         return any(gates.get(part.leaf.key) != (part.leaf.place, part.leaf.gate) for part in post.parts)
 
     return [index for index, theirs in enumerate(group) if any(map(is_changed, theirs))]

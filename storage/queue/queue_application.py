@@ -263,14 +263,13 @@ class _Batch:
                 for key, epoch, partition in piece.boards
             ]
             for queued in piece.posts:
-                self._add_post(queued, piece.head.queued_at_us, [found[place] for place in queued.boards], families)
+                self._add_post(queued, piece.head.queued_at_us, [found[place] for place in queued.boards])
 
     def _add_post(
         self,
         queued: PackedPost,
         accepted_us: int,
         found: Sequence[tuple[int, int, Board | None, PostError | None]],
-        families: Mapping[int, Family],
     ) -> None:
         refused = queued.family_key is None and not all(
             isinstance(fault, BeforeResetError | None) for *_, fault in found
@@ -287,7 +286,7 @@ class _Batch:
                 if leaf.family_key is None:
                     self.leaves[leaf.key] = leaf
         if left:
-            self.posts.append(unpack_post(queued, left, families))
+            self.posts.append(unpack_post(queued, left))
             self.posts[-1].accepted_us = accepted_us
 
     def refuse_all(self, error: PostError) -> None:

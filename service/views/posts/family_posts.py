@@ -44,7 +44,7 @@ async def _resolve_posts(context: Context, family_id: str, posts: Sequence[Facet
     for post, (outcome, changes) in zip(posts, found, strict=True):
         if changes is not None:
             parts = [BoardPost(boards[str(each)].leaf, changes) for each, error in outcome.boards if error is None]
-            outcome.post = make_post(context, post, family.spec.board, changes, parts, family)
+            outcome.post = make_post(context, post, family.spec.board, changes, parts, family.scope)
     return [outcome for outcome, _ in found]
 
 

@@ -52,11 +52,11 @@ from storage.records import (
     BoardSpec,
     ColumnChange,
     ColumnKind,
-    Family,
     Leaf,
     Merge,
     PartOutcome,
     Post,
+    PostScope,
     PostStatus,
     StatValue,
     describe_range,
@@ -210,7 +210,7 @@ async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutc
             accepted.append(outcome)
             posts.append(outcome.post)
     applied = await context.posting.writer.submit(posts) if posts else []
-    repeated = await _find_repeated(context, posts, applied) if posts and posts[0].family is not None else {}
+    repeated = await _find_repeated(context, posts, applied) if posts and posts[0].scope is not None else {}
     for outcome, post, parts in zip(accepted, posts, applied, strict=True):
         if outcome.named:
             _fill_in(outcome, post, parts, repeated)
@@ -239,9 +239,9 @@ async def _find_repeated(
 def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> None:
     """Write `parts`, the writer's result for each leaf of a post, into `outcome`, whose `named` must be true."""
     outcome.status = min({part.status for part in parts}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
-    if post.family is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
+    if post.scope is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
         outcome.boards = [(repeated[key], part) for part in parts if (key := part.board_key or 0) in repeated]
-    elif post.family is not None and parts and isinstance(parts[0].error, PostIdConflictError | PostVoidedError):
+    elif post.scope is not None and parts and isinstance(parts[0].error, PostIdConflictError | PostVoidedError):
         outcome.boards = [(board, parts[0]) for board, _ in outcome.boards]
     else:
         applied = [(target.leaf, part) for target, part in zip(post.parts, parts, strict=True)]
@@ -329,15 +329,15 @@ def make_post(
     spec: BoardSpec,
     changes: Sequence[ColumnChange],
     parts: list[BoardPost],
-    family: Family | None = None,
+    scope: PostScope | None = None,
 ) -> Post:
     """Return a post for the writer. `parts` has its leaves. The numbers in `changes` have the scales of `spec`."""
     if not isinstance(post.post_id, str):
-        return Post(post.owner, parts, None, post.at_us, "", family)
+        return Post(post.owner, parts, None, post.at_us, "", scope)
     at_us, facets = post.at_us, post.facets if isinstance(post, FacetedPostBody) else None
     fingerprint = hash_post(post.owner, spec, changes, at_us, facets)
     post_hash = context.posting.post_ids.hash_post_id(post.post_id, post.owner)
-    return Post(post.owner, parts, post_hash, at_us, fingerprint, family, post.post_id)
+    return Post(post.owner, parts, post_hash, at_us, fingerprint, scope, post.post_id)
 
 
 def parse_changes(

@@ -46,7 +46,7 @@ def post_to_boards(
 ) -> Post:
     """Return a post to all these boards, in the form in which the service passes posts to the writer."""
     made = deployment.post(owner, *[part(board, {"xp": 1}) for board in boards], post_id=post_id)
-    return structs.replace(made, fingerprint=owner, family=family)
+    return structs.replace(made, fingerprint=owner, scope=family.scope)
 
 
 async def shut_due(deployment: Deployment, *boards: Board) -> list[Board]:

@@ -30,7 +30,7 @@ def make_family_post(
     """Return a post to a family, in the form in which the service passes posts to the writer."""
     parts: list[Part] = [part(board, {"xp": xp}) for board in boards]
     made = deployment.post(owner, *parts, post_id=post_id)
-    return replace(made, fingerprint=f"{owner} {xp}", family=family)
+    return replace(made, fingerprint=f"{owner} {xp}", scope=family.scope)
 
 
 async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(deployment: Deployment) -> None:

@@ -24,7 +24,6 @@ from storage.errors import (
     WaitTooLongError,
 )
 from storage.meter import NO_METER
-from storage.periods import PeriodKind
 from storage.posting import post_server, remote_writer
 from storage.posting.frames import (
     AnswerFrame,
@@ -41,13 +40,12 @@ from storage.posting.waiting_posts import WaitingRequest
 from storage.records import (
     BoardPost,
     ColumnChange,
-    Family,
-    FamilySpec,
     Gate,
     Leaf,
     PartOutcome,
     Place,
     Post,
+    PostScope,
     PostStatus,
 )
 from tests.storage.deployment import LIMITS, counter, label, ranked, spec
@@ -58,7 +56,7 @@ LEAVES = (
     Leaf(1, "season", spec(ranked("xp")), Place(0)),
     Leaf(2, "arena:2026-W48", spec(ranked("xp", scale=2), counter("games"), label("clan")), Place(0, 7, 2), Gate(3), 9),
 )
-FAMILY = Family(9, "arena", FamilySpec(LEAVES[1].spec, (PeriodKind.WEEK,), "UTC", ((),), 60, ()), 5)
+SCOPE = PostScope(9, 0)
 _values = st.integers(-(2**63), 2**63 - 1) | st.text(max_size=5)
 _changes = st.lists(st.builds(ColumnChange, st.integers(0, 2), _values, st.booleans()), max_size=3)
 _parts = st.lists(st.builds(BoardPost, st.sampled_from(LEAVES), _changes), max_size=4)
@@ -73,7 +71,7 @@ _posts = st.builds(
 def test_a_frame_brings_every_request_to_the_owner_unchanged(requests: list[tuple[list[Post], bool]]) -> None:
     for posts, to_family in requests:
         for post in posts:
-            post.family = FAMILY if to_family else None
+            post.scope = SCOPE if to_family else None
     numbered = [(number, posts) for number, (posts, _) in enumerate(requests)]
     assert unpack_requests(decode_posts(encode_posts(make_post_frame(numbered, 1.5)))) == numbered
 
