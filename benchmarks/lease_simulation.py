@@ -33,10 +33,10 @@ from jobs.leases.rebalance import BalanceJob
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.catalog import Catalog
 from storage.curves.stored_curves import CurveBook
+from storage.leases.lease_journal import lease_counts
 from storage.leases.lease_records import Grant, LeaseRequest, Pool, PoolRequest, Release
 from storage.leases.lease_transaction import LeaseTransactions
 from storage.leases.pools import lease_pools
-from storage.leases.region_counts import lease_counts
 from storage.leases.work_leases import WorkLeases
 from storage.meter import Meter
 from storage.reads.open_boards import OpenBoards

@@ -16,8 +16,7 @@ from jobs.boards.close_periods import CloseJob
 from jobs.boards.prune import PruneJob
 from jobs.curves.audit import AuditJob, Auditor
 from jobs.curves.fold import FoldJob
-from jobs.curves.refresh import JOB, REQUESTS, RefreshJob
-from jobs.curves.refresh_requests import Refresher
+from jobs.curves.refresh import JOB, REQUESTS, Refresher, RefreshJob
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.peers import ExchangeJob, ReadPeer
 from jobs.leases.rebalance import BalanceJob
@@ -25,7 +24,7 @@ from jobs.queue.drain import DrainWorker, QueueParts
 from jobs.queue.size_workers import JOB as SIZE_JOB
 from jobs.queue.size_workers import SizeWorkersJob
 from storage.errors import StoreAwayError
-from storage.leases.peers.exchange import LeaseExchange
+from storage.leases.peers import LeaseExchange
 from storage.queue.ingest_queue import list_queues
 from storage.queue.queue_application import Drainer
 from storage.queue.workers import ShardLeases

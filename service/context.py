@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from jobs.curves.audit import Auditor
-from jobs.curves.refresh_requests import Refresher
+from jobs.curves.refresh import Refresher
 from jobs.queue.drain import QueueParts
 from service.contract.cursors import CursorCodec
 from service.http.endpoint import EndpointContext

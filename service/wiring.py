@@ -26,7 +26,7 @@ from config import Settings
 from config.peers import parse_peers
 from jobs.controls import JobControls
 from jobs.curves.audit import Auditor
-from jobs.curves.refresh_requests import Refresher
+from jobs.curves.refresh import Refresher
 from jobs.queue.drain import QueueParts
 from jobs.wiring import JobParts, start_jobs, start_watch
 from service.contract.cursors import CursorCodec

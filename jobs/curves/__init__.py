@@ -7,7 +7,7 @@
     other processes' curves and counts ──> `jobs.wiring` ──> the curves in the memory of this process
 
 - `refresh`, `schedule` and `fitting` decide which column gets a new curve and when, and make the curve.
-- `refresh_requests` passes an operator's request to a job process, and waits until the new curve is in use.
+  A `Refresher` passes an operator's request to a job process, and waits until the new curve is in use.
 - `fold` adds the logged changes of a partition to the live counts of the curves in use.
 - `audit` checks the ranks that curves give for random entries against counted ranks.
 

@@ -4,7 +4,7 @@
     ExchangeJob: a page of another store's lease journal ──> applied here
 
 - `liberate` frees resources whose leases expired, deletes the rows of dropped pools and prunes the journal of leases.
-- `rebalance` moves free resources between the regions of a pool; `rebalance_plan` computes the moves.
+- `rebalance` moves free resources between the regions of a pool, as a pure plan computes.
 - `peers` reads the lease journals of other stores. Only `ExchangeJob` may end or extend a running lease.
 
 Requests for leases have priority. Each step is one bounded transaction. The first two jobs pause after each step of

@@ -10,11 +10,10 @@ import structlog
 
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
-from storage.leases.lease_journal import lease_journal
+from storage.leases.lease_journal import Region, lease_counts, lease_journal
 from storage.leases.lease_records import Pool, ResourceChange
 from storage.leases.lease_resources import lease_resources
 from storage.leases.pools import lease_pools
-from storage.leases.region_counts import Region, lease_counts
 from storage.store import Program, Store
 
 log = structlog.get_logger(__name__)

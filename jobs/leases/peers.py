@@ -15,8 +15,7 @@ from jobs.job_context import JobContext
 from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.leases.lease_journal import PublishedLeaseEvent
-from storage.leases.peers.elsewhere import remote_leases
-from storage.leases.peers.exchange import LeaseExchange
+from storage.leases.peers import LeaseExchange, remote_leases
 
 log = structlog.get_logger(__name__)
 

@@ -36,9 +36,9 @@ from storage.errors import OutcomeUnknownError, StoreBusyError
 from storage.meter import COMMON_CONNECTION_POOL, Meter
 
 from .breaker import Breaker
-from .postgres_connection import PostgresConnection
-from .postgres_errors import (
+from .postgres_connection import (
     DRIVER_ERRORS,
+    PostgresConnection,
     describe_error,
     is_board_deleted,
     is_lost,

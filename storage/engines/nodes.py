@@ -24,10 +24,9 @@ from storage.errors import PartitionAwayError, StoreAwayError, StoreBusyError, S
 from storage.meter import Meter
 
 from .breaker import Breaker, EndWait
-from .citus import Address, PlacementCheck, ShardAwayError, find_shards, read_node_map
 from .connection_pool import ConnectionPool
-from .postgres_connection import Connector, Kind, PostgresConnection, hosts_of, replace_host
-from .postgres_errors import DRIVER_ERRORS, is_lost
+from .partitions import Address, PlacementCheck, ShardAwayError, find_shards, read_node_map
+from .postgres_connection import DRIVER_ERRORS, Connector, Kind, PostgresConnection, hosts_of, is_lost, replace_host
 
 log = structlog.get_logger(__name__)
 PROBE_S_MAX = 0.8  # with the breaker's `SILENCE_S`, a node that does not answer is noticed within two seconds

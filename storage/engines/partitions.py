@@ -8,21 +8,141 @@ A store has one of two layouts:
 The control partition has the tables that belong to no board. NAME is the first schema in the search path of the
 connection, or `rankcurve` if this first schema is `public`. A store that Citus spreads is created with the
 layout "apart", because Citus cannot move the schema `public` to another server.
+
+Citus is an extension that makes one database of several servers (nodes). Each partition is on one node. A process may
+connect to any node, because that node sends each statement on to the node that has the tables. `nodes` asks Citus which
+node that is. Two things are different from PostgreSQL:
+
+- Only one node, the coordinator, can create or change tables and schemas. So if a transaction contains such a
+  statement, it is rolled back and runs again on a connection to the coordinator.
+- An operator may move a partition to another node at any time. A read that began before the move would then see a later
+  state of the partition, or an empty partition. So `PostgresStore.read` checks at its end that nothing was moved.
+
+Citus plans each statement anew, which takes longer than a short read. So reads do not name a table, but its only shard,
+which is a table of the node, named after the table and the shard's number. A move leaves the number as it is, and no
+name of a table is used twice. Each such statement checks in its own snapshot that the shard is on the node. If it has
+been moved, the statement fails, and runs again through Citus.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+import asyncpg
 import structlog
 
-from querybuilder import POSTGRES, Dialect, col, lit, measure_schemas, param, select
+from querybuilder import POSTGRES, Dialect, as_text, col, lit, measure_schemas, param, select
 from storage.schema.creation import count_partitions
 from storage.schema.placement import place_tables
-from storage.schema.tables import META
+from storage.schema.tables import LOG_COUNTER, META
 from storage.store import CONTROL, PartitionSize, StoreSize
 
-from .citus import is_distributed
 from .postgres_connection import PostgresConnection
+
+_PLACED = (
+    select(lit(1))
+    .from_("pg_dist_schema", "d")
+    .join("pg_namespace", col("oid", "n").eq(col("schemaid", "d")), alias="n")
+    .where(col("nspname", "n").eq(param("schema")))
+    .prepared()
+)
+# One table shows where a partition is: META for the control partition, otherwise LOG_COUNTER. Each is one shard.
+_SHOWING_TABLES = META, LOG_COUNTER
+_NODES = (
+    select(col("groupid"), col("nodename"), col("nodeport"))
+    .from_("pg_dist_node")
+    .where(as_text(col("noderole")).eq("primary"))
+    .prepared()
+)
+_SHARDS = (
+    select(col("nspname", "n"), col("relname", "c"), col("shardid", "s"), col("groupid", "p"))
+    .from_("pg_class", "c")
+    .join("pg_namespace", col("oid", "n").eq(col("relnamespace", "c")), alias="n")
+    .join("pg_dist_shard", col("logicalrelid", "s").eq(col("oid", "c")), alias="s")
+    .join("pg_dist_placement", col("shardid", "p").eq(col("shardid", "s")), alias="p")
+    .where(col("relname", "c").in_(param("tables")))
+    .prepared()
+)
+# A move of a shard writes its row in `pg_dist_placement` again. This changes `xmin`, the id of the writing transaction.
+# No other column changes in every move: worker nodes keep `placementid`, and a move there and back restores `groupid`.
+_PLACEMENTS = (
+    select(col("shardid"), col("xmin")).from_("pg_dist_placement").where(col("shardid").in_(param("shards"))).prepared()
+)
+
+COORDINATOR_GROUP = 0  # Citus gives this number to the coordinator
+Placements = set[tuple[Any, ...]]  # pairs of a shard's id and `xmin`
+
+
+class DefinitionNeededError(Exception):
+    """The transaction creates or changes a table or schema, so it has to run on the coordinator."""
+
+
+class ShardAwayError(Exception):
+    """The shard of a table is not known yet, or no longer on the node, so the statement has to go through Citus."""
+
+
+class Address(NamedTuple):
+    """The address of a node, one of the servers of a Citus database."""
+
+    host: str
+    port: int
+
+
+class NodeMap(NamedTuple):
+    schemas: dict[str, Address]  # by the schema of a partition: its node
+    coordinator: Address | None  # None: no operator has told Citus its address
+
+
+async def is_distributed(connection: PostgresConnection, schema: str) -> bool:
+    """Return whether Citus manages a schema, so that its tables may be on any node."""
+    return bool(await connection.run_query(_PLACED.bind(schema=schema).build(POSTGRES)))
+
+
+async def read_node_map(connection: PostgresConnection) -> NodeMap:
+    """Return which node has which partition, as far as the node of this connection knows."""
+    nodes = await connection.run_query(_NODES.bind().build(POSTGRES))
+    addresses = {group: Address(host, port) for group, host, port in nodes}
+    placed = await connection.run_query(_SHARDS.bind(tables=_SHOWING_TABLES).build(POSTGRES))
+    schemas = {schema: addresses[group] for schema, _, _, group in placed if group in addresses}
+    return NodeMap(schemas, addresses.get(COORDINATOR_GROUP))
+
+
+async def find_shards(connection: PostgresConnection, tables: Iterable[str]) -> dict[tuple[str, str], int]:
+    """Return the number of the only shard of each table with one of these names, by schema and table."""
+    found = await connection.run_query(_SHARDS.bind(tables=list(tables)).build(POSTGRES))
+    return {(schema, table): shard for schema, table, shard, _ in found}
+
+
+class PlacementCheck:
+    """Checks that no partition was moved to another node while a read ran, over connections to one and the same node.
+
+    Each node has a copy of Citus' tables, in which a move has another `xmin` than in the copies of other nodes.
+    """
+
+    def __init__(self) -> None:
+        self._shards: list[int] = []
+        self._last: Placements | None = None  # as found last; None: look up shards and placements anew
+
+    def forget(self) -> None:
+        """Look the partitions up again before the next read, because there may be a new partition."""
+        self._last = None
+
+    async def begin(self, connection: PostgresConnection) -> Placements:
+        """Return the placements of all partitions. Call this before a read, and give the result to `end` after it."""
+        if self._last is None:
+            self._shards = [*(await find_shards(connection, _SHOWING_TABLES)).values()]
+            self._last = await self._find_placements(connection)
+        return self._last
+
+    async def end(self, connection: PostgresConnection, begun: Placements) -> None:
+        """Raise asyncpg.SerializationError if a partition was moved since the read began."""
+        if await self._find_placements(connection) != begun:
+            self.forget()
+            raise asyncpg.SerializationError("a partition was moved")
+
+    async def _find_placements(self, connection: PostgresConnection) -> Placements:
+        return {tuple(row) for row in await connection.run_query(_PLACEMENTS.bind(shards=self._shards).build(POSTGRES))}
+
 
 log = structlog.get_logger(__name__)
 DEFAULT_NAME = "rankcurve"

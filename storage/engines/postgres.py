@@ -24,11 +24,9 @@ from storage.meter import NO_METER, Meter, report_statements
 from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
 
-from .citus import DefinitionNeededError, ShardAwayError
 from .nodes import Node, Nodes, Reach
-from .partitions import Partitions
-from .postgres_connection import Connector, PostgresConnection
-from .postgres_errors import DRIVER_ERRORS, is_lost
+from .partitions import DefinitionNeededError, Partitions, ShardAwayError
+from .postgres_connection import DRIVER_ERRORS, Connector, PostgresConnection, is_lost
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)

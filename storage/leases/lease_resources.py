@@ -30,9 +30,8 @@ from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.schema.placement import TABLES
 from storage.store import Program
 
-from .lease_journal import lease_journal
+from .lease_journal import Region, count_events, lease_counts, lease_journal
 from .lease_records import LeaseEvent, RegionCounts, Resource, ResourceChange
-from .region_counts import Region, count_events, lease_counts
 
 RESOURCE_COLUMNS = TABLES[LEASE_RESOURCES].kinds  # names and types, in the order of the fields of `Resource`
 ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the name of a resource

@@ -25,11 +25,12 @@ from storage.errors import (
     UnknownPoolError,
     UnknownRegionError,
 )
-from storage.leases.peers.elsewhere import RemoteLease, remote_leases
+from storage.leases.peers import RemoteLease, remote_leases
 from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from storage.store import Program
 
 from .claims import StoreClock, store_clock
+from .lease_journal import Region, lease_counts
 from .lease_records import (
     Grant,
     LeaseEvent,
@@ -43,7 +44,6 @@ from .lease_records import (
 )
 from .lease_resources import RESOURCE_COLUMNS, ResourceKey, lease_resources, pool_condition
 from .pools import POOL_COLUMNS, lease_pools
-from .region_counts import Region, lease_counts
 
 Outcome = Grant | StorageError
 

@@ -34,9 +34,9 @@ from storage.schema.sequences import take_number
 from storage.store import Program
 
 from .claims import GIVEN_BACK
+from .lease_journal import lease_counts
 from .lease_records import LeaseEvent, LeaseEventKind, Pool, Resource
 from .lease_resources import RESOURCE_COLUMNS, lease_resources, pool_condition
-from .region_counts import lease_counts
 
 POOL_SEQUENCE = "pool_key"
 POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "created_at", "floor")

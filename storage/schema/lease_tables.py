@@ -52,7 +52,7 @@ LEASE_TABLES: tuple[Query, ...] = (
     *RESOURCE_TABLES,
     create_table(LEASE_COUNTS)
     .with_columns(pool_key=INTEGER, region=TEXT)
-    .column("share", INTEGER)  # a region has several rows, whose sums are its counts, see `leases.region_counts`
+    .column("share", INTEGER)  # a region has several rows, whose sums are its counts, see `leases.lease_journal`
     .with_columns(total=INTEGER, held=INTEGER)
     .column("acquired", INTEGER)  # leases acquired since the pool was created
     .column("refused", INTEGER)  # requests refused since the pool was created

@@ -17,8 +17,7 @@ from config.settings import Settings
 from jobs.boards.prune import PruneJob
 from jobs.controls import Sleep
 from jobs.curves.fold import FoldJob
-from jobs.curves.refresh import RefreshJob
-from jobs.curves.refresh_requests import Refresher
+from jobs.curves.refresh import Refresher, RefreshJob
 from jobs.job_context import JobContext
 from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs

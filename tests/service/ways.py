@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 
-from jobs.curves import refresh_requests
+from jobs.curves import refresh
 from tests.service.real_service import Service
 
 ROOT = Path(__file__).parents[2]
@@ -125,7 +125,7 @@ async def trace_ways(folder: Path) -> Ways:
         # No other worker runs, no lease is renewed, and nothing looks for what it would hear of anyway: on a busy
         # machine, every round is long enough for such a look.
         settings = {"ingest_workers_max": 1, "ingest_lease_s": 600, "curve_poll_s": 2.0}
-        patch.setattr(refresh_requests, "LOOK_BASE_S", NEVER_S)
+        patch.setattr(refresh, "LOOK_BASE_S", NEVER_S)
         async with Service(folder, ingest_poll_s=NEVER_S, live_poll_s=NEVER_S, **settings).running() as service:
             await service.create_first_key()
             for board, spec in ("b", {}), ("parts", {"segments": 4}):

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from storage.leases.lease_journal import PublishedLeaseEvent, lease_journal
+from storage.leases.lease_journal import PublishedLeaseEvent, lease_counts, lease_journal
 from storage.leases.lease_records import (
     Grant,
     LeaseRequest,
@@ -14,9 +14,8 @@ from storage.leases.lease_records import (
     Resource,
 )
 from storage.leases.lease_transaction import LeaseTransactions, Outcome
-from storage.leases.peers.exchange import LeaseExchange
+from storage.leases.peers import LeaseExchange
 from storage.leases.pools import Removed, lease_pools
-from storage.leases.region_counts import lease_counts
 from tests.storage.deployment import Clock, Deployment
 
 MARGIN_US = 100

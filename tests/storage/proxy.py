@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from storage.engines.citus import Address
+from storage.engines.partitions import Address
 from storage.engines.postgres_connection import replace_host
 
 CHUNK_BYTES = 65_536

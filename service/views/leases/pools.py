@@ -8,7 +8,7 @@ import random
 
 import msgspec
 
-from jobs.leases.rebalance_plan import decode_load, forecast_headroom
+from jobs.leases.rebalance import decode_load, forecast_headroom
 from service.context import Context
 from service.contract.keys import Role
 from service.contract.lease_messages import (
@@ -29,10 +29,10 @@ from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import format_us
 from storage.leases.claims import store_clock
+from storage.leases.lease_journal import lease_counts
 from storage.leases.lease_records import Pool, Resource
 from storage.leases.lease_resources import lease_resources
 from storage.leases.pools import lease_pools
-from storage.leases.region_counts import lease_counts
 from storage.store import Program
 
 from .leases import TAG

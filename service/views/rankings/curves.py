@@ -11,7 +11,7 @@ from time import perf_counter
 
 from msgspec import UNSET, structs
 
-from jobs.curves.refresh_requests import refresh_board
+from jobs.curves.refresh import refresh_board
 from predictor import AnyCurve, Curve, RankCurve, SummedCurve
 from service.context import Context
 from service.contract.queries import AuditQuery

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from jobs.curves.refresh_requests import Refreshed
+from jobs.curves.refresh import Refreshed
 from jobs.errors import NoJobProcessError
 from jobs.wiring import Jobs
 from predictor import Curve

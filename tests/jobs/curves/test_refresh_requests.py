@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.settings import Settings
-from jobs.curves.refresh_requests import Refreshed
+from jobs.curves.refresh import Refreshed
 from jobs.errors import NoJobProcessError
 from storage.curves.refresh_requests import list_open_refresh_requests
 from storage.curves.shared_curves import Slot

@@ -13,11 +13,10 @@ from config.settings import Settings
 from jobs.controls import Sleep
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.peers import ExchangeJob, PeerUnavailableError
-from jobs.leases.rebalance import BalanceJob
-from jobs.leases.rebalance_plan import Transfer
+from jobs.leases.rebalance import BalanceJob, Transfer
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts
-from storage.leases.peers.elsewhere import remote_leases
+from storage.leases.peers import remote_leases
 from storage.leases.work_leases import WorkLeases
 from storage.store import CONTROL
 from tests.jobs.world import World

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.settings import LeaseSettings
-from jobs.leases.rebalance_plan import (
+from jobs.leases.rebalance import (
     Load,
     RegionState,
     compute_targets,

@@ -13,8 +13,8 @@ from jobs.boards.prune import PruneJob
 from querybuilder import col, delete
 from service.views import retry_on_change
 from service.views.posts import posts
-from storage.engines.citus import Address
 from storage.engines.nodes import Node
+from storage.engines.partitions import Address
 from storage.engines.postgres import PostgresStore
 from storage.leaves.totals import store_states
 from storage.meter import NO_METER

@@ -8,8 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from querybuilder import Built, lit, select
-from storage.engines.citus import PlacementCheck, Placements
-from storage.engines.partitions import Partitions
+from storage.engines.partitions import Partitions, PlacementCheck, Placements
 from storage.engines.postgres_connection import Connector, PostgresConnection, replace_host
 from storage.store import CONTROL, Program, Rows
 from tests.storage.backends import POSTGRES_LIMITS

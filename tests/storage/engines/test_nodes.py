@@ -13,8 +13,8 @@ import pytest
 
 from querybuilder import lit, select
 from storage.engines import nodes as nodes_module
-from storage.engines.citus import Address, NodeMap
 from storage.engines.nodes import Node
+from storage.engines.partitions import Address, NodeMap
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import PostgresConnection
 from storage.errors import OutcomeUnknownError, PartitionAwayError

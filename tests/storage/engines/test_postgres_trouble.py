@@ -18,7 +18,7 @@ import pytest
 
 from config.settings import Settings
 from storage.engines.postgres import PostgresStore
-from storage.engines.postgres_errors import translate_error
+from storage.engines.postgres_connection import translate_error
 from storage.errors import OutcomeUnknownError, StoreAwayError, StoreBusyError, StoreFullError, StoreUnsupportedError
 from storage.leaves.row_tables import entries_table
 from tests.servers import HOST, PgBouncer, PostgresServer, postgres

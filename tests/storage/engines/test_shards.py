@@ -10,8 +10,8 @@ from functools import partial
 import asyncpg
 import pytest
 
-from storage.engines.citus import PlacementCheck, Placements, ShardAwayError
 from storage.engines.nodes import SHARDS_MAX
+from storage.engines.partitions import PlacementCheck, Placements, ShardAwayError
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import PostgresConnection
 from storage.errors import UnknownBoardError

@@ -12,8 +12,7 @@ from querybuilder import Bound
 from storage.errors import UnknownLeaseError
 from storage.leases.lease_records import RegionCounts, ResourceChange
 from storage.leases.lease_resources import lease_resources
-from storage.leases.peers.elsewhere import remote_leases
-from storage.leases.peers.exchange import AppliedPage
+from storage.leases.peers import AppliedPage, remote_leases
 from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.store import Program
 from tests.storage.backends import Backend
