@@ -1,5 +1,6 @@
 """Build the TypeScript client, and serve pages that use it."""
 
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +20,7 @@ def build_typescript(folder: Path) -> Path:
     command: list[str | Path] = [node(), compiler, "--project", ROOT / "clients/typescript", "--outDir", dist]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr + done.stdout
+    shutil.copy(ROOT / "clients/typescript/package.json", folder)  # says that the files are modules
     return dist
 
 
