@@ -29,7 +29,7 @@ from benchmarks.curve_boards import (
 )
 from benchmarks.options import Options
 from predictor import AsOf, Bracket, Curve, LiveCounts, LiveCurve
-from storage.leaves.exact_ranks import SHORT_GAP_ROWS
+from storage.leaves.count_policy import SHORT_GAP_ROWS
 from tests.predictor.quality import Quality, measure_quality
 
 FROM_RANK = 1_001

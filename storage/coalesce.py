@@ -155,15 +155,12 @@ class Coalescer(Generic[Q, A]):
         return len(self._asked)
 
 
-class StoreCoalescers(Generic[Q, A]):
-    """Keeps one `Coalescer` for each result of `Store.at`. If a partition does not answer, only its reads wait."""
+class StoreCoalescers(dict[Store, Coalescer[Q, A]]):
+    """A `Coalescer` for each result of `Store.at`. If a partition does not answer, only its reads wait."""
 
     def __init__(self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], **options: Any) -> None:
         self._make_coalescer = partial(Coalescer, answer, **options)
-        self._by_store: dict[Store, Coalescer[Q, A]] = {}
 
-    def ask(self, store: Store, kind: Hashable, question: Q) -> asyncio.Future[A]:
-        coalescer = self._by_store.get(store)
-        if coalescer is None:
-            coalescer = self._by_store[store] = self._make_coalescer()
-        return coalescer.ask(kind, question)
+    def __missing__(self, store: Store) -> Coalescer[Q, A]:
+        made = self[store] = self._make_coalescer()
+        return made

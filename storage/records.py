@@ -228,6 +228,11 @@ class Leaf:
         return self.gate.archived_us
 
     @cached_property
+    def shape(self) -> tuple[int, Gate, int]:
+        """Return what reads must have in common to share a statement. An older copy may have fewer columns."""
+        return self.key, self.gate, len(self.spec.columns)
+
+    @cached_property
     def is_unreached(self) -> bool:
         """Return whether no post has reached this leaf of a family's board. The store has no row of such a leaf."""
         return self.key == self.family_key

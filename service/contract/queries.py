@@ -18,6 +18,7 @@ from msgspec import Meta
 
 from config.settings import Settings
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, is_facet, names_family_board
+from storage.leaves.count_policy import RankMode
 from storage.periods import PeriodKind
 
 from .cursors import CURSOR_CHARS_MAX
@@ -36,7 +37,6 @@ from .values import (
 
 Q = TypeVar("Q", bound=msgspec.Struct)
 
-RankMode = Literal["auto", "exact", "estimate"]
 _Count = Annotated[int, Meta(ge=0)]
 _Limit = Annotated[int, Meta(ge=1)]
 # `extra_json_schema` is only for the OpenAPI document: msgspec does not check values against it. `__post_init__` or the

@@ -1,15 +1,11 @@
 """Finds ranks on one board, by a count or from the curve. Each rank has its bracket and the method that found it.
 
-The mode of the request decides. A gap is the range between two neighbouring knots of the curve:
-
-    auto      counts near the top, in short gaps, without a curve, and in longer gaps while this process is not busy
-    exact     always counts
-    estimate  never counts where a curve exists
+`storage.leaves.count_policy` decides which of the two, by the mode of the request and by what the curve says.
 
 A count may start at the nearer knot of the gap around the value (the anchor knot), so a count is not longer for a bad
 rank than for a good rank. The curve includes all changes before its mark, a position in the change log. A count can
 start at a knot only if the log still holds every change from the mark on. If a curve exists, a count in the mode `auto`
-reads a bounded number of rows. The more ranks a request wants, the shorter a gap must be for `auto` to count in it.
+reads a bounded number of rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,14 +17,14 @@ from msgspec import UNSET, UnsetType
 
 from config.settings import ReadingSettings
 from predictor import AnyCurve
-from service.contract.queries import RankMode
 from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position, PositionMethod
 from service.contract.values import format_us, to_wire_number
 from storage.coalesce import Crowd
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreDamagedError
-from storage.leaves.exact_ranks import SHORT_GAP_ROWS, CountStart, GapCount
+from storage.leaves.count_policy import CountPolicy, RankMode, limit_gap_rows
+from storage.leaves.exact_ranks import CountStart, GapCount
 from storage.leaves.rankings import OpenBoard
 from storage.leaves.totals import check_copy
 from storage.log.change_log import date_snapshot
@@ -38,8 +34,6 @@ from storage.store import Program, Store, read_single
 
 from .tiers import Tiers
 
-COUNT_SLACK = 2  # `auto` counts at most COUNT_SLACK * `exact_top` rows from the top; for worse ranks it uses the curve
-DEFAULT_CHANGES_MAX = 100  # if more changes follow the curve's mark, a statement that reads a row counts no rank
 COUNTED_METHODS = ("count", "gap")  # methods whose rank is exact in the snapshot that was read
 
 
@@ -97,12 +91,10 @@ class Locator:
         self.board, self.entries = board, entries
         self.store, self._book, self._limits, self._crowd, self.now_us = store, book, limits, crowd, now_us
         self.reads, self._rankings = reads, entries.rankings
-        # In an archive, every rank is counted, which is exact and reads only a few blocks. So no curve is used.
-        self._archived = board.gate.archived_us is not None
+        archived, exact_top = board.gate.archived_us is not None, board.spec.predictor.exact_top
+        self.policy = CountPolicy(exact_top, limits.exact_changes_max, archived)
+        self._changes_with_row_max = self.policy.changes_with_row_max
         self._segmented = board.is_spread
-        self._exact_top = board.spec.predictor.exact_top
-        self.short_gap_rows = min(limits.exact_gap_rows_max, SHORT_GAP_ROWS)
-        self._default_changes_max = min(limits.exact_changes_max, DEFAULT_CHANGES_MAX)
         self._cells = [self._cell_form(index) for index in range(len(board.spec.columns))]
         self.tiers = {index: Tiers(column) for index, column in enumerate(board.spec.columns) if column.tiers}
 
@@ -147,17 +139,17 @@ class Locator:
             return self.make_position(wanted, self.locate_by_count(count), count.totals)
         if self._rankings[index].timed:
             return None
-        gap_rows_max, curve = self.short_gap_rows, None
-        if self._segmented:  # the read of an owner's segment never counts, so decide here whether to count
-            gap_rows_max = self.find_gap_rows_max(1)
-        elif index in starts and index not in read.counts:
+        located: LocatedRank | None
+        if index in starts and index not in read.counts:
             # The read has not counted, because the curve knows the rank exactly, or because the gap is too long.
-            mode, curve = "estimate", starts[index].curve
-        located = self.locate_without_count(wanted, mode, gap_rows_max, curve)
+            located = self._read_off(wanted, starts[index].curve)
+        else:  # the read of an owner's segment never counts, so decide here whether to count
+            located = self.locate_without_count(wanted, mode, self.limit_gap_rows(busy=not self._segmented))
         return None if located is None else self.make_position(wanted, located, read.totals)
 
-    def find_curve(self, index: int) -> AnyCurve | None:
-        return None if self._archived else self._book.find_curve(self.board, index)
+    def find_curve(self, index: int, mode: RankMode = "auto") -> AnyCurve | None:
+        """Return the curve that a request of this mode may use, or None if it has to count."""
+        return self._book.find_curve(self.board, index) if self.policy.uses_curve(mode) else None
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
         """Return whether a rank is exact in the snapshot of `totals`. A counted rank must come from this snapshot."""
@@ -171,24 +163,29 @@ class Locator:
         """Return whether a curve includes all changes of the snapshot with these totals."""
         return self._book.is_current(self.board, index, curve, totals)
 
-    def find_gap_rows_max(self, ranks: int) -> int:
-        """Return the size, in entries, of the largest gap in which `auto` counts for a request of this many ranks."""
-        short = self.short_gap_rows
-        return short if self._crowd.is_crowded() else max(short, self._limits.exact_gap_rows_max // max(1, ranks))
+    def limit_gap_rows(self, ranks: int = 1, *, busy: bool = False) -> int:
+        """Return the most entries of a gap in which `auto` counts. `busy`: as if this process were busy."""
+        crowded = busy or self._crowd.is_crowded()
+        return limit_gap_rows(self._limits.exact_gap_rows_max, ranks=ranks, crowded=crowded)
 
-    def locate_without_count(
-        self, wanted: WantedRank, mode: RankMode, gap_rows_max: int, curve: AnyCurve | None = None
-    ) -> LocatedRank | None:
-        """Return the rank that the curve gives the cell, or None if the rank must be counted.
-
-        `gap_rows_max`: see `find_gap_rows_max`. `curve`: the curve, if the caller has it already.
-        """
-        index = wanted.column_index
-        if curve is None:
-            curve = None if mode == "exact" or self._archived else self._book.find_curve(self.board, index)
+    def locate_without_count(self, wanted: WantedRank, mode: RankMode, gap_rows_max: int) -> LocatedRank | None:
+        """Return the rank that the curve gives the cell, or None if the rank must be counted; see `limit_gap_rows`."""
+        index, policy = wanted.column_index, self.policy
+        curve = self.find_curve(index, mode)
         if curve is None:
             return None
-        padding = self._rankings[index].padding
+        found = self._read_off(wanted, curve)
+        if mode == "auto":
+            key = self._rankings[index].padding.key_of_cell(wanted.cell)
+            gap_rows = 0 if found.exact else curve.find_gap(key).rows
+            if policy.should_count(found.low, gap_rows, gap_rows_max) and (
+                found.low <= policy.exact_top or self.find_count_start(index) is not None
+            ):
+                return None
+        return found
+
+    def _read_off(self, wanted: WantedRank, curve: AnyCurve) -> LocatedRank:
+        padding = self._rankings[wanted.column_index].padding
         key = padding.key_of_cell(wanted.cell)
         rank, low, high, method = curve.locate(key)
         if padding.timed and wanted.owner is not None:
@@ -197,12 +194,6 @@ class Locator:
             ties = curve.ties_at(key)
             high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
             method = "knot" if low == high else "curve"
-        wide = low != high
-        if mode == "auto" and (
-            low <= self._exact_top
-            or (wide and curve.find_gap(key).rows <= gap_rows_max and self.find_count_start(index) is not None)
-        ):
-            return None
         return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
 
     def find_count_start(self, column_index: int) -> CountStart | None:
@@ -210,9 +201,9 @@ class Locator:
 
         Call this before the read begins, because the mark must not be newer than the snapshot of the read.
         """
-        if self._archived:
+        if self.policy.archived:
             return None
-        return self._book.find_count_start(self.board, column_index, self._limits.exact_changes_max, self.now_us())
+        return self._book.find_count_start(self.board, column_index, self.policy.changes_max, self.now_us())
 
     def find_default_starts(
         self, indexes: Iterable[int], mode: RankMode = "auto", *, in_segments: bool = True
@@ -221,12 +212,11 @@ class Locator:
 
         `in_segments`: False if the caller's read can't count in segments. Then return no starts for a segmented board.
         """
-        if mode != "auto" or self._archived or (self._segmented and not in_segments):
+        if mode != "auto" or self.policy.archived or (self._segmented and not in_segments):
             return NO_STARTS
         starts: dict[int, CountStart] = {}
-        asked_us = self.now_us()
+        changes_max, asked_us = self._changes_with_row_max, self.now_us()
         for index in indexes:
-            changes_max = self._default_changes_max
             start = self._book.find_count_start(self.board, index, changes_max, asked_us, as_asked=True)
             if start is not None:
                 starts[index] = start
@@ -235,14 +225,12 @@ class Locator:
     def begin_count(self, index: int, mode: RankMode = "auto") -> CountBegin:
         """Return the start of counts in a column. Call this before the read begins.
 
-        In the mode `auto`, at most as many changes may follow the curve's mark as a count from the top reads rows. If
-        more do, that count is cheaper. If the board has segments, they are counted as of this moment.
+        If the board has segments, they are counted as of this moment.
         """
-        asked_us, changes_max = self.now_us(), self._limits.exact_changes_max
-        if mode == "auto":
-            changes_max = min(changes_max, max(DEFAULT_CHANGES_MAX, COUNT_SLACK * self._exact_top))
-        find_start, board = self._book.find_count_start, self.board
-        start = None if self._archived else find_start(board, index, changes_max, asked_us, as_asked=True)
+        asked_us, start = self.now_us(), None
+        if not self.policy.archived:
+            changes_max = self.policy.limit_changes(mode)
+            start = self._book.find_count_start(self.board, index, changes_max, asked_us, as_asked=True)
         return CountBegin(start, asked_us)
 
     def may_read_many_rows(
@@ -252,7 +240,7 @@ class Locator:
 
         `totals`: the totals of the board or of one of its leaves, or None if they are not known.
         """
-        if self._archived:  # a count in an archive reads only a few blocks
+        if self.policy.archived:
             return False
         rows_max = self._limits.light_read_rows_max
         if totals is not None and totals.get(wanted.column_index, 0) * len(self.board.leaves) <= rows_max:
@@ -264,12 +252,12 @@ class Locator:
 
     def locate_rank(self, wanted: WantedRank, mode: RankMode, begin: CountBegin) -> Program[LocatedRank]:
         """Return the rank that the curve gives the cell. If the rank must be counted, count it."""
-        located = self.locate_without_count(wanted, mode, self.find_gap_rows_max(1))
+        located = self.locate_without_count(wanted, mode, self.limit_gap_rows())
         return located or (yield from self.count_rank(wanted, mode, begin))
 
     def count_rank(self, wanted: WantedRank, mode: RankMode, begin: CountBegin) -> Program[LocatedRank]:
         estimate = None if mode == "exact" else self.locate_without_count(wanted, "estimate", 0)
-        rows_max = None if estimate is None else max(1, self._exact_top) * COUNT_SLACK
+        rows_max = None if estimate is None else self.policy.top_rows_max
         counting = self._rankings[wanted.column_index].count_before
         found = yield from counting(wanted.cell, self._owner_among_ties(wanted), *begin, rows_max)
         if estimate is not None and rows_max is not None and not found.from_anchor and found.better_count >= rows_max:

@@ -16,9 +16,10 @@ from service.contract.responses.boards import Page, RankedEntry
 from service.contract.routes import Tagged
 from service.contract.values import OWNER_CHARS_MAX, Number, format_us
 from storage.errors import BadCursorError
-from storage.leaves.exact_ranks import CellOf, CountStart
+from storage.leaves.exact_ranks import CountStart
 from storage.leaves.rankings import Ranking
 from storage.leaves.totals import CHANGES, STATE, read_board_totals
+from storage.log.cells import CellOf
 from storage.records import Board, Entry, Leaf
 from storage.store import Program
 

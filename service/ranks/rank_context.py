@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from config.settings import ReadingSettings
 from service.contract.cursors import CursorCodec
-from service.contract.queries import RankMode
 from service.contract.responses.positions import Position
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.curves.stored_curves import CurveBook
+from storage.leaves.count_policy import RankMode
 from storage.leaves.totals import read_totals_of
 from storage.reads.open_boards import OpenBoards
 from storage.reads.point_reads import PointReads
@@ -90,7 +90,7 @@ class RankContext:
         self._crowd.enter(1)
         try:
             found = [
-                locator.locate_without_count(wanted, mode, locator.find_gap_rows_max(len(asked)))
+                locator.locate_without_count(wanted, mode, locator.limit_gap_rows(len(asked)))
                 for locator, wanted in asked
             ]
             by_store: defaultdict[Store, list[int]] = defaultdict(list)

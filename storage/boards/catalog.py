@@ -100,7 +100,7 @@ class Catalog:
         If an id has a colon, read the family that the id names, too. One read at a time serves all waiting requests,
         and a pause comes before it. So many bad requests hardly load the store.
         """
-        await self._confirming.ask(self._store, None, ids)
+        await self._confirming[self._store].ask(None, ids)
 
     async def _confirm(self, asked: list[Iterable[str]]) -> Sequence[None]:
         await asyncio.sleep(CONFIRM_PAUSE_S)

@@ -24,7 +24,6 @@ one time before the first snapshot: `as_asked` leaves out what the changes after
 
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from math import inf
 from typing import NamedTuple
 
 from predictor import AnyCurve, Curve, Gap
@@ -46,7 +45,7 @@ from querybuilder import (
     select,
     union_all,
 )
-from storage.log.cells import CellSpan, Padding, RankedCells
+from storage.log.cells import CellOf, CellSpan, Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, CHANGED_AT, NEXT_POSITION, POSITION, PRUNED_BEFORE
 from storage.records import Leaf
 from storage.schema.tables import CHANGE_LOG, TOTALS
@@ -58,12 +57,9 @@ _PIECE = "m"
 _PAST = "p"
 _PLACE = "q"
 BETTER_THAN_ANY = {True: ":", False: ""}  # True: high values are best; ":" sorts after every digit, and "" before it
-SHORT_GAP_ROWS = 50  # ranks in gaps of up to this many entries are counted even while many requests come
 PAIRS_MAX = 50_000  # a statement for many cells compares at most this many, or `changes_max`, pairs (cell, change)
 CHANGES_MAX = 10**9  # no log has as many changes of a board since a request began
 _NEXT_TEXT = ":"  # a cell with this suffix sorts directly after the cell, before all greater cells
-
-CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the owner's place among equal cells matters
 
 
 class CountStart(NamedTuple):
@@ -110,32 +106,27 @@ class GapCounts:
     """Programs that count in one ranked column of a leaf, each with one statement."""
 
     def __init__(self, leaf: Leaf, index: int, padding: Padding) -> None:
-        self._padding, self._exact_top = padding, leaf.spec.predictor.exact_top
+        self._padding = padding
         self._key_and_scope = {"totals_key": leaf.key, **scope_of(leaf)}
-        self.passed_mark = -1  # too many changes for a count follow this mark; later there can only be more
+        self.passed_mark: int | None = None  # too many changes follow this mark; later there can only be more
         self._form = layout_of(leaf), index, RankedCells(leaf.spec).find_span(index)
         self._statement = _prepare_count(*self._form, as_asked=False)
 
     def count_better(
-        self, start: CountStart, cells: Iterable[CellOf], *, gap_rows_max: int | None = None
+        self, start: CountStart, cells: Iterable[CellOf], *, unless_passed: bool = False
     ) -> Program[dict[CellOf, GapCount | None]]:
         """Count the entries better than each cell, and the entries with this cell that stand before its owner.
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
-        `gap_rows_max` leaves out cells past rank `exact_top` if the curve knows their rank exactly, or if more than
-        `gap_rows_max` entries are between the two knots around the cell. If `gap_rows_max` is given, and an earlier
-        call has found too many changes after the mark, the result has None for every cell.
+        `unless_passed`: if an earlier call has found too many changes after the mark, do not look again.
         """
-        if gap_rows_max is not None and start.mark == self.passed_mark:
+        if unless_passed and start.mark == self.passed_mark:
             return dict.fromkeys(cells)
         asked: list[_Place] = []
-        exact_top, rows_max = (inf, inf) if gap_rows_max is None else (self._exact_top, gap_rows_max)
         find_gap, key_of_cell = start.curve.find_gap, self._padding.key_of_cell
         for cell, owner in cells:
             key = key_of_cell(cell)
             better, worse, better_count, rows = find_gap(key)
-            if better_count >= exact_top and (rows > rows_max or not rows or key == worse):
-                continue
             if better is not None and worse is not None and key - better > worse - key:
                 asked.append(_Place(worse, better_count + rows, True, cell, owner))
             else:

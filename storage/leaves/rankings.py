@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from storage.log.cells import Padding
+from storage.log.cells import CellOf, Padding
 from storage.records import INT64_MAX, Entry, Leaf
 from storage.store import Program
 
-from .exact_ranks import CellOf, CountStart, GapCount
+from .exact_ranks import CountStart, GapCount
 
 
 @dataclass(slots=True)

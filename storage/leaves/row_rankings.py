@@ -29,13 +29,13 @@ from querybuilder import (
     select,
     union_all,
 )
-from storage.log.cells import Padding
+from storage.log.cells import CellOf, Padding
 from storage.log.change_log import CHANGED_AT
 from storage.records import Best, Board, Entry, Leaf
 from storage.schema.tables import TOTALS
 from storage.store import Program, Row, Rows
 
-from .exact_ranks import BETTER_THAN_ANY, CellOf, CountStart, GapCount, GapCounts, count_of
+from .exact_ranks import BETTER_THAN_ANY, CountStart, GapCount, GapCounts, count_of
 from .rankings import Neighbours, Ranking, edge_of
 from .row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .totals import CHANGES, STATE

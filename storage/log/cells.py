@@ -24,6 +24,7 @@ from querybuilder import part as part_of
 from storage.records import Best, BoardSpec, ColumnSpec, StatValue, Ties
 
 Cell = str | int | None
+CellOf = tuple[str, str]  # a cell and its owner; the owner is empty unless the owner's place among equal cells matters
 
 TIME_DIGITS = 16
 TIME_LIMIT_US = 10**TIME_DIGITS - 1  # in the year 2286

@@ -15,14 +15,16 @@ from typing import NamedTuple, TypeVar
 
 from storage.archive.archive_reader import ArchivedEntries
 from storage.coalesce import Crowd, StoreCoalescers
+from storage.leaves.count_policy import CountPolicy, limit_gap_rows
 from storage.leaves.entries import Entries, find_on_leaves
-from storage.leaves.exact_ranks import SHORT_GAP_ROWS, CellOf, CountStart, GapCount
+from storage.leaves.exact_ranks import CountStart, GapCount
 from storage.leaves.hidden_owners import find_hidden_entries
 from storage.leaves.rankings import Neighbours, OpenLeaf, edge_of
 from storage.leaves.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
 from storage.leaves.totals import ALL_ENTRIES, CHANGES, add_up_totals, check_copy, read_totals
+from storage.log.cells import CellOf
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, Entry, Gate, Leaf
+from storage.records import Board, Entry, Leaf
 from storage.segments.segmented_entries import BEFORE_ALL_OWNERS, SegmentedRanking, add_up_confirmed
 from storage.store import Program, Store, read_single, read_steps
 
@@ -82,22 +84,20 @@ class PointReads:
     def read_totals(self, board: Board | Leaf) -> asyncio.Future[dict[int, int]]:
         """Return a future for the number of entries in each column of a board or leaf, see `totals.find_totals`."""
         leaf = board.leaf if isinstance(board, Board) else board
-        return self._totals.ask(self._store.at(leaf.partition), (board.key, _shape(leaf)), board)
+        return self._totals[self._store.at(leaf.partition)].ask((board.key, leaf.shape), board)
 
     def read_entry(
         self, board: Board, owner: str, starts: Mapping[int, CountStart] = NO_STARTS
     ) -> asyncio.Future[EntryRead]:
         """Return a future for an owner's entry (None: the owner has none) and the totals of the leaf that stores it.
 
-        In each column of `starts`, also count the entries better than the owner's cell. Past rank `exact_top`, do not
-        count if the curve already has the exact rank, or if more than `gap_rows_max` entries are between the two
-        nearest knots. This limit is lower for several columns, and lower while very many requests are being answered.
+        In each column of `starts`, also count the entries better than the owner's cell if `count_policy` says so.
         """
         leaf, coalescers = board.leaf, self._entries
         if board.is_spread:
             leaf, coalescers = board.leaf_of(owner), self._entries_in_segments
         store = self._store.at(leaf.partition)
-        return coalescers.ask(store, (*_shape(leaf), *starts), (store, leaf, owner, starts))
+        return coalescers[store].ask((*leaf.shape, *starts), (store, leaf, owner, starts))
 
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
         """Return an owner's entries by board key, with the totals of the leaves. Read each partition in one snapshot.
@@ -131,8 +131,8 @@ class PointReads:
         """
         board, index, _, *rows, start = asked
         coalescers = self._around_in_segments if board.is_spread else self._around_owners
-        kind = (board.key, _shape(board.leaf), index, *rows, start is None)
-        return coalescers.ask(self._store.at(board.partition), kind, asked)
+        kind = (board.key, board.leaf.shape, index, *rows, start is None)
+        return coalescers[self._store.at(board.partition)].ask(kind, asked)
 
     def count_in_segments(
         self, board: Board, column_index: int, cell: CellOf, start: CountStart
@@ -141,8 +141,8 @@ class PointReads:
 
         The result is None if the change log of a segment cannot bring the count of the segment's curve up to date.
         """
-        kind = board.key, _shape(board.leaf), column_index
-        return self._counts.ask(self._store.at(board.partition), kind, (board, column_index, cell, start))
+        kind = board.key, board.leaf.shape, column_index
+        return self._counts[self._store.at(board.partition)].ask(kind, (board, column_index, cell, start))
 
     async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount | None]:
         # Every `CountStart` gives right counts, because the log adds the later changes. The count is as of the time of
@@ -152,9 +152,6 @@ class PointReads:
         found = await self.segments.count_cells(board, column_index, start, cells)
         return [found[cell] for _, _, cell, _ in asked]
 
-    def _find_gap_rows_max(self) -> int:
-        return min(self._gap_rows_max, SHORT_GAP_ROWS) if self._crowd.is_crowded() else self._gap_rows_max
-
     async def _read_entries(self, asked: list[tuple[Store, Leaf, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
         # Every `CountStart` gives right counts, because the log adds the later changes. So use the first.
         store, leaf, _, starts = asked[0]
@@ -163,7 +160,8 @@ class PointReads:
         if not isinstance(entries, Entries):
             found, totals = await store.read(lambda: _read_archive(entries, owners))
         elif starts:
-            counting = partial(_read_and_count, entries, owners, starts, self._find_gap_rows_max())
+            rows_max = limit_gap_rows(self._gap_rows_max, ranks=len(starts), crowded=self._crowd.is_crowded())
+            counting = partial(_read_and_count, entries, owners, starts, rows_max)
             # On SQLite, a program changes threads at most once. On PostgreSQL, single queries save BEGIN and COMMIT.
             return await (store.read(counting) if store.sole_writer else read_steps(store, counting))
         else:
@@ -186,8 +184,8 @@ class PointReads:
             return [None] * len(asked)
         ranking = self._boards.open_rows(leaf).rankings[first.column_index]
         owners = [each.owner for each in asked]
-        gap_rows_max = self._find_gap_rows_max()
-        found = await self._store.at(leaf.partition).read(lambda: _read_around(ranking, owners, first, gap_rows_max))
+        rows_max = limit_gap_rows(self._gap_rows_max, crowded=self._crowd.is_crowded())
+        found = await self._store.at(leaf.partition).read(lambda: _read_around(ranking, owners, first, rows_max))
         if found:
             check_copy(leaf, next(iter(found.values())).totals)
         else:
@@ -196,7 +194,8 @@ class PointReads:
 
     async def _read_owners_in_segments(self, asked: list[AroundOwner]) -> list[OwnersNeighbours | None]:
         first, owners = asked[0], list({each.owner for each in asked})
-        found = await self.segments.read_around(first, owners, gap_rows_max=self._find_gap_rows_max())
+        rows_max = limit_gap_rows(self._gap_rows_max, crowded=self._crowd.is_crowded())
+        found = await self.segments.read_around(first, owners, gap_rows_max=rows_max)
         return [found.get(each.owner) for each in asked]
 
 
@@ -267,7 +266,7 @@ class SegmentReads:
     ) -> dict[str, OwnersNeighbours]:
         """Return the rows around each owner with a value in the column. If `asked.start` is set, count better entries.
 
-        `SegmentedRanking.choose_cells` explains `gap_rows_max`.
+        `gap_rows_max`: see `count_policy.limit_gap_rows`.
         """
         board, column_index, _, better_rows, worse_rows, start = asked
         merged = SegmentedRanking(board, column_index, ())
@@ -275,7 +274,10 @@ class SegmentReads:
         if not places:
             return {}
         cells = {owner: (cell, owner if merged.timed else "") for cell, owner in places}
-        counted = [] if start is None else merged.choose_cells(start, set(cells.values()), gap_rows_max)
+        policy = CountPolicy(board.spec.predictor.exact_top)
+        counted = []
+        if start is not None:
+            counted = policy.choose_cells(start.curve, merged.padding, {*cells.values()}, gap_rows_max)
 
         async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> list[OwnersNeighbours]:
             ranking = entries.rankings[column_index]
@@ -362,15 +364,16 @@ def _read_and_count(
 ) -> Program[list[EntryRead]]:
     found, totals = yield from entries.find_entries_with_totals(list(dict.fromkeys(owners)))
     check_copy(entries.leaf, totals)
+    policy = CountPolicy(entries.leaf.spec.predictor.exact_top)
     counts: defaultdict[str, dict[int, GapCount | None]] = defaultdict(dict)
-    rows_max = max(gap_rows_max // len(starts), min(gap_rows_max, SHORT_GAP_ROWS))
     for index, start in starts.items():
         ranking = entries.rankings[index]
         cells = {}
         for owner, entry in found.items():
             if isinstance(cell := entry.cells[index], str):
                 cells[owner] = cell, owner if ranking.timed else ""
-        counted = yield from ranking.gaps.count_better(start, set(cells.values()), gap_rows_max=rows_max)
+        chosen = policy.choose_cells(start.curve, ranking.padding, {*cells.values()}, gap_rows_max)
+        counted = (yield from ranking.gaps.count_better(start, chosen, unless_passed=True)) if chosen else {}
         for owner, asked in cells.items():
             if asked in counted:
                 count = counts[owner][index] = counted[asked]
@@ -385,20 +388,15 @@ def _read_around(
     found = yield from ranking.read_around_owners(owners, better_rows=asked.better_rows, worse_rows=asked.worse_rows)
     if asked.start is None:
         return found
-    cells = {}
+    cells, start, policy = {}, asked.start, CountPolicy(asked.board.spec.predictor.exact_top)
     for number, (near, _, _) in found.items():
         own = near.after[0]
         cells[number] = str(own.cells[ranking.index]), own.owner if ranking.timed else ""
-    counted = yield from ranking.gaps.count_better(asked.start, set(cells.values()), gap_rows_max=gap_rows_max)
+    chosen = policy.choose_cells(start.curve, ranking.padding, {*cells.values()}, gap_rows_max)
+    counted = (yield from ranking.gaps.count_better(start, chosen, unless_passed=True)) if chosen else {}
     return {number: each._replace(counted=counted.get(cells[number])) for number, each in found.items()}
 
 
 def _read_archive(entries: OpenLeaf, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
     found = yield from entries.find_entries(owners)
     return found, (yield from read_totals([entries.leaf]))[entries.leaf.key]
-
-
-def _shape(leaf: Leaf) -> tuple[int, Gate, int]:
-    # A request may use an older copy of a board, from before a column was added. The older copy has shorter rows, so
-    # its requests are not coalesced with requests that use the new version.
-    return leaf.key, leaf.gate, len(leaf.spec.columns)

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TypeVar
 
 from storage.leaves.entries import Entries
-from storage.leaves.exact_ranks import CellOf, CountStart, GapCount
+from storage.leaves.exact_ranks import CountStart, GapCount
 from storage.leaves.rankings import Neighbours, OpenBoard, Ranking, edge_of
 from storage.leaves.row_rankings import ANCHORS_MAX, RowRanking
 from storage.leaves.totals import add_up_totals, check_copy
@@ -71,18 +71,6 @@ class SegmentedRanking(Ranking):
             check_copy(leaf, count.totals)
             counts.append(count)
         return add_up_counts(counts)
-
-    def choose_cells(self, start: CountStart, cells: Iterable[CellOf], gap_rows_max: int) -> list[CellOf]:
-        """Return those of the `cells` for which to count the better entries.
-
-        These are cells near the top, and cells with 1 to `gap_rows_max` entries between the two nearest knots.
-        """
-        chosen = []
-        for cell, owner in cells:
-            gap = start.curve.find_gap(self.padding.key_of_cell(cell))
-            if gap.better_count < self._board.spec.predictor.exact_top or 0 < gap.rows <= gap_rows_max:
-                chosen.append((cell, owner))
-        return chosen
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.

@@ -11,7 +11,7 @@ import msgspec
 
 from service.context import Context
 from service.contract.problems import ProblemError, check_count
-from service.contract.queries import PositionsQuery, RankMode
+from service.contract.queries import PositionsQuery
 from service.contract.requests import ManyBoards
 from service.contract.responses.positions import (
     BoardPositions,
@@ -27,6 +27,7 @@ from service.ranks.locator import CountBegin, Locator, WantedRank
 from service.ranks.rank_context import AskedRank
 from storage.boards.family_ids import board_id, parse_board_id
 from storage.errors import NotRankedError, UnknownOwnerError
+from storage.leaves.count_policy import RankMode
 from storage.leaves.totals import read_board_totals
 from storage.periods import calendar_of
 from storage.records import Board

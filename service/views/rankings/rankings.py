@@ -51,7 +51,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     if query.cursor is None and query.from_rank is None and not query.profiles:
         # Most requests ask for the first page. Those that arrive together share one read and one encoded answer.
         kind = (board.key, board.gate.epoch, len(board.spec.columns), index, limit)
-        tagged, rows = await context.ranks.first_pages.ask(store, kind, (board, index, limit))
+        tagged, rows = await context.ranks.first_pages[store].ask(kind, (board, index, limit))
         context.metrics.meter.add("rankcurve_reads", rows, "page", "count")
         return tagged
     pager = context.ranks.make_pager(board, index)
@@ -217,35 +217,40 @@ def _find_values(
     Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. If `start` is given, the rows
     between two knots are also read for ranks beyond `exact_top`, but no more than `rows_left` rows in all.
     """
-    board, ranking = locator.board, locator.entries.rankings[index]
-    totals = yield from read_board_totals(board)
-    total, scale, padding = totals.get(index, 0), board.spec.columns[index].scale, ranking.padding
+    ranking, policy = locator.entries.rankings[index], locator.policy
+    totals = yield from read_board_totals(locator.board)
+    total, padding = totals.get(index, 0), ranking.padding
     asked: list[tuple[Callable[..., RankValue], int]]
     asked = [(partial(RankValue, rank=rank), rank) for rank in query.ranks]
     asked += [(partial(RankValue, percentile=each), rank_of_percentile(each, total)) for each in query.percentiles]
+    if total == 0:
+        return [make(None, None, None, True) for make, _ in asked]
+    is_current = curve is not None and locator.is_current(index, curve, totals)
     found = []
     for make, rank in asked:
-        if total == 0:
-            found.append(make(None, None, None, True))
-            continue
         bracket, at = None, min(rank, total)
-        if curve is not None and curve.total and at > board.spec.predictor.exact_top:
-            near = None if start is None else start.curve.key_at(at)
-            if start is not None and near is not None:
-                rows_left -= start.curve.find_gap(near.low).rows
-            if near is None or rows_left < 0:
+        if curve is not None and curve.total:
+            gap_rows = _find_gap_rows(start, at) if at > policy.exact_top else 0
+            if not policy.should_read_row(at, gap_rows, rows_left):
                 bracket = curve.key_at(at)
-        if curve is not None and bracket is not None:
-            value, *ends = (padding.decode_value(padding.cell_of_key(key)) for key in bracket)
-            low, high = sorted(ends)
-            exact = low == high and locator.is_current(index, curve, totals)
-        else:
+            rows_left -= gap_rows or 0
+        if bracket is None:
             cell = (yield from ranking.find_cell(start, at)) or (yield from ranking.find_worst_cell())
             assert cell is not None
             value = low = high = padding.decode_value(cell)
-            exact = True
+        else:
+            value, *ends = (padding.decode_value(padding.cell_of_key(key)) for key in bracket)
+            low, high = sorted(ends)
+        exact = bracket is None or (low == high and is_current)
+        scale = locator.board.spec.columns[index].scale
         found.append(make(*(to_wire_number(each, scale) for each in (value, low, high)), exact))
     return found
+
+
+def _find_gap_rows(start: CountStart | None, rank: int) -> int | None:
+    """Return how many entries are between the two knots around a rank, or None if no search can start at a knot."""
+    near = None if start is None else start.curve.key_at(rank)
+    return None if start is None or near is None else start.curve.find_gap(near.low).rows
 
 
 def rank_of_percentile(percentile: float, total: int) -> int:

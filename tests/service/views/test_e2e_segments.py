@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from service.contract.queries import RankMode
 from service.ranks.locator import WantedRank
 from storage.boards.boards import find_board
+from storage.leaves.count_policy import RankMode
 from tests.service.cli_fake_service import run
 from tests.service.event_stream import events_of
 from tests.service.real_service import Service, without

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from service.contract.values import to_micros
-from service.ranks.locator import DEFAULT_CHANGES_MAX, CountBegin, WantedRank
+from service.ranks.locator import CountBegin, WantedRank
+from storage.leaves.count_policy import DEFAULT_CHANGES_MAX
 from tests.service.real_service import ONE_PROCESS, Service
 
 B = "/v1/leaderboards/b"
