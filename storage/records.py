@@ -220,6 +220,12 @@ class Leaf:
         return self.gate.epoch
 
     @cached_property
+    def edition(self) -> str:
+        """Return a text that changes whenever the leaf is reset, gets columns or other settings, or is archived."""
+        rows = "rows" if self.archived_us is None else "archive"
+        return f"{self.epoch}.{len(self.spec.columns)}.{self.spec.tiers_version}.{rows}"
+
+    @cached_property
     def closed_us(self) -> int | None:
         return self.gate.closed_us
 
@@ -277,6 +283,11 @@ class Board:
     def gate(self) -> Gate:
         """Return the gate of the leaves, which is the same for all of them."""
         return self.leaf.gate
+
+    @cached_property
+    def edition(self) -> str:
+        """Return the edition of the leaves, which is the same for all of them."""
+        return self.leaf.edition
 
     @cached_property
     def partition(self) -> int:

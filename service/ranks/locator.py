@@ -26,7 +26,6 @@ from storage.errors import StoreDamagedError
 from storage.leaves.count_policy import CountPolicy, RankMode, limit_gap_rows
 from storage.leaves.exact_ranks import CountStart, GapCount
 from storage.leaves.rankings import OpenBoard
-from storage.leaves.totals import check_copy
 from storage.log.change_log import date_snapshot
 from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind
@@ -295,10 +294,7 @@ class Locator:
         if self._segmented:
             return await self.reads.count_in_segments(self.board, index, (wanted.cell, owner), start)
         count = self._rankings[index].count_from_anchor
-        found = await read_single(self.store, lambda: count(start, wanted.cell, owner=owner))
-        if found is not None:
-            check_copy(self.board.leaf, found.totals)
-        return found
+        return await read_single(self.store, lambda: count(start, wanted.cell, owner=owner))
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: Mapping[int, int]) -> Position:
         index, cell, owner = wanted

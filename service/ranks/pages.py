@@ -18,7 +18,7 @@ from service.contract.values import OWNER_CHARS_MAX, Number, format_us
 from storage.errors import BadCursorError
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.rankings import Ranking
-from storage.leaves.totals import CHANGES, STATE, read_board_totals
+from storage.leaves.totals import CHANGES, read_board_totals
 from storage.log.cells import CellOf
 from storage.records import Board, Entry, Leaf
 from storage.store import Program
@@ -68,7 +68,7 @@ def cell_of(ranking: Ranking, entry: Entry) -> str:
 def make_entity_tag(board: Board | Leaf, totals: dict[int, int], curve: AnyCurve | None = None) -> str:
     """Return an `ETag` that changes whenever the board's rows or columns change, or the curve, if one is given."""
     off_curve = "" if curve is None else f"-{curve.tag}"
-    return f'W/"{board.key}-{board.gate.epoch}-{totals.get(CHANGES, 0)}-{totals.get(STATE, 0)}{off_curve}"'
+    return f'W/"{board.key}-{board.edition}-{totals.get(CHANGES, 0)}{off_curve}"'
 
 
 class Pager:

@@ -28,7 +28,7 @@ from storage.leaves.catalog_rows import store_columns
 from storage.leaves.entries import Entries, add_totals
 from storage.leaves.row_rankings import RowRanking
 from storage.leaves.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from storage.leaves.totals import CHANGES, STATE, find_totals_of, store_states
+from storage.leaves.totals import CHANGES, find_totals_of, store_gates
 from storage.records import Board, Entry, Leaf, Place
 from storage.schema.placement import prepare_put
 from storage.schema.tables import ARCHIVE_BLOCKS, CURVES, REFRESH_REQUESTS, TOTALS
@@ -245,9 +245,9 @@ class ArchiveWriter:
             for leaf in board.leaves:
                 yield from store_columns(leaf.key, archived_at=now_us)
                 yield from in_partition(leaf.partition, delete_of_leaves([TOTALS], [leaf.key]))
-            yield from add_totals({board.key: {index: total for index, total in totals.items() if index != STATE}})
+            yield from add_totals({board.key: totals})
             archived.insert(0, Leaf(board.key, board.id, board.spec, Place(board.home), gate, board.family_key))
-        yield from store_states(archived)
+        yield from store_gates(archived)
         return replace(board, leaves=(archived[0],))
 
 

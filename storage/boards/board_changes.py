@@ -6,7 +6,7 @@ from querybuilder import Lock, rename_table
 from storage.errors import SpecConflictError
 from storage.leaves.catalog_rows import encode_spec, replace_times, store_columns, times_of
 from storage.leaves.row_tables import add_columns, layout_of
-from storage.leaves.totals import store_states
+from storage.leaves.totals import store_gates
 from storage.records import Board, BoardSpec, ColumnSpec, Leaf, Season
 from storage.store import Program, in_partition
 
@@ -46,7 +46,7 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
         if board.spec.season is None and spec.season is not None and leaf.table_key is None:
             changed = yield from _rename_own_table(changed)
         leaves.append(changed)
-    yield from store_states(leaves)
+    yield from store_gates(leaves)
     return replace(board, spec=spec, leaves=tuple(leaves))
 
 

@@ -48,7 +48,7 @@ from storage.leaves.catalog_rows import PENDING, RETIRED, WHOLE, encode_spec, re
 from storage.leaves.entries import add_totals
 from storage.leaves.leaf_copy import LeafChanges, LeafCopy, RowsCopy
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
-from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_gates
 from storage.log.log_record import ChangeKind
 from storage.records import Board, Leaf
 from storage.schema.creation import count_partitions
@@ -152,7 +152,7 @@ class BoardCopy:
             yield from leaf.copy_small_table(name)
         yield from store_columns(now.key, **moved.place._asdict())
         yield from in_partition(leaf.source.partition, clear_partition(now.leaf))
-        yield from store_states([replace(now.leaf, place=moved.place)])
+        yield from store_gates([replace(now.leaf, place=moved.place)])
 
     def _begin_segments(self, now: Board, marks: Sequence[int], begun_us: int) -> Program[None]:
         """Copy the last changes, clear and retire the earlier leaves, and let the catalog refer to the new segments."""
@@ -179,7 +179,7 @@ class BoardCopy:
         for number, segment in enumerate(self.targets):
             yield from store_columns(segment.key, segment=number, spec=encode_spec(of_segment), **times)
             begun.append(replace(segment, spec=of_segment, gate=replace_times(segment.gate, now.spec.season)))
-        yield from store_states(begun)
+        yield from store_gates(begun)
         for segment in self.targets:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
 

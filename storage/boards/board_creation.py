@@ -17,7 +17,7 @@ from storage.errors import (
 )
 from storage.leaves.catalog_rows import WHOLE, encode_spec, replace_times, times_of
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
-from storage.leaves.totals import store_states
+from storage.leaves.totals import store_gates
 from storage.records import SEGMENT_SIGN, Board, BoardSpec, Gate, Leaf, Place, TableSharing
 from storage.schema.creation import count_partitions
 from storage.schema.sequences import take_keys
@@ -85,7 +85,7 @@ def create_board(
         yield from _insert_row(board, leaf, 0)
         if table_key is None:
             yield from in_partition(leaf.partition, create_row_table(layout_of(leaf)))
-    yield from store_states(board.leaves)
+    yield from store_gates(board.leaves)
     return board
 
 
@@ -115,7 +115,7 @@ def check_segments(*, shared: bool, partition: int | None) -> None:
 
 
 def insert_segment(board: Board, number: int, partition: int) -> Program[Leaf]:
-    """Create a segment of a board: its row in the catalog and its table. `store_states` has to be called later."""
+    """Create a segment of a board: its row in the catalog and its table. `store_gates` has to be called later."""
     spec = replace(board.spec, segments=1)
     leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=max(number, 0))
     yield from _insert_row(board, leaf, number)

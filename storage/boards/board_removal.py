@@ -13,7 +13,7 @@ from querybuilder import Lock, col, delete, drop_table, hold_table, param, trunc
 from storage.errors import PeriodClosedError
 from storage.leaves.catalog_rows import PENDING, store_columns
 from storage.leaves.row_tables import ROWS_KEY, layout_of
-from storage.leaves.totals import hold_epoch, store_states
+from storage.leaves.totals import hold_epoch, store_gates
 from storage.log.log_record import ChangeKind
 from storage.records import Board, Leaf, Place
 from storage.schema.sequences import count_fact, take_keys
@@ -113,7 +113,7 @@ def reset_board(*, board_id: str, now_us: int) -> Program[Board]:
     if board.gate.closed_us is not None:
         raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
     board = yield from begin_epoch((yield from remove_rows(board)), reset_us=now_us)
-    yield from store_states(board.leaves)
+    yield from store_gates(board.leaves)
     yield from log_event(board.leaves, ChangeKind.RESET, now_us)
     yield from count_epochs(board)
     return board
@@ -124,7 +124,7 @@ def begin_epoch(board: Board, *, reset_us: int | None = None) -> Program[Board]:
 
     `reset_us`: from now on, the board refuses posts whose own time is before this one. None: as before.
 
-    Afterwards, the caller has to call `store_states` and `count_epochs`.
+    Afterwards, the caller has to call `store_gates` and `count_epochs`.
     """
     gate = board.gate._replace(epoch=board.gate.epoch + 1, reset_us=reset_us or board.gate.reset_us)
     for key in sorted({board.key, *(leaf.key for leaf in board.leaves)}):
@@ -139,7 +139,7 @@ def count_epochs(board: Board) -> Program[None]:
 
 
 def remove_rows(board: Board) -> Program[Board]:
-    """Remove a board's rows, totals and curves. The caller then has to pass the returned leaves to `store_states`."""
+    """Remove a board's rows, totals and curves. The caller then has to pass the returned leaves to `store_gates`."""
     emptied = []
     for leaf in board.leaves:
         emptied.append((yield from in_partition(leaf.partition, _remove_rows(leaf))))

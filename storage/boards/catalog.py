@@ -3,8 +3,8 @@
 A copy is immutable and has one version (`Board.version`). `keep_board` replaces it as a whole, and never by an older
 version. So whoever read or wrote a board may put it here, whatever happened meanwhile.
 
-A copy may be outdated. An answer is sent only if the store confirms the copy in the same snapshot or transaction, by
-the leaf's state (`check_copy`) or gate. If only the copy gives a reason to refuse a request, `confirm` reads the store
+A copy may be outdated. An answer is sent only if the store confirms the copy in its snapshot or transaction, by the
+leaf's edition (`check_copy`) or gate. If only the copy gives a reason to refuse a request, `confirm` reads the store
 before. If the copy lacks a board, the process reads the store before it reports that the board is unknown.
 """
 

@@ -36,7 +36,7 @@ from storage.errors import CatalogFullError, SpecConflictError, UnknownFamilyErr
 from storage.leaves.catalog_rows import CATALOG_ROWS, COLUMNS, FAMILY_ROWS, encode_spec, read_families, read_rows
 from storage.leaves.gates import store_family_gate
 from storage.leaves.row_tables import add_columns, create_row_table, layout_of
-from storage.leaves.totals import store_states
+from storage.leaves.totals import store_gates
 from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_keys
@@ -158,7 +158,7 @@ def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
     for layout in layouts:
         yield from in_partition(family.partition, add_columns(layout, layout.columns[width:]))
     yield (update(BOARDS).set(spec=encode_spec(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
-    yield from store_states(changed)
+    yield from store_gates(changed)
 
 
 def delete_family(*, family_id: str) -> Program[list[Leaf]]:
@@ -181,7 +181,7 @@ def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
     yield from note_dropped_rows(POST_IDS, family.key)
     tables = (TOTALS, GATES, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES)
     yield from delete_of_leaves(tables, [leaf.key for leaf in leaves])
-    yield from delete_refresh_leases(leaves)  # after the totals, because `store_curve` locks totals first
+    yield from delete_refresh_leases(leaves)  # after the gates, because `store_curve` locks gates first
     for table in (BOARDS, FAMILIES, FAMILY_GATES):
         yield delete(table).where(col("family_key").eq(param("key"))).bind(key=family.key)
 
@@ -257,7 +257,7 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
     making = insert(BOARDS).rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
     making = making.on_conflict("id").do_nothing()
     leaves = [row.leaf for row in (yield from read_rows(making.returning(*COLUMNS).bind(rows=rows)))]
-    yield from store_states(leaves)
+    yield from store_gates(leaves)
     if not shared:
         for leaf in leaves:
             yield from in_partition(leaf.partition, create_row_table(layout_of(leaf)))

@@ -11,7 +11,7 @@ import msgspec
 
 from querybuilder import Lock, col, param, plus, update
 from storage.leaves.catalog_rows import CATALOG_ROWS, read_rows
-from storage.leaves.totals import store_states
+from storage.leaves.totals import store_gates
 from storage.log.log_record import ChangeKind
 from storage.periods import Period, PeriodKind, calendar_of
 from storage.records import Family, Leaf
@@ -46,9 +46,9 @@ def reset_period(*, family_id: str, kind: PeriodKind, now_us: int) -> Program[tu
     for start in range(0, len(leaves), BOARDS_A_STATEMENT):
         some = leaves[start : start + BOARDS_A_STATEMENT]
         yield _BEGIN_EPOCH.bind(keys=[leaf.key for leaf in some], now_us=now_us)
-        yield from in_partition(family.partition, delete_rows(some))
         emptied += [replace(leaf, gate=leaf.gate._replace(epoch=leaf.epoch + 1, reset_us=now_us)) for leaf in some]
-        yield from store_states(emptied[start:])
+        yield from store_gates(emptied[start:])  # keeps out new curves, so call it before `delete_rows`
+        yield from in_partition(family.partition, delete_rows(some))
     yield from log_event(emptied, ChangeKind.RESET, now_us)
     yield from in_partition(family.partition, count_fact(now_us))
     return family, period, emptied

@@ -24,7 +24,7 @@ from predictor import AnyCurve, Curve, SummedCurve
 from querybuilder import col, length, param, select
 from storage.leaves.entries import Entries
 from storage.leaves.row_rankings import RowRanking
-from storage.leaves.totals import CHANGES, check_copy, find_totals
+from storage.leaves.totals import CHANGES, read_totals
 from storage.log.cells import Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, change_log
 from storage.meter import AuditOutcome
@@ -146,8 +146,7 @@ def audit_curve(
 def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
     """Return a leaf's entry count and its changes since the curve's moment. None: changes unknown or too many."""
     leaf, served = part.entries.leaf, part.served
-    totals = (yield from find_totals([leaf.key]))[leaf.key]
-    check_copy(leaf, totals)
+    totals = (yield from read_totals([leaf]))[leaf.key]
     entries = totals.get(column_index, 0)
     if isinstance(served.curve, Curve):
         stored = (yield from find_listed_curves([leaf.key])).get((leaf.key, column_index))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from querybuilder import (
     INTEGER,
+    TEXT,
     Insert,
     Lock,
     Prepared,
@@ -17,7 +18,6 @@ from querybuilder import (
     delete,
     excluded,
     insert,
-    lit,
     null,
     param,
     plus,
@@ -39,7 +39,7 @@ from .gates import hold_rows_key
 from .rankings import OpenLeaf
 from .row_rankings import RowRanking, decode_entry
 from .row_tables import ROWS_KEY, SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from .totals import ALL_ENTRIES, CHANGES
+from .totals import ALL_ENTRIES, CHANGES, check_copy, totals_and_edition
 
 UPDATE_STATEMENTS_MAX = 256  # the most compiled updates kept for a table, one for each set of changed columns
 _ROW_ALIAS = "v"
@@ -74,12 +74,11 @@ class TableRows:
         theirs = select(*row).from_(table).where(*scope, col("owner").in_(param("owners")))
         self._by_owners = theirs.packed().prepared()
         # One statement reads the owners' rows and the leaf's totals, so a point read costs one round trip. A result
-        # row with a column index is a total, and one without is an entry.
-        no_cells = (null(kind) for kind in layout.kinds.values())
-        totals = select(col("column_index"), lit(""), col("entries"), *no_cells).from_(TOTALS)
-        entries = select(null(INTEGER), *row).from_(table).where(*scope, col("owner").in_(param("owners")))
-        of_board = totals.where(col("board_key").eq(param("totals_key", INTEGER)))
-        self._with_totals = union_all(entries, of_board).packed().prepared()
+        # row with an edition is a total, unless the leaf has none, and one without is an entry.
+        no_entry = (null(kind) for kind in (TEXT, INTEGER, *layout.kinds.values()))
+        entries = select(*map(null, (TEXT, INTEGER, INTEGER)), *row).from_(table)
+        entries = entries.where(*scope, col("owner").in_(param("owners")))
+        self._with_totals = union_all(entries, totals_and_edition(*no_entry)).packed().prepared()
         self._erase = delete(table).where(*scope, col("owner").eq(param("owner"))).prepared()
         on_boards = select(col(ROWS_KEY), *row).from_(table).where(col(ROWS_KEY).in_(param("keys")))
         self._on_boards = on_boards.where(col("owner").eq(param("owner"))).packed().prepared()
@@ -198,15 +197,22 @@ class Entries(OpenLeaf):
         return [decode_entry(row) for row in rows]
 
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
-        """Return the entries by owner and the leaf's totals by column index, with one statement."""
+        """Return the entries by owner and the leaf's totals by column index, with one statement.
+
+        Raises:
+            UnknownBoardError, BoardChangedError: see `check_copy`.
+        """
         rows = yield self.table._with_totals.bind(owners=owners, totals_key=self.leaf.key, **self._scope)
         entries: dict[str, Entry] = {}
         totals: dict[int, int] = {}
-        for row in rows:
-            if row[0] is None:
-                entries[row[1]] = Entry(row[1], row[2], list(row[3:]))
-            else:
-                totals[row[0]] = totals.get(row[0], 0) + row[2]
+        stored = None
+        for edition, index, total, *row in rows:
+            if edition is None:
+                entries[row[0]] = Entry(row[0], row[1], row[2:])
+            elif index is not None:
+                totals[index] = total
+            stored = edition or stored
+        check_copy(self.leaf, stored)
         return entries, totals
 
     def remove_entry(self, owner: str, happened: ChangeKind) -> Program[RankingChange | None]:

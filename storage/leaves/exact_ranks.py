@@ -48,10 +48,11 @@ from querybuilder import (
 from storage.log.cells import CellOf, CellSpan, Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, CHANGED_AT, NEXT_POSITION, POSITION, PRUNED_BEFORE
 from storage.records import Leaf
-from storage.schema.tables import CHANGE_LOG, TOTALS
+from storage.schema.tables import CHANGE_LOG
 from storage.store import Program
 
 from .row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
+from .totals import check_copy, totals_and_edition
 
 _PIECE = "m"
 _PAST = "p"
@@ -106,7 +107,7 @@ class GapCounts:
     """Programs that count in one ranked column of a leaf, each with one statement."""
 
     def __init__(self, leaf: Leaf, index: int, padding: Padding) -> None:
-        self._padding = padding
+        self._leaf, self._padding = leaf, padding
         self._key_and_scope = {"totals_key": leaf.key, **scope_of(leaf)}
         self.passed_mark: int | None = None  # too many changes follow this mark; later there can only be more
         self._form = layout_of(leaf), index, RankedCells(leaf.spec).find_span(index)
@@ -168,9 +169,12 @@ class GapCounts:
             read = yield self._statement.bind(**bound)
         totals: dict[int, int] = {}
         found: list[GapCount | None] = [None] * len(asked)
-        for number, counted, changes, between, ties, following, pruned_before, changed_us, *late in read:
-            if following is None:  # a row of `TOTALS`: `number` is a column index, `counted` its total
-                totals[number] = totals.get(number, 0) + counted
+        stored = None
+        for edition, number, counted, changes, between, ties, following, pruned_before, changed_us, *late in read:
+            if edition is not None:  # `number` is a column index, `counted` its total; null if the leaf has no totals
+                stored = edition
+                if number is not None:
+                    totals[number] = counted
             elif changes > changes_max:
                 self.passed_mark = mark
             elif pruned_before <= mark <= following:
@@ -178,6 +182,7 @@ class GapCounts:
                 better_count += counted + (-between if below else between)
                 better_count -= sum(late[:1])
                 found[number] = GapCount(better_count, ties, totals, knot is not None, asked_us, changed_us, *late[1:])
+        check_copy(self._leaf, stored)
         return found
 
 
@@ -213,6 +218,7 @@ def _prepare_count(layout: Layout, index: int, span: CellSpan, *, as_asked: bool
         late_columns = [minus(rose, fell), count_if(late), count_if(tied)]
     counted = (
         select(
+            null(TEXT),
             number,
             minus(count_if(entered), count_if(left)),
             count_if(col("next").not_null()),
@@ -227,5 +233,5 @@ def _prepare_count(layout: Layout, index: int, span: CellSpan, *, as_asked: bool
         .left_join(changes, lit(1).eq(1), alias=_PAST)
         .group_by(number, *places)
     )
-    totals = select(col("column_index"), col("entries"), *[null(INTEGER)] * (6 + len(late_columns))).from_(TOTALS)
-    return union_all(counted, totals.where(of_board)).packed().prepared()
+    totals = totals_and_edition(*[null(INTEGER)] * (6 + len(late_columns)))
+    return union_all(counted, totals).packed().prepared()

@@ -32,13 +32,13 @@ from querybuilder import (
 from storage.log.cells import CellOf, Padding
 from storage.log.change_log import CHANGED_AT
 from storage.records import Best, Board, Entry, Leaf
-from storage.schema.tables import TOTALS
+from storage.schema.tables import GATES, TOTALS
 from storage.store import Program, Row, Rows
 
 from .exact_ranks import BETTER_THAN_ANY, CountStart, GapCount, GapCounts, count_of
 from .rankings import Neighbours, Ranking, edge_of
 from .row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
-from .totals import CHANGES, STATE
+from .totals import CHANGES, check_copy
 
 ANCHORS_MAX = 8  # a search for the row at a rank tries at most this many knots, each better than the one before
 _PLACE = "q"
@@ -70,7 +70,7 @@ class OwnersNeighbours(NamedTuple):
     """The rows around an owner's row, and the totals of the leaf from the same snapshot."""
 
     near: Neighbours
-    totals: dict[int, int]  # keys: the index of the ranked column, `CHANGES`, and `STATE` if the leaf's state is stored
+    totals: dict[int, int]  # keys: the index of the ranked column, and `CHANGES`
     counted: GapCount | None = None  # the entries better than the owner's cell; None: not counted
 
 
@@ -156,7 +156,7 @@ class _ColumnStatements:
     def _build_reads_of_places(self, index: int) -> None:
         places = rows(_PLACE, param("places"), number=INTEGER, cell=TEXT, owner=TEXT)
         number, cell, owner = (col(name, _PLACE) for name in ("number", "cell", "owner"))
-        around, totals = self._around(cell, owner), tuple(map(_total, (index, CHANGES, STATE)))
+        around, totals = self._around(cell, owner), (_total(index), _total(CHANGES), _EDITION)
         self.of_places = select(number, *around).from_(places).packed().prepared()
         self.of_places_with_totals = select(number, *around, *totals).from_(places).packed().prepared()
         self.ties_before = select(number, self._ties(cell, owner)).from_(places).packed().prepared()
@@ -180,8 +180,11 @@ class _ColumnStatements:
 
 
 def _total(column_index: int) -> Term:
-    of_board = select(col("entries")).from_(TOTALS).where(col("board_key").eq(param("totals_key", INTEGER)))
-    return of_board.where(col("column_index").eq(column_index)).scalar()
+    return select(col("entries")).from_(TOTALS).where(_OF_LEAF, col("column_index").eq(column_index)).scalar()
+
+
+_OF_LEAF = col("board_key").eq(param("totals_key", INTEGER))
+_EDITION = select(col("edition")).from_(GATES).where(_OF_LEAF).scalar()
 
 
 _statements_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_ColumnStatements)
@@ -191,7 +194,7 @@ class RowRanking(Ranking):
     """The ranking of a leaf that has rows, by one column. The methods are programs that count and read these rows."""
 
     def __init__(self, leaf: Leaf, index: int) -> None:
-        self.index = index
+        self._leaf, self.index = leaf, index
         self.padding = Padding(leaf.spec, leaf.spec.columns[index])
         self.timed = self.padding.timed
         self.gaps = GapCounts(leaf, index, self.padding)
@@ -309,9 +312,9 @@ class RowRanking(Ranking):
         return near
 
     def _with_totals(self, row: Row) -> OwnersNeighbours:
-        _, _, _, _, entries, changes, state = row
-        totals = {self.index: entries or 0, CHANGES: changes or 0, **({STATE: state} if state else {})}
-        return OwnersNeighbours(_neighbours(row), totals)
+        _, _, _, _, entries, changes, edition = row
+        check_copy(self._leaf, edition)
+        return OwnersNeighbours(_neighbours(row), {self.index: entries or 0, CHANGES: changes or 0})
 
     def _count_edges(self, places: Iterable[tuple[Any, Neighbours]]) -> Program[None]:
         """Fill in `Neighbours.edge_ties`. `places`: for each place, its cell and the neighbours around it.

@@ -34,13 +34,11 @@ from querybuilder import (
     select,
     union_all,
     update,
-    whole_part,
 )
 from storage.errors import UnknownBoardError
-from storage.leaves.totals import EPOCH, STATE
 from storage.records import BoardSpec, ColumnChange, Leaf, PartOutcome, PostStatus, StatValue, format_decimal
 from storage.schema.placement import TABLES
-from storage.schema.tables import POST_IDS, TOTALS
+from storage.schema.tables import GATES, POST_IDS
 from storage.store import Program
 
 _HASH_BYTES = 8  # the length of each of the two hashes in a key
@@ -229,9 +227,8 @@ _KNOWN = (
     )
 )
 # The statement that looks up ids also reads the epochs: a board may have been emptied since the caller read its epoch.
-# The number `STATE` in a board's totals contains the board's epoch, see `state_of`.
-_EPOCHS = select(col("board_key"), *[null(TEXT)] * 3, whole_part(col("entries"), EPOCH)).from_(TOTALS)
-_EPOCHS = _EPOCHS.where(col("board_key").in_(param("boards")), col("column_index").eq(STATE))
+_EPOCHS = select(col("board_key"), *[null(TEXT)] * 3, col("epoch")).from_(GATES)
+_EPOCHS = _EPOCHS.where(col("board_key").in_(param("boards")))
 _FIND = union_all(_EPOCHS, _KNOWN).packed().prepared()
 _LIST = (
     select(*map(col, ("post_hash", "fingerprint", "outcome", "remembered_at")))

@@ -35,7 +35,7 @@ from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_keys_ever, store_columns
 from storage.leaves.entries import Entries, add_totals
 from storage.leaves.hidden_owners import HiddenEntry
-from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_states
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_gates
 from storage.log import partition_journal
 from storage.log.change_log import change_log
 from storage.log.log_record import POSTS, ChangeKind
@@ -92,7 +92,7 @@ def rebuild_board(post_ids: PostIds, *, board_id: str, since: Numbers | None = N
         rebuilt_us = yield from in_partition(CONTROL, store_clock())
         for key in own_keys:
             yield from store_columns(key, rebuilt_at=rebuilt_us)
-    yield from store_states(board.leaves)
+    yield from store_gates(board.leaves)
     replay = Replay(board.id, board.spec, specs, own_keys)
     rows = {leaf.key: EntriesByOwner() for leaf in board.leaves}
     rebuild = _Rebuild(board, replay, post_ids, done, rows, is_whole=since is None)

@@ -21,7 +21,7 @@ from storage.leaves.exact_ranks import CountStart, GapCount
 from storage.leaves.hidden_owners import find_hidden_entries
 from storage.leaves.rankings import Neighbours, OpenLeaf, edge_of
 from storage.leaves.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
-from storage.leaves.totals import ALL_ENTRIES, CHANGES, add_up_totals, check_copy, read_totals
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, add_up_totals, read_totals
 from storage.log.cells import CellOf
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry, Leaf
@@ -166,7 +166,6 @@ class PointReads:
             return await (store.read(counting) if store.sole_writer else read_steps(store, counting))
         else:
             found, totals = await read_single(store, lambda: entries.find_entries_with_totals(list({*owners})))
-            check_copy(leaf, totals)
         return [EntryRead(found.get(owner), totals, {}) for owner in owners]
 
     async def _read_totals(self, asked: list[Board | Leaf]) -> list[dict[int, int]]:
@@ -186,10 +185,8 @@ class PointReads:
         owners = [each.owner for each in asked]
         rows_max = limit_gap_rows(self._gap_rows_max, crowded=self._crowd.is_crowded())
         found = await self._store.at(leaf.partition).read(lambda: _read_around(ranking, owners, first, rows_max))
-        if found:
-            check_copy(leaf, next(iter(found.values())).totals)
-        else:
-            await self._read_totals([first.board])
+        if not found:
+            await self._read_totals([first.board])  # raises an error if the copy of the board is outdated
         return [found.get(number) for number in range(len(asked))]
 
     async def _read_owners_in_segments(self, asked: list[AroundOwner]) -> list[OwnersNeighbours | None]:
@@ -234,7 +231,6 @@ class SegmentReads:
             top = [(ranking.before_best, BEFORE_ALL_OWNERS)]
             reading = partial(ranking.read_around_places, top, better_rows=0, worse_rows=rows_max)
             [first] = await read_single(store, reading)
-            check_copy(leaf, first.totals)
             return first
 
         while True:
@@ -252,11 +248,7 @@ class SegmentReads:
 
         async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> dict[CellOf, GapCount | None]:
             gaps, its_start = entries.rankings[column_index].gaps, start.parts[number]
-            counts = await read_single(store, lambda: gaps.count_better(its_start, cells))
-            for count in counts.values():
-                if count is not None:
-                    check_copy(leaf, count.totals)
-            return counts
+            return await read_single(store, lambda: gaps.count_better(its_start, cells))
 
         found = await self._each(board, ask)
         return {cell: add_up_confirmed([counts[cell] for counts in found]) for cell in cells}
@@ -284,7 +276,6 @@ class SegmentReads:
 
             def program() -> Program[list[OwnersNeighbours]]:
                 around = yield from ranking.read_around_places(places, better_rows=better_rows, worse_rows=worse_rows)
-                check_copy(leaf, around[0].totals)
                 if not counted or start is None:
                     return around
                 counts = yield from ranking.gaps.count_better(start.parts[number], counted)
@@ -363,7 +354,6 @@ def _read_and_count(
     entries: Entries, owners: Sequence[str], starts: Mapping[int, CountStart], gap_rows_max: int
 ) -> Program[list[EntryRead]]:
     found, totals = yield from entries.find_entries_with_totals(list(dict.fromkeys(owners)))
-    check_copy(entries.leaf, totals)
     policy = CountPolicy(entries.leaf.spec.predictor.exact_top)
     counts: defaultdict[str, dict[int, GapCount | None]] = defaultdict(dict)
     for index, start in starts.items():
@@ -376,9 +366,7 @@ def _read_and_count(
         counted = (yield from ranking.gaps.count_better(start, chosen, unless_passed=True)) if chosen else {}
         for owner, asked in cells.items():
             if asked in counted:
-                count = counts[owner][index] = counted[asked]
-                if count is not None:
-                    check_copy(entries.leaf, count.totals)
+                counts[owner][index] = counted[asked]
     return [EntryRead(found.get(owner), totals, counts[owner]) for owner in owners]
 
 

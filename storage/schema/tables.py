@@ -124,7 +124,7 @@ WORK_TABLES: tuple[Query, ...] = (
 
 # Gates, totals, post ids, hidden entries, archives, and keys of rows that no board uses any more: a job deletes them.
 ENTRY_TABLES: tuple[Query, ...] = (
-    # What the catalog says of each leaf in this partition, as far as posts have to know it. See `leaves.gates`.
+    # What the catalog says of each leaf in this partition, as far as posts and reads need it. See `leaves.gates`.
     create_table(GATES)
     .column("board_key", INTEGER)
     .column("table_key", INTEGER, null=True)
@@ -135,6 +135,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
     .column("closed_at", INTEGER, null=True)
     .column("archived_at", INTEGER, null=True)
     .column("reset_at", INTEGER, null=True)
+    .column("edition", TEXT)  # readers compare it with that of their copy of the leaf, see `records.Leaf.edition`
     .primary_key("board_key")
     .clustered(),
     create_table(FAMILY_GATES)

@@ -15,7 +15,7 @@ from storage.leaves.entries import Entries
 from storage.leaves.exact_ranks import CountStart, GapCount
 from storage.leaves.rankings import Neighbours, OpenBoard, Ranking, edge_of
 from storage.leaves.row_rankings import ANCHORS_MAX, RowRanking
-from storage.leaves.totals import add_up_totals, check_copy
+from storage.leaves.totals import add_up_totals
 from storage.log.cells import Padding
 from storage.log.change_log import change_log
 from storage.records import Board, Entry
@@ -68,7 +68,6 @@ class SegmentedRanking(Ranking):
             counting = part.count_from_anchor(its_start, cell, owner=owner)
             if (count := (yield from in_partition(leaf.partition, counting))) is None:
                 return None
-            check_copy(leaf, count.totals)
             counts.append(count)
         return add_up_counts(counts)
 

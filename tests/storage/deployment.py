@@ -30,7 +30,7 @@ from storage.leaves import hidden_owners
 from storage.leaves.entries import Entries, log_ranking_changes
 from storage.leaves.rankings import OpenBoard
 from storage.leaves.row_tables import layout_of, scope_of
-from storage.leaves.totals import STATE, find_totals_of
+from storage.leaves.totals import find_totals_of
 from storage.log import partition_journal
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
@@ -386,7 +386,7 @@ class Deployment:
     async def totals(self, board: Board) -> dict[int, int]:
         """Return the totals of a board that are not 0. The keys are column indexes, ALL_ENTRIES and CHANGES."""
         counted = await self.store.read(lambda: find_totals_of([board]))
-        return {index: count for index, count in counted[board.key].items() if count and index != STATE}
+        return {index: count for index, count in counted[board.key].items() if count}
 
     def writer(
         self,

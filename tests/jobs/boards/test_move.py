@@ -31,7 +31,7 @@ from storage.errors import (
 from storage.leaves import erasure, hidden_owners
 from storage.leaves.entries import log_ranking_changes
 from storage.leaves.gates import hold_gates
-from storage.leaves.totals import CHANGES, STATE, find_totals, read_totals
+from storage.leaves.totals import CHANGES, find_totals, read_totals
 from storage.log.log_record import ChangeKind
 from storage.queue.outcomes import find_post_fate
 from storage.reads.point_reads import PointReads
@@ -94,7 +94,7 @@ async def read_everything(deployment: Deployment, board_id: str = "b") -> dict[s
     return {
         "rows": await there.list_rows(board),
         "hidden": [(owner, at_us, json.loads(cells)) for owner, at_us, cells in hidden],
-        "totals": {index: count for index, count in totals.items() if count and index not in (STATE, CHANGES)},
+        "totals": {index: count for index, count in totals.items() if count and index != CHANGES},
         "ids": len(await rows_for(there.store, POST_IDS, board, "post_hash")),
     }
 

@@ -20,10 +20,9 @@ from service.processes.supervisor import WorkKind
 from service.telemetry.metrics.node import NodeMember
 from service.telemetry.metrics.process import Metrics, curve_metrics, memcached_metrics
 from service.telemetry.metrics.store_figures import PARTITION_GAUGES, StoreFigures
-from storage.leaves.totals import STATE
 from storage.meter import Meter
 from storage.schema.placement import TABLES
-from storage.schema.tables import BOARDS, GATES, TOTALS
+from storage.schema.tables import BOARDS, GATES
 from storage.store import StoreSize
 from tests.memcached import OpenMemcached
 from tests.service.every_route import BODIES, KEY, NAMES, QUERIES
@@ -139,7 +138,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         other = await service.must("POST", "/v1/keys", KEY)
         schema = service.context.store.dialect.schema_of(BOARDS)
     connection = await asyncpg.connect(url)
-    catalog, totals = (name if schema is None else f"{schema}.{name}" for name in (BOARDS, TOTALS))
+    catalog, gates = (name if schema is None else f"{schema}.{name}" for name in (BOARDS, GATES))
     copied = ("table_key", "partition", "spec", "created_at", "epoch", "stage", "segment")
     copy = tuple(await connection.fetchrow(f"SELECT {', '.join(copied)} FROM {catalog} WHERE id = 'b0'"))
     await connection.copy_records_to_table(
@@ -148,13 +147,10 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         columns=("board_key", "rows_key", "id", *copied),
         records=((10**6 + number, 10**6 + number, f"b{number}", *copy) for number in range(1, boards - 1)),
     )
-    states = (
-        f"SELECT {catalog}.board_key, column_index, entries FROM {totals}, {catalog} WHERE column_index = {STATE} "
-        f"AND {catalog}.board_key >= {10**6} AND {totals}.board_key = (SELECT board_key FROM {catalog} WHERE id = 'b0')"
-    )
-    await connection.execute(f"INSERT INTO {totals} {states}")
-    gates = f"SELECT {', '.join(TABLES[GATES].kinds)} FROM {catalog} WHERE board_key >= {10**6}"
-    await connection.execute(f"INSERT INTO {totals.removesuffix(TOTALS)}{GATES} {gates}")
+    *names, edition = TABLES[GATES].kinds
+    edition = f"(SELECT {edition} FROM {gates} WHERE board_key = (SELECT board_key FROM {catalog} WHERE id = 'b0'))"
+    copies = f"SELECT {', '.join(names)}, {edition} FROM {catalog} WHERE board_key >= {10**6}"
+    await connection.execute(f"INSERT INTO {gates} {copies}")
     await connection.close()
     return operator, other["id"]
 

@@ -16,10 +16,10 @@ from service.views.posts import posts
 from storage.engines.nodes import Node
 from storage.engines.partitions import Address
 from storage.engines.postgres import PostgresStore
-from storage.leaves.totals import store_states
+from storage.leaves.totals import store_gates
 from storage.meter import NO_METER
 from storage.records import Board
-from storage.schema.tables import GATES, TOTALS
+from storage.schema.tables import GATES
 from storage.store import Program
 from tests.service.closing import make_job_context
 from tests.service.real_service import Service
@@ -135,14 +135,13 @@ async def test_a_board_that_moves_is_not_called_unknown(
     path = f"/v1/leaderboards/b0/{'posts' if method == 'POST' else 'rankings/xp'}"
 
     def remove() -> Program[None]:
-        for table in (GATES, TOTALS):
-            yield delete(table).where(col("board_key").eq(leaf.key)).bind().at(leaf.partition)
+        yield delete(GATES).where(col("board_key").eq(leaf.key)).bind().at(leaf.partition)
 
     async def return_late(board_ids: Iterable[str]) -> dict[str, Board]:
         nonlocal rereads
         rereads += 1
         if rereads % 4 == 0:
-            await store.write(lambda: store_states([leaf]))
+            await store.write(lambda: store_gates([leaf]))
         return await reread(board_ids)
 
     monkeypatch.setattr(catalog, "reread_boards", return_late)
@@ -164,11 +163,11 @@ async def test_a_board_that_another_request_has_forgotten_is_not_called_unknown(
         return board
 
     async def restore_and_reread(board_id: str) -> Board:
-        await store.write(lambda: store_states([leaf]))
+        await store.write(lambda: store_gates([leaf]))
         return await reread(board_id)
 
     def remove() -> Program[None]:
-        yield delete(TOTALS).where(col("board_key").eq(leaf.key)).bind().at(leaf.partition)
+        yield delete(GATES).where(col("board_key").eq(leaf.key)).bind().at(leaf.partition)
 
     monkeypatch.setattr(catalog, "find_board", find_and_forget)
     monkeypatch.setattr(catalog, "reread_board", restore_and_reread)

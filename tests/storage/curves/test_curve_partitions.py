@@ -10,9 +10,9 @@ from msgspec import structs
 from querybuilder import col, delete, param, update
 from storage.curves.stored_curves import CurveBook, store_curve
 from storage.errors import UnknownBoardError
-from storage.leaves.totals import store_states
+from storage.leaves.totals import store_gates
 from storage.records import Board, TableSharing
-from storage.schema.tables import BOARDS, CURVES, TOTALS
+from storage.schema.tables import BOARDS, CURVES, GATES
 from storage.store import Program
 from tests.schemas import PARTITIONS
 from tests.storage.deployment import Deployment, ranked
@@ -53,13 +53,13 @@ async def move_board(deployment: Deployment, board: Board, partition: int) -> Bo
 
     def program() -> Program[None]:
         of_board = col("board_key").eq(param("key"))
-        for table in (CURVES, TOTALS):
+        for table in (CURVES, GATES):
             yield structs.replace(delete(table).where(of_board).bind(key=board.key), partition=board.partition)
         yield update(BOARDS).set(partition=partition).where(of_board).bind(key=board.key)
 
     await deployment.store.write(program)
     moved = await deployment.find(board.id)
-    await deployment.store.write(lambda: store_states([moved.leaf]))
+    await deployment.store.write(lambda: store_gates([moved.leaf]))
     return moved
 
 
