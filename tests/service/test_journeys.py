@@ -63,4 +63,6 @@ def check_journey(journey: str, calls: Calls, modules_max: int) -> None:
     assert others == [], f"{journey}: on the path, but neither named nor a helper"
     assert not any(map(is_helper, named)), "both named and a helper"
     upwards = [(caller, called) for caller, called in between if is_helper(caller) and called in named]
-    assert [call for call in upwards if call[0] not in CARRIERS | READERS] == [], f"{journey}: a helper calls a named module"
+    assert [call for call in upwards if call[0] not in CARRIERS | READERS] == [], (
+        f"{journey}: a helper calls a named module"
+    )
