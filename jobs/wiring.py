@@ -11,7 +11,7 @@ from functools import partial
 
 import structlog
 
-from config.peers import parse_peers
+from config.kinds import parse_peers
 from jobs.boards.close_periods import CloseJob
 from jobs.boards.prune import PruneJob
 from jobs.curves.audit import AuditJob, Auditor
@@ -20,9 +20,8 @@ from jobs.curves.refresh import JOB, REQUESTS, Refresher, RefreshJob
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.peers import ExchangeJob, ReadPeer
 from jobs.leases.rebalance import BalanceJob
-from jobs.queue.drain import DrainWorker, QueueParts
-from jobs.queue.size_workers import JOB as SIZE_JOB
-from jobs.queue.size_workers import SizeWorkersJob
+from jobs.queue import JOB as SIZE_JOB
+from jobs.queue import DrainWorker, QueueParts, SizeWorkersJob
 from storage.errors import StoreAwayError
 from storage.leases.peers import LeaseExchange
 from storage.queue.ingest_queue import list_queues

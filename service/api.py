@@ -5,8 +5,7 @@ from service.contract.keys import Role
 from service.contract.routes import Route
 from service.views.boards import boards, families
 from service.views.keys import KEYS
-from service.views.leases.leases import LEASES
-from service.views.leases.pools import POOLS
+from service.views.leases import LEASES, POOLS
 from service.views.owners import owners, positions, profiles
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding
 from service.views.rankings import around, curves, rankings

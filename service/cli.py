@@ -18,10 +18,8 @@ from service.commands.operating.keys import keys_app
 from service.commands.operating.partitions import partition_app, store_app
 from service.commands.operating.serving import run_jobs, serve, show_config
 from service.commands.operating.stores import backup, rebuild, restore
-from service.commands.reading.curves import audit, curve, refresh
-from service.commands.reading.exporting import export
-from service.commands.reading.following import journal, stream
-from service.commands.reading.ranks import rank, top
+from service.commands.reading.exporting import export, journal, stream
+from service.commands.reading.ranks import audit, curve, rank, refresh, top
 
 app = typer.Typer(
     name="rankcurve",

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from jobs.curves.audit import Auditor
 from jobs.curves.refresh import Refresher
-from jobs.queue.drain import QueueParts
+from jobs.queue import QueueParts
 from service.contract.cursors import CursorCodec
 from service.http.endpoint import EndpointContext
 from service.http.key_watch import KeyWatch

@@ -23,11 +23,11 @@ from typing import NamedTuple
 import structlog
 
 from config import Settings
-from config.peers import parse_peers
+from config.kinds import parse_peers
 from jobs.controls import JobControls
 from jobs.curves.audit import Auditor
 from jobs.curves.refresh import Refresher
-from jobs.queue.drain import QueueParts
+from jobs.queue import QueueParts
 from jobs.wiring import JobParts, start_jobs, start_watch
 from service.contract.cursors import CursorCodec
 from service.http.anonymous_callers import AnonymousCallers
@@ -53,9 +53,8 @@ from storage.curves.shared_curves import Envelopes, SharedCurves
 from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError
 from storage.leases.batcher import LeaseBatcher
-from storage.leases.claims import store_clock
 from storage.leases.lease_transaction import LeaseTransactions
-from storage.leases.work_leases import WorkLeases
+from storage.leases.work_leases import WorkLeases, store_clock
 from storage.meter import Meter
 from storage.posting.post_ids import PostIds
 from storage.posting.remote_writer import RemoteWriter

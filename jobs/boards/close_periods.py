@@ -36,7 +36,7 @@ from storage.archive.board_closing import (
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.stored_curves import find_listed_curves, read_documents
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, StoreAwayError, UnknownBoardError
-from storage.leases.claims import StoreClock
+from storage.leases.work_leases import StoreClock
 from storage.leaves.entries import Entries
 from storage.leaves.totals import CHANGES, find_totals_of
 from storage.queue.intake import read_backlog

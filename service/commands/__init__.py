@@ -7,7 +7,7 @@
     language_models  mcp (one file)
 
 The groups share these modules: `target` calls the service and reports failures, `requests` declares commands that only
-send a request and show the answer, `tables` prints tables and JSON, and `settings` reads the settings.
+send a request and show the answer, and `tables` prints tables and JSON. `operating.own_store` reads the settings.
 
 A command talks to a service over HTTP, through the Python client, so that only the service opens its SQLite file. Only
 the commands of `operating` open a store or read settings. They import the server and the drivers inside their

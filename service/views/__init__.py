@@ -4,7 +4,7 @@
     rankings/  pages of a ranking, rows around an owner, positions of values, curves and their audit
     owners/    an owner's entry and positions, profiles, erasing and hiding
     posts/     posting, the ingest queue, the journal, event streams
-    leases/    pools, their clients and their resources, leases
+    leases     pools, their clients and their resources, leases
     keys       API keys
 
 A handler receives a `Context` (the shared objects of the process) and a `Call` (the parsed request). It returns a

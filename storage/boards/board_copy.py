@@ -42,8 +42,7 @@ from storage.errors import (
     SpecConflictError,
     UnknownBoardError,
 )
-from storage.leases.claims import store_clock
-from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.leases.work_leases import WorkLease, WorkLeases, store_clock
 from storage.leaves.catalog_rows import PENDING, RETIRED, WHOLE, encode_spec, replace_times, store_columns, times_of
 from storage.leaves.entries import add_totals
 from storage.leaves.leaf_copy import LeafChanges, LeafCopy, RowsCopy

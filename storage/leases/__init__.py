@@ -1,6 +1,6 @@
 """Leases: time-limited exclusive rights, on resources that applications share and on the store's own work.
 
-Two kinds of leases share one mechanism, the conditional writes that `claims` explains:
+Two kinds of leases share one mechanism, the conditional writes that `work_leases` explains:
 
 - `work_leases`: the store's own work, such as refreshing a curve or applying a shard's posts. `jobs.ownership` uses it.
 - All other modules: leases that keys have on resources of pools. A key is a name that a client of the API chooses.
@@ -22,5 +22,5 @@ A transaction writes a row only if the row has not changed since the transaction
 and the request is decided again. Only the store's clock says whether a lease has expired, never the clock of a holder.
 
 Of `storage`, this package may import only `schema` and the modules at the root. Begin with `lease_records`,
-then read `claims`, then `lease_transaction`. `peers` handles leases in other stores.
+then read `work_leases`, then `lease_transaction`. `peers` handles leases in other stores.
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from .claims import GIVEN_BACK
+from .work_leases import GIVEN_BACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from storage.leases.peers import RemoteLease, remote_leases
 from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES
 from storage.store import Program
 
-from .claims import StoreClock, store_clock
 from .lease_journal import Region, lease_counts
 from .lease_records import (
     Grant,
@@ -44,6 +43,7 @@ from .lease_records import (
 )
 from .lease_resources import RESOURCE_COLUMNS, ResourceKey, lease_resources, pool_condition
 from .pools import POOL_COLUMNS, lease_pools
+from .work_leases import StoreClock, store_clock
 
 Outcome = Grant | StorageError
 

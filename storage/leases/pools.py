@@ -33,10 +33,10 @@ from storage.schema.lease_tables import LEASE_POOLS, LEASE_RESOURCES, VERSIONS_I
 from storage.schema.sequences import take_number
 from storage.store import Program
 
-from .claims import GIVEN_BACK
 from .lease_journal import lease_counts
 from .lease_records import LeaseEvent, LeaseEventKind, Pool, Resource
 from .lease_resources import RESOURCE_COLUMNS, lease_resources, pool_condition
+from .work_leases import GIVEN_BACK
 
 POOL_SEQUENCE = "pool_key"
 POOL_COLUMNS = ("pool_key", "client_id", "pool_id", "created_at", "floor")

@@ -3,17 +3,40 @@
 A holder renews or releases its lease in the same transaction that stores the result of its work. If a holder was paused
 for longer than its lease, another process may have taken over. Then `renew` or `release` raises `LeaseLostError`, and
 the whole transaction is undone.
+
+Every lease is a row with a version, and conditional writes claim it for a holder and renew the claim:
+
+    free ── claim: version + 1 ──> held ── renewed: later expiry ──> held …
+      ^                              |
+      └──────────────────────────────┘ given back, or expired longer ago than the margin (for a clock that jumps)
+
+A row says who holds the lease and until when. Each write checks the row's version or expiry. If another
+process has changed the row first, nothing is written. So, by the store's clock, a row never has two holders at a time.
+The later holder has the greater version, and the resource that the lease protects refuses smaller versions. The clocks
+of holders are never used. `lease_resources` contains these writes for the resources of pools.
+
+The store's time is read before the write that uses it. So a new lease ends slightly early for its holder, and an
+expired lease becomes free slightly late for the next holder.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from querybuilder import Lock, asc, col, excluded, insert, param, plus, select, update
+from querybuilder import Lock, asc, clock_us, col, excluded, insert, param, plus, select, update
 from storage.errors import LeaseLostError, LeaseTakenError
 from storage.schema.tables import WORK_LEASES
 from storage.store import Program
 
-from .claims import GIVEN_BACK, StoreClock
+GIVEN_BACK = 0  # the `expires_at` of a row that nobody holds
+_CLOCK = select(clock_us()).prepared()
+
+StoreClock = Callable[[], Program[int]]  # a program that returns microseconds since 1970
+
+
+def store_clock() -> Program[int]:
+    """Return the time by the clock of the database, which all processes of a store share."""
+    rows = yield _CLOCK.bind()
+    return int(rows[0][0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from storage.errors import (
     NothingReplayedError,
     ValueOutOfRangeError,
 )
-from storage.leases.claims import store_clock
+from storage.leases.work_leases import store_clock
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_keys_ever, store_columns
 from storage.leaves.entries import Entries, add_totals

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from config import ConfigError, Settings, load
 from config.describe import describe
+from config.kinds import parse_peers
 from config.masking import masked
-from config.peers import parse_peers
 
 
 def _toml(folder: Path, text: str) -> Path:

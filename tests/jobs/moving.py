@@ -10,8 +10,7 @@ from jobs.boards.move import BoardMove, MoveCounts
 from storage.boards.board_copy import begin_move, begin_split
 from storage.curves.refresh_requests import list_open_refresh_requests
 from storage.curves.shared_curves import Slot
-from storage.leases.claims import store_clock
-from storage.leases.work_leases import WorkLeases
+from storage.leases.work_leases import WorkLeases, store_clock
 from storage.store import CONTROL, Program, Store
 
 STORE_LEASES = WorkLeases(store_clock, margin_us=0)

@@ -14,9 +14,8 @@ import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import Record
 
-from service.commands.operating.own_store import run_on_store
+from service.commands.operating.own_store import CONFIG_OPTION, SETTING_OPTIONS, read_settings, run_on_store
 from service.commands.requests import add_command, add_list, add_request, argument, option
-from service.commands.settings import CONFIG_OPTION, SETTING_OPTIONS, read_settings
 from service.commands.target import DEFAULT_URL, KEY_OPTION, URL_OPTION, call_service
 
 if TYPE_CHECKING:

@@ -1,17 +1,88 @@
-"""Runs the work of a command on the store itself, without a service."""
+"""Runs the work of a command on the store itself, without a service, and reads the settings for it.
+
+Settings come from the command line, the environment, a TOML file and defaults. If two of these set the same setting,
+the one that comes first in this list decides.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from config import Settings
-from service.commands.target import fail
+import typer
+
+from config import ConfigError, Settings, load
+from config.masking import masked
+from service.commands.requests import option
+from service.commands.target import fail, with_options
 from storage.errors import StorageError, StoreLockedError
 
 if TYPE_CHECKING:
     from storage.store import Store
+
+# The settings that have an option of their own, each with the flag and the help text of the option.
+FLAGS = {
+    "host": ("--host", "Address to listen on."),
+    "port": ("--port", "Port to listen on."),
+    "jobs_port": ("--port", "Port of /healthz, /readyz and /metrics."),
+    "store": ("--store", "Address of the store, like sqlite:///data/rankcurve.db."),
+    "memcached_servers": ("--memcached", "memcached servers that share curves: HOST:PORT, several with commas."),
+    "jobs": ("--jobs", "embedded: this service runs the jobs, too. none: it runs no jobs."),
+    "workers": ("--workers", "Number of processes that serve; on SQLite, one more writes."),
+}
+SETTING_OPTIONS = {name: option(name, str, about, flag) for name, (flag, about) in FLAGS.items()}
+SETTING_OPTIONS["read_only"] = option("read_only", bool, "Refuse all writes: the store is being copied.", "--read-only")
+CONFIG_OPTION = option(
+    "config", Path, "TOML file with settings. Default: the file that RANKCURVE_CONFIG names.", dir_okay=False
+)
+SET_OPTION = option(
+    "assignments", list[str], "Any setting of `rankcurve config`; repeatable.", "--set", metavar="NAME=VALUE"
+)
+
+
+def settings_command(
+    *names: str, create_store: bool | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that makes a command from a function whose first parameter is the settings.
+
+    The command has --config, --set and an option for each setting in `names`. `create_store` says whether the command
+    may create the store. If it is None, the settings decide.
+    """
+
+    def decorate(function: Callable[..., None]) -> Callable[..., None]:
+        def command(*, config: Path | None, assignments: list[str] | None, **arguments: Any) -> None:
+            named = {name: arguments.pop(name) for name in names}
+            function(read_settings({**named, "create_store": create_store}, assignments, config), **arguments)
+
+        options = (*(SETTING_OPTIONS[name] for name in names), CONFIG_OPTION, SET_OPTION)
+        return with_options(command, function, options, without="settings")
+
+    return decorate
+
+
+def read_settings(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
+    """Return the effective settings. If any setting is invalid, list all invalid settings and exit with code 2.
+
+    `named` maps a setting, such as `port`, to the value of its own option --port, or to None if the user did not give
+    the option. `assignments` has the NAME=VALUE texts of --set.
+    """
+    overrides: dict[str, object] = {}
+    for text in assignments or []:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise typer.BadParameter(f"--set {masked(text)}: write NAME=VALUE")
+        overrides[name] = value
+    overrides |= {name: value for name, value in named.items() if value is not None}
+    try:
+        return load(overrides, os.environ, toml_path)
+    except ConfigError as error:
+        for problem in error.problems:
+            typer.echo(f"error: {problem}", err=True)
+        raise typer.Exit(2) from None
+
 
 T = TypeVar("T")
 STOP_FIRST = "stop the service first (`systemctl stop rankcurve`, or Ctrl-C where it runs)"

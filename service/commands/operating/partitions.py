@@ -16,9 +16,8 @@ import typer
 
 from config import Settings
 from config.masking import masked
-from service.commands.operating.own_store import refuse_one_file, run_on_store
+from service.commands.operating.own_store import refuse_one_file, run_on_store, settings_command
 from service.commands.operating.stores import copy, reopen
-from service.commands.settings import settings_command
 from service.commands.tables import show_records
 from service.commands.target import BoardArgument, JsonOption, fail
 from storage.errors import StoreExistsError, TooManyPartitionsError

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from config import Settings, describe
-from service.commands.operating.own_store import refuse_one_file
-from service.commands.settings import settings_command
+from service.commands.operating.own_store import refuse_one_file, settings_command
 from service.commands.tables import show_table
 from service.commands.target import fail
 from service.contract.problems import ServiceError

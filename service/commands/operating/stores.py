@@ -22,8 +22,7 @@ import typer
 
 from config import Settings
 from config.masking import masked
-from service.commands.operating.own_store import STOP_FIRST, run_on_store
-from service.commands.settings import settings_command
+from service.commands.operating.own_store import STOP_FIRST, run_on_store, settings_command
 from service.commands.target import BoardArgument, fail
 from storage.errors import StorageError, StoreCopyError, StoreLockedError
 

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.settings import Settings
-from jobs.queue.drain import QUIET_AFTER_S, QUIET_POLLS, DrainWorker, QueueParts
+from jobs.queue import QUIET_AFTER_S, QUIET_POLLS, DrainWorker, QueueParts
 from jobs.wiring import JobParts, start_jobs
 from storage.errors import StoreAwayError
 from storage.queue.workers import Sizing

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from config.settings import Settings
-from jobs.queue.size_workers import REST_WINDOWS, SizeWorkersJob, Window, WorkerCount, workers_for
+from jobs.queue import REST_WINDOWS, SizeWorkersJob, Window, WorkerCount, workers_for
 from storage.queue.workers import Sizing
 from tests.jobs.world import World
 from tests.storage.deployment import part, ranked

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from config.settings import JobSettings
 from predictor import LIMB_BITS, Curve, Tally
 from predictor.fit import fit_curve
-from storage.curves.scanning import TallyBuilder, scan_column
+from storage.curves.sampling import TallyBuilder, scan_column
 from storage.log.cells import Padding
 from storage.records import Best, Board, Ties
 from tests.predictor import quality

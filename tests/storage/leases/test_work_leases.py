@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.errors import LeaseLostError, LeaseTakenError
-from storage.leases.claims import store_clock
-from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.leases.work_leases import WorkLease, WorkLeases, store_clock
 from storage.store import Program
 from tests.storage.deployment import Clock, Deployment, Session, run_machine
 from tests.storage.processes import Processes

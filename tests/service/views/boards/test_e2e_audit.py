@@ -6,7 +6,7 @@ import pytest
 from rankcurve.answers import Audit as AuditAnswer
 
 from predictor import Curve, Knot
-from service.commands.reading.curves import show_audit
+from service.commands.reading.ranks import show_audit
 from storage.curves.stored_curves import ServedCurve, store_curve
 from tests.service.cli_fake_service import run_at
 from tests.service.real_service import Service

@@ -1,4 +1,7 @@
-"""Handlers and routes of pools, and of the resources that operators put into them.
+"""Handlers and routes of pools (sets of resources) and of leases, which give a resource to a key for a limited time.
+
+Operators change pools. Callers with the role writer read pools, ask for leases, give them back and read their journal.
+The clock of the store decides when a lease ends, not the clock of this process.
 
 The numbers of a pool come from stored counts. Until an ended lease is taken back (liberated), the counts include it.
 Such leases are counted row by row and subtracted, at most `lease_expired_counted_max` in each region.
@@ -7,6 +10,7 @@ Such leases are counted row by row and subtracted, at most `lease_expired_counte
 import random
 
 import msgspec
+from msgspec import UNSET
 
 from jobs.leases.rebalance import decode_load, forecast_headroom
 from service.context import Context
@@ -14,6 +18,9 @@ from service.contract.keys import Role
 from service.contract.lease_messages import (
     AddedResources,
     AddResources,
+    AskLease,
+    LeaseAnswer,
+    LeaseEventLine,
     PoolAnswer,
     PoolList,
     PoolsQuery,
@@ -22,20 +29,103 @@ from service.contract.lease_messages import (
     RemoveResources,
     ResourceAnswer,
     ResourceList,
+    parse_lease_key,
     parse_resource,
 )
-from service.contract.problems import check_count
-from service.contract.queries import ListQuery
+from service.contract.post_bodies import NDJSON_TYPE
+from service.contract.problems import ProblemError, check_count
+from service.contract.queries import LeaseJournalQuery, ListQuery
 from service.contract.routes import Call, Reply, Route
-from service.contract.values import format_us
-from storage.leases.claims import store_clock
-from storage.leases.lease_journal import lease_counts
-from storage.leases.lease_records import Pool, Resource
+from service.contract.values import format_us, to_micros
+from service.streams.long_answers import encode_in_turns
+from storage.leases.lease_journal import PublishedLeaseEvent, lease_counts, lease_journal
+from storage.leases.lease_records import Grant, LeaseRequest, Pool, Release, Resource
 from storage.leases.lease_resources import lease_resources
 from storage.leases.pools import lease_pools
+from storage.leases.work_leases import store_clock
 from storage.store import Program
 
-from .leases import TAG
+TAG = "Leases"
+_LEASE = "/v1/leases/{client_id}/{pool_id}/{key}"
+
+
+async def ask_lease(context: Context, call: Call) -> LeaseAnswer:
+    body: AskLease = call.body
+    key = parse_lease_key(body.key, pointer="/key")
+    expires_at_us, lease_us = _how_long(context, body)
+    given = await context.lease_batcher.request_lease(
+        LeaseRequest(body.client_id, body.pool_id, key, body.region, expires_at_us, lease_us)
+    )
+    return _answer(given)
+
+
+async def get_lease(context: Context, call: Call) -> LeaseAnswer:
+    return _answer(await context.lease_batcher.find_lease(**call.path))
+
+
+async def give_back(context: Context, call: Call) -> None:
+    await context.lease_batcher.release_lease(Release(**call.path))
+
+
+async def get_lease_journal(context: Context, call: Call) -> Reply:
+    query: LeaseJournalQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    async with context.long_answers.hold_turn():
+        events = await context.store.read(lambda: lease_journal.read_page(query.after, limit=limit), heavy=True)
+        return Reply(await encode_in_turns(map(_line, events)), media_type=NDJSON_TYPE)
+
+
+def _how_long(context: Context, body: AskLease) -> tuple[int | None, int]:
+    expires, seconds = body.lease_expires, body.lease_seconds
+    if (expires is UNSET) == (seconds is UNSET):
+        detail = "give either lease_expires or lease_seconds"
+        raise ProblemError("bad_request", detail, pointer="/lease_expires")
+    most_s = context.settings.lease_s_max
+    if seconds is not UNSET:
+        if seconds > most_s:
+            raise ProblemError("bad_value", f"a lease lasts at most {most_s:.15g} s", pointer="/lease_seconds")
+        return None, max(1, round(seconds * 1e6))
+    expires_at_us = to_micros(expires)  # type: ignore[arg-type]
+    # This check only refuses a lease that would be much too long. The clock of the store decides when the lease ends.
+    if expires_at_us > context.now_us() + most_s * 1e6:
+        raise ProblemError("bad_value", f"a lease lasts at most {most_s:.15g} s", pointer="/lease_expires")
+    return expires_at_us, 0
+
+
+def _answer(given: Grant) -> LeaseAnswer:
+    return LeaseAnswer(
+        resource=given.resource,
+        key=given.key,
+        lease_expires=format_us(given.expires_at_us),
+        expires_in=(given.expires_at_us - given.now_us) / 1e6,
+        version=given.version,
+        acquired=given.acquired,
+        region=given.region,
+    )
+
+
+def _line(event: PublishedLeaseEvent) -> LeaseEventLine:
+    return LeaseEventLine(
+        seq=event.number,
+        at=format_us(event.at_us),
+        kind=event.kind,
+        client_id=event.client_id,
+        pool_id=event.pool_id,
+        resource=event.resource,
+        key=event.key,
+        region=event.region,
+        version=event.version,
+        lease_expires=format_us(event.expires_at_us) if event.expires_at_us else None,
+    )
+
+
+LEASES = [
+    Route("POST", "/v1/leases", ask_lease, Role.WRITER, "ask_lease", TAG, has_own_metrics=True, body=AskLease),
+    Route("GET", _LEASE, get_lease, Role.WRITER, "lease", TAG),
+    Route("DELETE", _LEASE, give_back, Role.WRITER, "give_back_lease", TAG),
+    Route("GET", "/v1/leases/journal", get_lease_journal, Role.WRITER, "lease_journal", TAG, query=LeaseJournalQuery),
+]  # fmt: skip
+
 
 _POOL = "/v1/pools/{client_id}/{pool_id}"
 _RESOURCES = _POOL + "/resources"
@@ -47,12 +137,12 @@ async def put_pool(context: Context, call: Call) -> Reply:
     pool, made = await context.store.write(
         lambda: lease_pools.save_pool(**call.path, now_us=context.now_us(), pools_max=pools_max)
     )
-    return Reply(await _answer(context, pool), status=201 if made else 200)
+    return Reply(await _measured_answer(context, pool), status=201 if made else 200)
 
 
 async def get_pool(context: Context, call: Call) -> PoolAnswer:
     pool = await context.store.read(lambda: lease_pools.read_pool(**call.path))
-    return await _answer(context, pool)
+    return await _measured_answer(context, pool)
 
 
 async def get_pools(context: Context, call: Call) -> PoolList:
@@ -126,7 +216,7 @@ def _resources(context: Context, given: list[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-async def _answer(context: Context, pool: Pool) -> PoolAnswer:
+async def _measured_answer(context: Context, pool: Pool) -> PoolAnswer:
     settings = context.settings
 
     def program() -> Program[dict[str, RegionAnswer]]:
