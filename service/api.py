@@ -2,7 +2,7 @@
 
 from service.contract import queries, requests
 from service.contract.keys import Role
-from service.contract.routes import Route
+from service.contract.routes import FOUND_BY_HANDLER, IN_BODY, IN_PATH_AND_QUERY, Route
 from service.views.boards import boards, families
 from service.views.keys import KEYS
 from service.views.leases import LEASES, POOLS
@@ -28,7 +28,7 @@ _READS = [
     Route("GET", _BOARD + "/rankings", rankings.get_page, Role.READER, "top", "Rankings", counted_as="page",
         query=queries.TopQuery),
     Route("GET", _RANKING + "/positions", rankings.get_value_positions, Role.READER, "value_positions", "Rankings",
-        query=queries.ValuePositionsQuery),
+        query=queries.ValuePositionsQuery, boards=IN_PATH_AND_QUERY),
     Route("GET", _RANKING + "/around", around.get_rows_around_value, Role.READER, "value_around", "Rankings",
         query=queries.AroundValueQuery),
     Route("GET", _RANKING + "/values", rankings.get_values, Role.READER, "values", "Rankings",
@@ -39,7 +39,7 @@ _READS = [
     Route("POST", _BOARD + "/entries/lookup", owners.look_up_entries, Role.READER, "lookup", "Owners",
         query=queries.ProfilesQuery, body=requests.Lookup),
     Route("POST", "/v1/owners/{owner}/positions", positions.get_positions_on_boards, Role.READER, "positions_on_boards",
-        "Owners", body=requests.ManyBoards),
+        "Owners", body=requests.ManyBoards, boards=IN_BODY),
 ]  # fmt: skip
 
 _POSTS = [
@@ -63,7 +63,7 @@ _FAMILIES = [
     Route("GET", _FAMILY + "/facets", families.get_facet_values, Role.READER, "facet_values", "Families",
         query=queries.FacetsQuery),
     Route("GET", _FAMILY + "/owners/{owner}/history", families.get_history, Role.READER, "history", "Families",
-        query=queries.HistoryQuery),
+        query=queries.HistoryQuery, boards=FOUND_BY_HANDLER),
     Route("PUT", _FAMILY, families.put_family_spec, Role.OPS, "create_family", "Families", body=requests.PutFamily),
     Route("GET", _FAMILY, families.get_family, Role.READER, "family", "Families"),
     Route("GET", "/v1/families", families.get_families, Role.READER, "families", "Families", query=queries.ListQuery),
@@ -93,7 +93,7 @@ _OTHERS = [
     Route("GET", _PROFILE, profiles.get_profile, Role.READER, "profile", "Owners"),
     Route("DELETE", _PROFILE, profiles.remove_profile, Role.WRITER, "remove_profile", "Owners"),
     Route("GET", "/v1/owners/{owner}/boards", owners.get_owner_boards, Role.READER, "owner_boards", "Owners",
-        query=queries.ListQuery),
+        query=queries.ListQuery, boards=FOUND_BY_HANDLER),
     Route("GET", "/v1/owners/{owner}/posts", journal.get_owner_posts, Role.READER, "owner_posts", "Journal",
         query=queries.OwnerPostsQuery, needs_key=True),
     Route("GET", _BOARD + "/stream", stream.get_stream, Role.READER, "stream", "Journal", query=queries.StreamQuery),

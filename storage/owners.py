@@ -32,6 +32,7 @@ from .leaves.catalog_rows import find_keys_ever, find_rows_by_key
 from .leaves.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
 from .leaves.gates import read_gates_of
 from .leaves.rankings import OpenLeaf
+from .leaves.totals import read_totals
 from .log.change_log import change_log
 from .log.log_record import ChangeKind
 from .queue.queue_erasure import drop_queued
@@ -82,7 +83,12 @@ class OwnerChanges:
             keys = await self.store.read(lambda: find_keys_ever(board))
         entries = self.open_boards.open_leaf(leaf)
         waited = sum([await drop_queued(self.store, self.owner, board_key=key) for key in keys])
-        await self.store.at(leaf.partition).write(lambda: self._erase([entries], until))
+
+        def program() -> Program[None]:
+            yield from read_totals([leaf])  # raises an error if the caller's copy of the board is outdated
+            yield from self._erase([entries], until)
+
+        await self.store.at(leaf.partition).write(program)
         for positions in until.values():
             positions.update(dict.fromkeys(keys, positions[leaf.key]))
         await self._rename(until, {})

@@ -3,11 +3,15 @@
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import asyncpg
 
 from config.settings import Settings
+from storage.engines.partitions import Partitions
 from storage.engines.postgres import PostgresStore
+from storage.leaves import hidden_owners
+from storage.schema.creation import add_partition, prepare_store
 
 DROPS_MAX = 3
 PARTITIONS = 4  # of a store with several partitions
@@ -62,3 +66,14 @@ async def _drop(connection: asyncpg.Connection, name: str) -> None:
             await connection.execute(drop)
             return
     await connection.execute(drop)
+
+
+async def add_partitions(url: str) -> None:
+    """Create a store with `PARTITIONS` partitions in an empty schema. The first partition is in the schema of `url`."""
+    schemas = Partitions(url.rpartition("search_path=")[2])
+    adding = partial(add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_owners.copy_states)
+    store = await PostgresStore.open(url, Settings())
+    await prepare_store(store)
+    while store.partitions < PARTITIONS:
+        store.at(await store.write(adding))
+    await store.close()

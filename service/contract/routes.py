@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -54,6 +54,31 @@ class Call(msgspec.Struct):
     answer_headers: Mapping[str, str] | None = None  # headers that a handler must add if it sends its answer itself
 
 
+class NamedBoards(NamedTuple):
+    """Where the requests of a route name boards: how to list the ids, and how to put other ids in their place."""
+
+    list_ids: Callable[[Call], Sequence[str]]
+    replace_ids: Callable[[Call, Sequence[str]], None]
+
+
+def _replace_path(call: Call, ids: Sequence[str]) -> None:
+    call.path = {**call.path, "board": ids[0]}
+
+
+def _replace_path_and_query(call: Call, ids: Sequence[str]) -> None:
+    _replace_path(call, ids)
+    call.query = msgspec.structs.replace(call.query, with_=tuple(ids[1:]))
+
+
+def _replace_body(call: Call, ids: Sequence[str]) -> None:
+    call.body = msgspec.structs.replace(call.body, boards=ids)
+
+
+IN_PATH = NamedBoards(lambda call: (call.path["board"],), _replace_path)
+IN_PATH_AND_QUERY = NamedBoards(lambda call: (call.path["board"], *call.query.with_), _replace_path_and_query)
+IN_BODY = NamedBoards(lambda call: call.body.boards, _replace_body)
+FOUND_BY_HANDLER = NamedBoards(lambda _: (), lambda _call, _ids: None)  # see `Call.other_boards`
+
 SAFE_METHODS = ("GET", "HEAD")
 Handler = Callable[[Any, Call], Awaitable[Answer]]
 Types = type[msgspec.Struct] | tuple[type[msgspec.Struct], ...] | None
@@ -84,6 +109,13 @@ class Route:
     foreign_protocol: bool = False
     # True: a front process of a SQLite store handles the request, although it writes. See `http.relay`.
     by_fronts: bool = False
+    boards: NamedBoards | None = None  # where requests name boards, unless the only place is the path
+
+    @property
+    def named_boards(self) -> NamedBoards | None:
+        """Return where requests name boards that the handler looks up, or None if they do not."""
+        in_path = "{board}" in self.path and self.method != "PUT"
+        return self.boards or (IN_PATH if in_path else None)
 
     @property
     def metrics_name(self) -> str:

@@ -1,103 +1,122 @@
-"""Runs a handler again if another process has changed a board: created it again, emptied it, moved it, added columns.
+"""Runs a handler again if a process's copy of a board may have made it refuse the request, or answer wrongly.
 
-Before each further try, the boards of the request are read from the store again, so the answer fits their current
-state. If a handler does not find an owner because the owner is hidden, the answer says that the owner is hidden.
-
-A handler also refuses requests by this process's copies of the boards, for example if a value is out of range. As a
-board may have been deleted and created again, the handler then runs once more with confirmed copies.
+A store that does not confirm a copy makes the handler fail, and the boards of the request are then read again. A
+refusal that only a copy gives a reason for, such as a value out of range, is confirmed once in the same way: the board
+may have been deleted and created again. Handlers contain no such tries. They see the ids of real boards only, because
+aliases of periods (`arena:this-week`) are replaced before each try, all by the time at which the request arrived.
 
 On Citus, a transaction over several partitions becomes visible on one node after the other. Until then, a board that
 moves may be missing in its partition and present in the catalog. So later tries come after a pause. A board is called
 unknown only if the store has just said so: other requests may remove a board from this process's copy of the catalog.
-
-Before each try, aliases of periods in ids of boards (`arena:this-week`) are replaced by the periods. So handlers see
-only ids of real boards. All tries of a request use the time at which the request arrived.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import wraps
-
-import msgspec
+from typing import Any
 
 from service.context import Context
 from service.contract.problems import ProblemError
-from service.contract.queries import HistoryQuery, ValuePositionsQuery
-from service.contract.requests import ManyBoards
-from service.contract.routes import Answer, Call, Route
+from service.contract.routes import IN_PATH, Answer, Call, NamedBoards, Route
 from storage import errors
 from storage.boards.family_ids import has_alias
 
 # The pause before each further try, in which the boards are read again. After the last one, the request fails.
 PAUSES_S = (0.0, 0.05, 0.2, 0.8)
-_REFUSALS = ProblemError, errors.PostError, errors.ArchivedError, errors.BadCursorError  # perhaps by an outdated copy
 
 
 def retry_on_change(route: Route) -> Route:
     """Return a route whose handler replaces aliases, and runs again if this process knew an old state of a board."""
-    names_boards = "{board}" in route.path or route.body is ManyBoards or route.query is HistoryQuery
-    if not names_boards or route.method == "PUT":
+    named, handler = route.named_boards, route.handler
+    if named is None:
         return route
-    handler = route.handler
-    names_one_board = "{board}" in route.path and route.query is not ValuePositionsQuery
+    in_path = named is IN_PATH
 
     @wraps(handler)
     async def handle(context: Context, call: Call) -> Answer:
-        # Only an id with a colon can have an alias, and most ids have no colon.
-        named = () if names_one_board and ":" not in call.path["board"] else _boards_of(call)
-        may_be_aliased = any(map(has_alias, named))
-        now_us, pauses_s = context.now_us() if may_be_aliased else 0, iter(PAUSES_S)
-        may_confirm = not route.ndjson and route.query is not HistoryQuery  # posts and histories do this themselves
-        while True:
-            if may_be_aliased:
-                await _resolve_aliases(context, call, named, now_us)
-            try:
-                return await handler(context, call)
-            except errors.UnknownOwnerError:
-                board, owner = await context.catalog.find_board(call.path["board"]), call.path.get("owner")
-                if owner is None or not await context.reads.find_hidden(board, [owner]):
-                    raise
-                raise errors.NotRankedError(f"{owner!r} is hidden") from None
-            except (errors.UnknownBoardError, errors.BoardChangedError) as error:
-                # Running the handler again is safe: a transaction that raises one of these errors is rolled back.
-                board_ids = _boards_of(call)
-                if isinstance(error, errors.UnknownBoardError):
-                    for each in board_ids:
-                        if context.catalog.find_known(each) is None:  # another request may have forgotten the board
-                            board = await context.catalog.reread_board(each)  # raises an error if there is none
-                            if board.is_unreached:
-                                raise
-                pause_s = next(pauses_s, None)
-                if pause_s is None:  # the catalog still has the boards
-                    raise (error if isinstance(error, errors.BoardChangedError) else errors.BoardChangedError) from None
-                await asyncio.sleep(pause_s)
-            except _REFUSALS:
-                if not may_confirm or len(_boards_of(call)) > context.settings.query_values_max + 1:
-                    raise
-                may_confirm = False
-            await context.catalog.confirm([*_boards_of(call), *call.other_boards])
+        tries = None
+        if not in_path or ":" in call.path["board"]:  # most requests name one board, whose id has no alias
+            tries = _Tries(context, call, named)
+            await tries.resolve_aliases()
+        try:
+            return await handler(context, call)
+        except _RETRIED as error:
+            return await (tries or _Tries(context, call, named)).try_again(handler, error)
 
     return replace(route, handler=handle)
 
 
-async def _resolve_aliases(context: Context, call: Call, named: Sequence[str], now_us: int) -> None:
-    """Replace aliases of periods in the ids of a request's boards. `named` are these ids as the caller sent them."""
-    if len(named) > context.settings.query_values_max + 1:
-        return  # the handler refuses a request with that many boards
-    found = await context.catalog.resolve_aliases(named, now_us)
-    call.has_alias = found != list(named)
-    if "board" not in call.path:
-        call.body = msgspec.structs.replace(call.body, boards=found)
-        return
-    call.path = {**call.path, "board": found[0]}
-    if isinstance(call.query, ValuePositionsQuery):
-        call.query = msgspec.structs.replace(call.query, with_=tuple(found[1:]))
+class _Tries:
+    """The tries of one request."""
+
+    def __init__(self, context: Context, call: Call, named: NamedBoards) -> None:
+        self._context, self._call, self._named = context, call, named
+        self._sent = named.list_ids(call)
+        self._pauses_s = iter(PAUSES_S)
+        self._confirmed = too_many = len(self._sent) > context.settings.query_values_max + 1  # the handler refuses them
+        self._now_us = context.now_us() if not too_many and any(map(has_alias, self._sent)) else 0
+
+    async def resolve_aliases(self) -> None:
+        """Replace aliases of periods in the ids of the request's boards."""
+        if self._now_us:
+            found = await self._context.catalog.resolve_aliases(self._sent, self._now_us)
+            self._call.has_alias = found != list(self._sent)
+            self._named.replace_ids(self._call, found)
+
+    async def try_again(self, handler: Callable[[Any, Call], Awaitable[Answer]], error: Exception) -> Answer:
+        """Confirm the copies and call the handler, until it answers or a refusal is confirmed."""
+        while True:
+            step = next(step for kinds, step in _STEPS if isinstance(error, kinds))
+            await step(self, error)
+            await self._context.catalog.confirm([*self._named.list_ids(self._call), *self._call.other_boards])
+            await self.resolve_aliases()
+            try:
+                return await handler(self._context, self._call)
+            except _RETRIED as again:
+                error = again
+
+    async def _tell_hidden(self, error: Exception) -> None:
+        """Raise the error. If the owner is not found because it is hidden, say that instead."""
+        owner = self._call.path.get("owner")
+        if owner is not None and "board" in self._call.path:
+            board = await self._context.catalog.find_board(self._call.path["board"])
+            if await self._context.reads.find_hidden(board, [owner]):
+                raise errors.NotRankedError(f"{owner!r} is hidden") from None
+        raise error
+
+    async def _check_unknown(self, error: Exception) -> None:
+        """Raise the error if the store says that a board is unknown. Otherwise pause as after a change."""
+        ids = self._named.list_ids(self._call)
+        if len(ids) > 1 and not self._confirmed:  # another board may be a better reason to refuse the request
+            self._confirmed = True
+            return
+        for each in ids:
+            if self._context.catalog.find_known(each) is None:  # another request may have forgotten the board
+                board = await self._context.catalog.reread_board(each)  # raises an error if there is none
+                if board.is_unreached:
+                    raise error
+        await self._pause(errors.BoardChangedError())
+
+    async def _pause(self, error: Exception) -> None:
+        if (pause_s := next(self._pauses_s, None)) is None:  # the catalog still has the boards
+            raise error
+        await asyncio.sleep(pause_s)
+
+    async def _confirm_once(self, error: Exception) -> None:
+        if self._confirmed:
+            raise error
+        self._confirmed = True
 
 
-def _boards_of(call: Call) -> Sequence[str]:
-    """Return the ids of the boards that a request names in its path and query, or in its body."""
-    board_id = call.path.get("board")
-    if board_id is None:
-        return () if call.body is None else call.body.boards
-    return (board_id, *call.query.with_) if isinstance(call.query, ValuePositionsQuery) else (board_id,)
+_STEPS: Sequence[tuple[tuple[type[Exception], ...], Callable[[_Tries, Exception], Awaitable[None]]]] = (
+    ((errors.UnknownOwnerError,), _Tries._tell_hidden),
+    # Running the handler again is safe: a transaction that raises one of these errors is rolled back.
+    ((errors.UnknownBoardError,), _Tries._check_unknown),
+    ((errors.BoardChangedError,), _Tries._pause),
+    (
+        (ProblemError, errors.PostError, errors.ArchivedError, errors.BadCursorError, errors.UnknownPostError),
+        _Tries._confirm_once,
+    ),
+)
+_RETRIED = tuple(kind for kinds, _ in _STEPS for kind in kinds)

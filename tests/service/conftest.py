@@ -3,20 +3,14 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
 
-from config import Settings
-from storage.engines.partitions import Partitions
-from storage.engines.postgres import PostgresStore
-from storage.leaves import hidden_owners
-from storage.schema.creation import add_partition, prepare_store
 from tests.memcached import OpenMemcached
-from tests.schemas import PARTITIONS, fresh_store
+from tests.schemas import add_partitions, fresh_store
 from tests.service.real_service import Process, Service, Spawn
 from tests.service.ways import Ways, trace_ways
 
@@ -42,13 +36,7 @@ async def store_url(postgres_url: str) -> AsyncIterator[str]:
 @pytest.fixture
 async def partitions_url(store_url: str) -> str:
     """Return the connection string of an empty store with four partitions, the first in the schema of the URL."""
-    schemas = Partitions(store_url.rpartition("search_path=")[2])
-    adding = partial(add_partition, schema_of=schemas.schema_named, distributed=False, fill=hidden_owners.copy_states)
-    store = await PostgresStore.open(store_url, Settings())
-    await prepare_store(store)
-    while store.partitions < PARTITIONS:
-        store.at(await store.write(adding))
-    await store.close()
+    await add_partitions(store_url)
     return store_url
 
 

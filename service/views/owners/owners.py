@@ -26,7 +26,7 @@ from service.ranks.rank_context import AskedRank
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.boards.boards import list_boards
 from storage.boards.postponed_changes import OwnerChange
-from storage.errors import BoardChangedError, StoreBusyError, UnknownBoardError, UnknownColumnError, UnknownOwnerError
+from storage.errors import UnknownColumnError, UnknownOwnerError
 from storage.leaves.totals import read_board_totals
 from storage.owners import OwnerChanges
 from storage.reads.point_reads import EntryRead
@@ -37,7 +37,6 @@ from .profiles import add_profiles
 
 EXAMINED_BOARDS_MAX = 100  # most boards on which one request looks for an owner's entry
 TOKEN_BYTES = 8  # length of the random token that replaces the name of an erased owner in the journal
-LISTINGS_MAX = 3  # how often a request lists boards at most, if a listed board is deleted before it is read
 
 
 async def find_column(context: Context, board_id: str, name: str | None) -> tuple[Board, int]:
@@ -98,30 +97,26 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
     query: ListQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
     after = context.cursors.find_start(query.cursor, owner, "")
-    for _ in range(LISTINGS_MAX):
-        boards = await context.store.read(
-            lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)
+    boards = await context.store.read(
+        lambda: list_boards(prefix="", after=after, limit=EXAMINED_BOARDS_MAX, archived=False)
+    )
+
+    async def read(away: Collection[int]) -> dict[int, EntryRead]:
+        return await context.reads.read_on_boards(
+            [board for board in boards if board.leaf_of(owner).partition not in away], owner
         )
 
-        async def read(away: Collection[int]) -> dict[int, EntryRead]:
-            living = [board for board in boards if board.leaf_of(owner).partition not in away]  # noqa: B023
-            return await context.reads.read_on_boards(living, owner)
-
-        try:
-            found, away = await context.try_living(read)
-        except (UnknownBoardError, BoardChangedError):
-            continue  # a board was deleted or changed after it was listed, so list the boards again
-        listed = []
-        for board in boards:
-            if board.key in found and (entry := found[board.key].entry) is not None:
-                stats = context.ranks.find_locator(board).format_stats(entry.cells)
-                listed.append(OwnerBoard(board.id, format_us(entry.updated_at_us), stats))
-        last = boards[-1].id if len(boards) == EXAMINED_BOARDS_MAX else None
-        if len(listed) > limit:
-            listed, last = listed[:limit], listed[limit - 1].board
-        cursor = None if last is None else context.cursors.encode_cursor(ListCursor(owner, last))
-        return OwnerBoards(owner, listed, cursor, [*away] or UNSET)
-    raise StoreBusyError("boards were deleted during every try")
+    found, away = await context.try_living(read)
+    listed = []
+    for board in boards:
+        if board.key in found and (entry := found[board.key].entry) is not None:
+            stats = context.ranks.find_locator(board).format_stats(entry.cells)
+            listed.append(OwnerBoard(board.id, format_us(entry.updated_at_us), stats))
+    last = boards[-1].id if len(boards) == EXAMINED_BOARDS_MAX else None
+    if len(listed) > limit:
+        listed, last = listed[:limit], listed[limit - 1].board
+    cursor = None if last is None else context.cursors.encode_cursor(ListCursor(owner, last))
+    return OwnerBoards(owner, listed, cursor, [*away] or UNSET)
 
 
 async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
@@ -130,9 +125,7 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     check_count(len(body.owners), context.settings.lookup_owners_max, "too_many_owners", "/owners", "owners")
     owners = [parse_owner(owner, pointer=f"/owners/{i}") for i, owner in enumerate(body.owners)]
     board = await context.catalog.find_board(call.path["board"])
-    index = None
-    if body.column is not None:
-        board, index = await find_column(context, board.id, body.column)
+    index = None if body.column is None else find_ranked_column(board, body.column)
     locator = context.ranks.find_locator(board)
 
     def program() -> Program[tuple[dict[str, Entry], dict[int, int]]]:
@@ -140,27 +133,26 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
         return found, (yield from read_board_totals(board))
 
     found, totals = await context.store.at(board.partition).read(program)
-    located: dict[str, Position] = {}
-    if index is not None:
+    missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
+    unseen = await context.reads.find_hidden(board, missing) if missing else {}
+    by_owner = {
+        each.owner: LookupEntry(each.owner, format_us(each.updated_at_us), locator.format_stats(each.cells))
+        for each in (*found.values(), *unseen.values())
+    }
+    for owner in unseen:
+        by_owner[owner].hidden = True
+    if index is None:
+        context.metrics.meter.add("rankcurve_reads", len(found), "owners", "row")
+    else:
         located = await rank_entries(context, locator, index, found.values(), totals)
         for position in located.values():
             context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
-    else:
-        context.metrics.meter.add("rankcurve_reads", len(found), "owners", "row")
-    missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
-    unseen = await context.reads.find_hidden(board, missing) if missing else {}
-    places = {} if index is None else _places(locator, index, found.values())
-    answers = []
-    for owner in owners:
-        row = found.get(owner) or unseen.get(owner)
-        if row is not None:
-            answer = LookupEntry(owner, format_us(row.updated_at_us), locator.format_stats(row.cells))
-            if index is not None:
-                answer.position, answer.place = located.get(owner), places.get(owner)
-                answer.reached_at = locator.find_reached_at(index, row.cells[index])
-            if owner in unseen:
-                answer.hidden = True
-            answers.append(answer)
+        places = _places(locator, index, found.values())
+        for row in (*found.values(), *unseen.values()):
+            answer = by_owner[row.owner]
+            answer.position, answer.place = located.get(row.owner), places.get(row.owner)
+            answer.reached_at = locator.find_reached_at(index, row.cells[index])
+    answers = [by_owner[owner] for owner in owners if owner in by_owner]
     if query.profiles:
         await add_profiles(context, answers)
     return LookupAnswer(answers, [owner for owner in missing if owner not in unseen])
@@ -198,7 +190,6 @@ def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
 async def erase_entry(context: Context, call: Call) -> None:
     board = await context.catalog.find_board(call.path["board"])
     if not await _changes(context, call, ()).erase_entry(board):
-        await context.reads.read_totals(board)  # raises an error if this process's copy of the board is outdated
         raise UnknownOwnerError(f"{call.path['owner']!r} has no entry in {board.id!r}")
 
 

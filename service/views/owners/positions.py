@@ -26,7 +26,7 @@ from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.locator import CountBegin, Locator, WantedRank
 from service.ranks.rank_context import AskedRank
 from storage.boards.family_ids import board_id, parse_board_id
-from storage.errors import NotRankedError, UnknownOwnerError
+from storage.errors import BoardChangedError, NotRankedError, UnknownOwnerError
 from storage.leaves.count_policy import RankMode
 from storage.leaves.totals import read_board_totals
 from storage.periods import calendar_of
@@ -38,10 +38,13 @@ from .owners import find_column, find_ranked_column, list_wanted_ranks
 
 async def get_positions(context: Context, call: Call) -> OwnerPositions:
     query: PositionsQuery = call.query
-    if query.compare is not None:
-        return await _compare_positions(context, call, query)
-    owner = call.path["owner"]
     board = context.catalog.find_known(call.path["board"]) or await context.catalog.find_board(call.path["board"])
+    if query.compare is not None:
+        return await _compare_positions(context, call, board, query)
+    return await _find_own_positions(context, board, call.path["owner"], query)
+
+
+async def _find_own_positions(context: Context, board: Board, owner: str, query: PositionsQuery) -> OwnerPositions:
     indexes: Sequence[int] = board.sorted_indexes
     if query.columns:
         indexes = [find_ranked_column(board, name) for name in query.columns]
@@ -69,19 +72,18 @@ async def get_positions(context: Context, call: Call) -> OwnerPositions:
     return _owner_positions(context, board, owner, indexes, found)
 
 
-async def _compare_positions(context: Context, call: Call, query: PositionsQuery) -> OwnerPositions:
-    board = await context.catalog.find_board(call.path["board"])
+async def _compare_positions(context: Context, call: Call, board: Board, query: PositionsQuery) -> OwnerPositions:
+    owner = call.path["owner"]
     absent: UnknownOwnerError | NotRankedError | None = None
     try:
-        now = msgspec.structs.replace(call, query=msgspec.structs.replace(query, compare=None))
-        answer = await get_positions(context, now)
+        answer = await _find_own_positions(context, board, owner, query)
     except (UnknownOwnerError, NotRankedError) as error:  # compare anyway: there may be a previous value
-        absent, board = error, await context.catalog.find_board(board.id)
+        absent = error
         columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
-        answer = OwnerPositions(call.path["owner"], [NoPosition(column=name) for name in columns])
+        answer = OwnerPositions(owner, [NoPosition(column=name) for name in columns])
     before_id = await _find_board_before(context, board)
     call.other_boards = () if before_id is None else (before_id,)
-    await _add_previous(context, await context.catalog.find_board(board.id), before_id, answer, query.rank)
+    await _add_previous(context, board, before_id, answer, query.rank)
     if absent is not None and not any(each.previous and each.previous.position for each in answer.positions):
         raise absent
     return answer
@@ -175,8 +177,10 @@ async def _find_board_before(context: Context, board: Board) -> str | None:
     if named is None:
         detail = f"{board.id!r} is not the leaderboard of a period, so no period comes before it"
         raise ProblemError("bad_request", detail, pointer="compare")
-    zone = (await context.catalog.families.find_family(named.family)).spec.time_zone
-    before = calendar_of(zone).find_previous(named.period)
+    family = await context.catalog.families.find_family(named.family)
+    if family.key != board.family_key:  # the copy of the family or that of the board is outdated
+        raise BoardChangedError
+    before = calendar_of(family.spec.time_zone).find_previous(named.period)
     return None if before is None else board_id(named.family, before.id, named.facets)
 
 

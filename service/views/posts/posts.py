@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import lru_cache, partial
 from typing import Any
 
@@ -105,8 +105,11 @@ async def get_post_state(context: Context, call: Call) -> PostState | PostStates
     asked = context.store, context.posting.post_ids, board, post_id
     if query.owner is not None:
         owner = parse_owner(query.owner)
-        return _state_of(board, post_id, owner, await find_post_fate(*asked, owner))
+        fate = await find_post_fate(*asked, owner)
+        await context.reads.read_totals(board)  # raises an error if this process's copy of the board is outdated
+        return _state_of(board, post_id, owner, fate)
     fates = await list_post_fates(*asked)
+    await context.reads.read_totals(board)
     states = [_state_of(board, post_id, fate.owner, fate.outcome) for fate in fates[:POSTS_LISTED_MAX]]
     return PostStates(post_id, states, len(fates) > POSTS_LISTED_MAX)
 
@@ -265,7 +268,7 @@ async def _resolve_posts(context: Context, only_board: str | None, posts: Sequen
     named = {only_board} if only_board is not None else {each for post in posts for each in _boards_of(post)}
     boards: dict[str, Board] = {}
     for each in named:
-        with suppress(UnknownBoardError):
+        with nullcontext() if only_board is not None else suppress(UnknownBoardError):
             boards[each] = await _find_board(context, each)
     outcomes: list[PostOutcome] = []
     for begin in range(0, len(posts), TURN_POSTS):

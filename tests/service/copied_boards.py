@@ -1,0 +1,374 @@
+"""Change boards and families through one process at random, and compare the answers of another one with a fresh one's.
+
+The other process has copies of what it used before. The fresh process forgets its copies before each request. Whatever
+the requests ask for, both must answer the same. Values are merged by `max`, `min` and `last`, so a post may be sent to
+both: the first one applies it, and nothing changes at the second.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
+
+from aiohttp import ClientSession
+
+from service.context import Context
+from tests.service.closing import close_as_of
+from tests.service.event_stream import EventStream
+from tests.service.real_service import RARELY, Answer, Caller, Service, without
+
+BOARDS = "/v1/leaderboards"
+FAMILY = "/v1/families/f"
+NAMES = ("a", "b")
+OWNERS = ("ada", "bob", "cyd", "dan", "eve")
+COLUMNS = ("xp", "lap", "wins")
+TAKEN = ("applied", "unchanged")
+# Times of an answer and ids of a request differ between two processes that answer the same.
+_DIFFERING = ("as_of", "updated_at", "active_at", "request_id", "instance")
+
+
+class Processes(NamedTuple):
+    one: Caller
+    other: Caller
+    fresh: Caller
+    fresh_context: Context
+    closing: Service  # a service on the same store, which closes boards
+
+
+@asynccontextmanager
+async def fronts_and_owner(folder: Path) -> AsyncIterator[Processes]:
+    """Start an owner process and two fronts on one SQLite file. The owner is the fresh process."""
+    async with (
+        Service(folder, fronts=2, jobs="none").running() as service,
+        Caller(next(service._bases)) as one,
+        Caller(next(service._bases)) as other,
+        Caller(await service._serve(service.context)) as fresh,
+    ):
+        yield Processes(one, other, fresh, service.context, service)
+
+
+@asynccontextmanager
+async def services(folder: Path, url: str) -> AsyncIterator[Processes]:
+    """Start three services on one PostgreSQL store."""
+    made = [Service(folder, store=url, jobs="none") for _ in range(3)]
+    async with made[0].running() as one, made[1].running() as other, made[2].running() as fresh:
+        yield Processes(one, other, fresh, fresh.context, one)
+
+
+def forget_copies(context: Context) -> None:
+    catalog = context.catalog
+    for copies in catalog._by_id, catalog._archived, catalog.families._by_id:
+        copies.clear()
+
+
+class Walk:
+    """A random walk. `differences` describes each request that two processes answered differently."""
+
+    def __init__(self, processes: Processes, rng: random.Random, *, segments: int = 1, partitions: int = 1) -> None:
+        self._at, self._rng, self._segments, self._partitions = processes, rng, segments, partitions
+        self.differences: list[str] = []
+        self.steps = self.unchanged = self.answered = 0
+        self._tags: dict[str, dict[str, Any]] = {}  # bodies by entity tag, by path
+        self._cursors: dict[str, str] = {}  # the last cursor of a page, by path
+        self._specs: dict[str, dict[str, Any]] = {}  # the body that a board or a family was last put with, by path
+        self._read: list[str] = []  # paths that were read
+        self._past: list[str] = []
+
+    async def take_steps(self, steps: int) -> None:
+        for _ in range(steps):
+            if self._rng.random() < 0.3:
+                await self._change()
+            else:
+                await self._ask()
+            self.steps += 1
+
+    # Changes, through the first process.
+
+    async def _change(self) -> None:
+        changes: list[tuple[int, Callable[[], Awaitable[None]]]] = [
+            (5, self._create_again), (4, self._put_changed), (12, self._post), (2, self._reset), (1, self._delete),
+            (2, self._hide), (1, self._close), (2, self._erase),
+        ]  # fmt: skip
+        [change] = self._rng.choices([each for _, each in changes], [weight for weight, _ in changes])
+        await change()
+
+    async def _through_one(self, method: str, path: str, body: object = None) -> Answer:
+        answer = await self._at.one.call(method, path, body)
+        self._past.append(f"{method} {path} {body or ''} -> {answer.status}")
+        if answer.status >= 500:
+            self._differ(f"one: {method} {path} {body}", answer.body, "no error of the service")
+        return answer
+
+    def _draw_columns(self) -> list[dict[str, Any]]:
+        drawn: list[dict[str, Any]] = []
+        for name in self._rng.sample(COLUMNS, self._rng.randint(1, 3)):
+            kind = self._rng.random()
+            if kind < 0.15:
+                drawn.append({"name": name, "type": "text", "merge": "last", "sorted": False})
+                continue
+            merge = self._rng.choice(("max", "min", "last"))
+            column = {"name": name, "merge": merge, "scale": self._rng.choice((0, 0, 1)), "sorted": kind < 0.9}
+            if self._rng.random() < 0.5:
+                column |= {"min": self._rng.choice((0, -9)), "max": self._rng.choice((5, 50, 500))}
+            drawn.append(column)
+        return self._draw_tiers(drawn)
+
+    def _draw_tiers(self, columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        drawn = []
+        for each in columns:
+            column = {name: value for name, value in each.items() if name != "tiers"}
+            if column.get("sorted") and self._rng.random() < 0.5:
+                limit = self._rng.choice(({"to_rank": self._rng.randint(1, 3)}, {"to_percent": 50}))
+                column["tiers"] = [{"name": self._rng.choice(("gold", "iron")), **limit}]
+            drawn.append(column)
+        return drawn
+
+    def _draw_path(self) -> str:
+        return self._rng.choice([*(f"{BOARDS}/{name}" for name in NAMES), FAMILY])
+
+    async def _put(self, path: str, body: dict[str, Any]) -> None:
+        if (await self._through_one("PUT", path, body)).status < 300:
+            self._specs[path] = body
+
+    async def _create_again(self) -> None:
+        path = self._draw_path()
+        await self._through_one("DELETE", path)
+        table = self._rng.choice(("own", "shared"))
+        body: dict[str, Any] = {"columns": self._draw_columns(), "table": table, "predictor": RARELY}
+        body["ties"] = self._rng.choice(("shared", "earliest"))
+        if path == FAMILY:
+            periods = self._rng.choice((["all"], ["day"], ["all", "day"], ["week", "day"]))
+            lists: list[list[list[str]]] = [[[]], [["org"]], [[], ["org"]]]
+            body |= {
+                "periods": periods,
+                "facets": self._rng.choice(lists),
+                "grace_seconds": self._rng.choice((0, 3_600, 200_000)),
+            }
+            body["time_zone"] = self._rng.choice(("UTC", "Asia/Tokyo"))
+        elif self._segments > 1 and self._rng.random() < 0.5:
+            body |= {"table": "own", "segments": self._segments}
+        elif self._partitions > 1:
+            body["partition"] = self._rng.randrange(self._partitions)
+        if path != FAMILY and self._rng.random() < 0.15:
+            end = datetime.now(UTC) + timedelta(hours=self._rng.randint(1, 3))
+            body |= {"closes_at": end.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
+        await self._put(path, body)
+
+    async def _put_changed(self) -> None:
+        path = self._draw_path()
+        if (body := self._specs.get(path)) is None:
+            return
+        body = {**body, "columns": self._draw_tiers(body["columns"])}
+        names = {column["name"] for column in body["columns"]}
+        match self._rng.randrange(4):
+            case 0:
+                more = [column for column in self._draw_columns() if column["name"] not in names]
+                body["columns"] = [*body["columns"], *more]
+            case 1:
+                body["predictor"] = {**RARELY, "exact_top": self._rng.choice((1, 10, 1_000))}
+            case 2 if path != FAMILY:
+                end = datetime.now(UTC) + timedelta(hours=self._rng.randint(1, 3))
+                body |= {"closes_at": end.isoformat(), "grace_seconds": 0, "keep_seconds": 0}
+            case _:
+                pass
+        await self._put(path, body)
+
+    async def _post(self) -> None:
+        method, path, body = self._draw_post()
+        await self._through_one(method, path, body)
+
+    async def _reset(self) -> None:
+        if self._rng.random() < 0.7:
+            await self._through_one("POST", f"{BOARDS}/{self._rng.choice(NAMES)}/reset")
+        else:
+            await self._through_one("POST", f"{FAMILY}/reset", {"period": self._rng.choice(("all", "day"))})
+
+    async def _delete(self) -> None:
+        await self._through_one("DELETE", self._draw_path())
+
+    async def _hide(self) -> None:
+        await self._through_one(self._rng.choice(("PUT", "DELETE", "DELETE")), f"/v1/owners/{self._owner()}/hidden")
+
+    async def _erase(self) -> None:
+        await self._through_one("DELETE", f"{self._draw_board()}/entries/{self._owner()}")
+
+    async def _close(self) -> None:
+        """Close and archive what is due in two hours."""
+        context = self._at.closing.context
+        clock = context.now_us
+        await close_as_of(self._at.closing, datetime.now(UTC) + timedelta(hours=2))
+        object.__setattr__(context, "now_us", clock)
+        self._past.append("close")
+
+    # Requests, through the other process and the fresh one.
+
+    async def _ask(self) -> None:
+        match self._rng.randrange(20):
+            case 0 | 1 | 2 | 3:
+                await self._compare(*self._draw_post())
+            case 5:
+                await self._compare_erasure()
+            case 6:
+                await self._compare_streams()
+            case 7 | 8:
+                await self._compare(*self._draw_look_up())
+            case 9 | 10 | 11 | 12 if self._read:
+                await self._compare("GET", self._rng.choice(self._read[-10:]))
+            case _:
+                self._read.append(self._draw_read())
+                await self._compare("GET", self._read[-1])
+
+    def _owner(self) -> str:
+        return self._rng.choice(OWNERS)
+
+    def _column(self) -> str:
+        return self._rng.choice((*COLUMNS * 4, "only", "no"))
+
+    def _board(self) -> str:
+        today = datetime.now(UTC).date().isoformat()
+        family = ("f:all", f"f:{today}", "f:today", "f:all:org=7", "f:today:org=7", "f:this-week", "f:yesterday")
+        return self._rng.choice((*NAMES * 8, *family, "unknown"))
+
+    def _draw_board(self) -> str:
+        return f"{BOARDS}/{self._board()}"
+
+    def _value(self) -> Any:
+        return self._rng.choice((0, 1, 1, 2, 2, 3, 3, 4, 4, 7, -5, 40, 400, "3.5", "seven"))
+
+    def _draw_post(self) -> tuple[str, str, Any]:
+        def post(**more: Any) -> dict[str, Any]:
+            stats = {
+                name: self._value() for name in self._rng.sample((*COLUMNS * 3, "no"), self._rng.choice((1, 1, 2)))
+            }
+            if self._rng.random() < 0.3:
+                more["post_id"] = f"p{self._rng.randrange(30)}"
+            if self._rng.random() < 0.1:
+                at = datetime.now(UTC) - timedelta(hours=self._rng.choice((1, 30)))
+                more["at"] = at.isoformat(timespec="seconds")
+            return {"owner": self._owner(), "stats": stats, **more}
+
+        queued = "?mode=queued" if self._rng.random() < 0.15 else ""
+        size = self._rng.choice((0, 0, 1, 3))
+        match self._rng.randrange(4):
+            case 0 | 1:
+                path, posts = f"{self._draw_board()}/posts", [post() for _ in range(size or 1)]
+            case 2:
+                named = [sorted({self._board() for _ in range(2)}) for _ in range(size or 1)]
+                path, posts = "/v1/posts", [post(boards=each) for each in named]
+            case _:
+                more: list[dict[str, Any]] = [{}, {"facets": {"org": "7"}}, {"facets": {"no": "7"}}]
+                path, posts = f"{FAMILY}/posts", [post(**self._rng.choice(more)) for _ in range(size or 1)]
+        return "POST", path + queued, {"posts": posts} if size else posts[0]
+
+    def _draw_look_up(self) -> tuple[str, str, Any]:
+        column = {} if self._rng.random() < 0.3 else {"column": self._column()}
+        if self._rng.random() < 0.5:
+            return "POST", f"{self._draw_board()}/entries/lookup", {"owners": [*OWNERS, "nobody"], **column}
+        boards = sorted({self._board() for _ in range(3)})
+        return "POST", f"/v1/owners/{self._owner()}/positions", {"boards": boards, **column}
+
+    def _draw_read(self) -> str:
+        entry, ranking = f"{self._draw_board()}/entries/{self._owner()}", f"{self._draw_board()}/rankings"
+        column, value = self._column(), self._value()
+        values = {"values": value, **({"with": self._board()} if self._rng.random() < 0.3 else {})}
+        day = {"period": self._rng.choice(("day", "week", "all"))}
+        reads: list[tuple[str, dict[str, Any]]] = [
+            (f"{entry}/positions", {}), (f"{entry}/positions", {"columns": column}),
+            (f"{entry}/positions", {"next": "true"}), (f"{entry}/positions", {"compare": "previous"}),
+            (f"{entry}/positions", {"rank": "exact", "columns": column}), (entry, {}), (entry, {}),
+            (f"{entry}/around", {"column": column}), (f"{entry}/around", {}), (f"{ranking}/{column}", {}),
+            (f"{ranking}/{column}", {"limit": 2}), (f"{ranking}/{column}", {"from_rank": 2}), (ranking, {}),
+            (f"{ranking}/{column}", {"order": "owner", "limit": 2}), (f"{ranking}/{column}/positions", values),
+            (f"{ranking}/{column}/around", {"value": value}), (f"{ranking}/{column}/buckets", {"buckets": 3}),
+            (f"{ranking}/{column}/values", {"ranks": "1,2", "percentiles": 50}), (f"{ranking}/{column}/curve", {}),
+            (self._draw_board(), {}), (BOARDS, {}), (FAMILY, {}), ("/v1/families", {}),
+            (f"{self._draw_board()}/posts/p1", {"owner": self._owner()}), (f"/v1/owners/{self._owner()}/boards", {}),
+            (f"{FAMILY}/boards", day), (f"{FAMILY}/boards", {**day, "org": 7}),
+            (f"{FAMILY}/facets", {**day, "facet": "org"}), (f"{FAMILY}/owners/{self._owner()}/history", day),
+            (f"{FAMILY}/owners/{self._owner()}/history", {**day, "column": column}),
+        ]  # fmt: skip
+        path, query = self._rng.choice(reads)
+        found = f"{path}?{urlencode(query)}" if query else path
+        if query.get("limit") and found in self._cursors and self._rng.random() < 0.7:
+            return f"{found}&cursor={self._cursors[found]}"
+        return found
+
+    async def _compare(self, method: str, path: str, body: Any = None) -> None:
+        tags = self._tags.setdefault(path, {})
+        headers = {"If-None-Match": ", ".join(tags)} if tags and method == "GET" else {}
+        got = await self._at.other.call(method, path, body, headers)
+        forget_copies(self._at.fresh_context)
+        expected = await self._at.fresh.call(method, path, body)
+        self.answered += got.status < 300
+        if got.status == 304:
+            self.unchanged += 1
+            if tags.get(got.headers["ETag"], "another tag") != _comparable(expected):
+                self._differ(f"304 of {path}", tags.get(got.headers["ETag"]), expected.body)
+        elif _comparable(got) != _comparable(expected) or got.headers.get("ETag") != expected.headers.get("ETag"):
+            tags_of = [each.headers.get("ETag") for each in (got, expected)]
+            self._differ(f"{method} {path} {body or ''} {tags_of}", got.body, expected.body)
+        elif got.status >= 500:
+            self._differ(f"{method} {path} {body or ''}", got.body, "no error of the service")
+        if expected.status == 200 and "ETag" in expected.headers:
+            self._tags[path] = {expected.headers["ETag"]: _comparable(expected)}
+        if (
+            method == "GET"
+            and expected.status == 200
+            and isinstance(expected.body, Mapping)
+            and expected.body.get("next")
+        ):
+            self._cursors[path.partition("&cursor")[0]] = expected.body["next"]
+        self._past.append(f"other: {method} {path} {body or ''} -> {got.status}")
+
+    async def _compare_erasure(self) -> None:
+        path = f"{self._draw_board()}/entries/{self._owner()}"
+        forget_copies(self._at.fresh_context)
+        before = await self._at.fresh.call("GET", path)
+        got = await self._at.other.call("DELETE", path)
+        if got.status >= 500 or (before.status == 200) > (got.status == 204):  # posts may wait in the queue
+            self._differ(f"DELETE {path}", [got.status, got.body], before.body)
+        self._past.append(f"other: DELETE {path} -> {got.status}")
+
+    async def _compare_streams(self) -> None:
+        """Compare the first event of a stream about the top of a ranking, or the refusal of the stream."""
+        path = f"{self._draw_board()}/stream?column={self._column()}&top=2"
+        got = await _read_first_event(self._at.other, path)
+        forget_copies(self._at.fresh_context)
+        expected = await _read_first_event(self._at.fresh, path)
+        if got != expected:
+            self._differ(f"GET {path}", got, expected)
+
+    def _differ(self, request: str, got: object, expected: object) -> None:
+        past = "\n    ".join(self._past[-40:])
+        self.differences.append(f"step {self.steps}: {request}\n  got      {got}\n  expected {expected}\n    {past}")
+
+
+async def _read_first_event(caller: Caller, path: str) -> Any:
+    """Return the data of a stream's first event, or the code of the refusal."""
+    async with ClientSession() as session, session.get(caller.base + path) as response:
+        if response.status != 200:
+            return response.status, json.loads(await response.text())["code"]
+        return without((await EventStream(response).expect_event("top")).data, *_DIFFERING)
+
+
+def _comparable(answer: Answer) -> Any:
+    """Return status and body without what may differ. A post is `taken`, whichever process took it first."""
+    body = answer.body
+    if isinstance(body, Mapping) and "results" in body:
+        body = [_comparable_result(each) for each in body["results"]]
+    elif isinstance(body, Mapping) and answer.status == 202:
+        body = {}
+    return answer.status, without(body, *_DIFFERING)
+
+
+def _comparable_result(result: dict[str, Any]) -> dict[str, Any]:
+    found = {**result, "status": "taken" if result.get("status") in (*TAKEN, "duplicate") else result.get("status")}
+    if "boards" in found:
+        found["boards"] = [_comparable_result(each) for each in found["boards"]]
+    return found
