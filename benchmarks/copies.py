@@ -67,7 +67,8 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     bars = []
     for name, walks in found.items():
         differing = [each for walk in walks for each in walk.differences]
-        print(*differing[:3], sep="\n")
+        for difference in differing[:3]:
+            print(difference)
         counts = [
             sum(counts) for counts in zip(*((each.steps, each.answered, each.unchanged) for each in walks), strict=True)
         ]
