@@ -25,7 +25,7 @@ from querybuilder import BLOB, CreateTable, col, delete, lit, max_, param, selec
 from storage.boards.shared_tables import BETWEEN, sweep_rows
 from storage.curves.refresh_requests import store_refresh_request
 from storage.errors import StoreCopyError
-from storage.leaves.catalog_rows import CATALOG_ROWS, FAMILY_ROWS, WHOLE, read_families, read_rows
+from storage.leaves.catalog_rows import CATALOG_ROWS, FAMILY_ROWS, RowKind, read_families, read_rows
 from storage.leaves.leaf_copy import PAGE_PARTS, TableCopy
 from storage.leaves.row_tables import Layout, create_row_table, define_row_table, layout_of, name_columns
 from storage.log.change_log import change_log
@@ -321,7 +321,7 @@ def _read_catalog() -> Program[tuple[Rows, list[tuple[int, int, Layout]]]]:
         layouts.append((family.key, family.partition, layout_of(family.template_board.leaf)))
     own = CATALOG_ROWS.where(col("archived_at").is_null(), col("table_key").is_null())
     for row in (yield from read_rows(own.bind())):
-        if row.segment_of is not None or row.segment != WHOLE:
+        if row.kind is not RowKind.SPREAD:
             layouts.append((row.leaf.key, row.leaf.partition, layout_of(row.leaf)))
     return keys, layouts
 

@@ -24,7 +24,7 @@ from predictor import Curve, Knot, encode_curve
 from querybuilder import Bound, Lock, Prepared, col, count_if, param, select
 from storage.boards.board_removal import delete_of_leaves, drop_rows
 from storage.boards.boards import find_same_board
-from storage.leaves.catalog_rows import store_columns
+from storage.leaves.catalog_rows import RowKind, store_columns
 from storage.leaves.entries import Entries, add_totals
 from storage.leaves.row_rankings import RowRanking
 from storage.leaves.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
@@ -235,7 +235,7 @@ class ArchiveWriter:
 
     def _remove_rows(self, board: Board, totals: dict[int, int], now_us: int) -> Program[Board]:
         stage = int(ClosingStage.ARCHIVED)
-        yield from store_columns(board.key, archived_at=now_us, stage=stage, due_at=None, segment=0)
+        yield from store_columns(board.key, archived_at=now_us, stage=stage, due_at=None, kind=RowKind.BOARD)
         gate = board.gate._replace(archived_us=now_us)
         archived = [replace(leaf, gate=gate) for leaf in board.leaves]
         for leaf in board.leaves:

@@ -43,7 +43,7 @@ from storage.errors import (
     UnknownBoardError,
 )
 from storage.leases.work_leases import WorkLease, WorkLeases, store_clock
-from storage.leaves.catalog_rows import PENDING, RETIRED, WHOLE, encode_spec, replace_times, store_columns, times_of
+from storage.leaves.catalog_rows import RowKind, encode_spec, replace_times, store_columns, times_of
 from storage.leaves.entries import add_totals
 from storage.leaves.leaf_copy import LeafChanges, LeafCopy, RowsCopy
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
@@ -166,17 +166,17 @@ class BoardCopy:
         totals = yield from find_totals_of([now])
         # A split changes no entries. So all segments together keep the board's count of changes; the first one gets it.
         counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)
-        for number, source in enumerate(now.leaves):
+        for source in now.leaves:
             yield from in_partition(source.partition, clear_partition(source))
             if now.is_spread:
-                yield from store_columns(source.key, segment=RETIRED - number, archived_at=begun_us)
+                yield from store_columns(source.key, kind=RowKind.RETIRED, archived_at=begun_us)
         spec = replace(now.spec, segments=len(self.targets))
-        yield from store_columns(now.key, spec=encode_spec(spec), segment=WHOLE)
+        yield from store_columns(now.key, spec=encode_spec(spec), kind=RowKind.SPREAD)
         of_segment = replace(now.spec, segments=1)
         times = times_of(now.spec.season)  # they may have changed since the segments were made
         begun = []
-        for number, segment in enumerate(self.targets):
-            yield from store_columns(segment.key, segment=number, spec=encode_spec(of_segment), **times)
+        for segment in self.targets:
+            yield from store_columns(segment.key, kind=RowKind.SEGMENT, spec=encode_spec(of_segment), **times)
             begun.append(replace(segment, spec=of_segment, gate=replace_times(segment.gate, now.spec.season)))
         yield from store_gates(begun)
         for segment in self.targets:
@@ -220,7 +220,7 @@ def _remove_tables(targets: Sequence[Leaf]) -> Program[None]:
     for target in targets:
         if target.table_key is None and target.archived_us is None:
             yield drop_table(layout_of(target).table, if_exists=True).bind().at(target.partition)
-        yield delete(BOARDS).where(col("board_key").eq(target.key), col("segment").le(PENDING)).bind()
+        yield delete(BOARDS).where(col("board_key").eq(target.key), col("kind").eq(RowKind.PENDING)).bind()
 
 
 def begin_move(
@@ -290,13 +290,14 @@ def begin_split(
         raise SpecConflictError(f"{board_id!r} has {segments} segments already", pointer="/segments")
     lease = yield from _claim_move(board, leases, holder=holder, lease_us=lease_us)
     others = yield from find_other_segments(board)
-    yield from _remove_tables([row.leaf for row in others if row.segment <= PENDING])  # left by a split that was killed
+    yield from _remove_tables(
+        [row.leaf for row in others if row.kind is RowKind.PENDING]
+    )  # left by a split that was killed
     yield from check_board_limits(new=segments, own=True, boards_max=boards_max, own_tables_max=own_tables_max)
     places = yield from choose_partitions(None, segments)
     made = []
     for number, place in enumerate(places):
-        segment = yield from insert_segment(board, PENDING - number, place)
-        made.append(replace(segment, segment=number))
+        made.append((yield from insert_segment(board, number, place, RowKind.PENDING)))
     return BoardCopy(board, made), lease
 
 

@@ -15,7 +15,7 @@ from storage.errors import (
     SpecConflictError,
     SpecInvalidError,
 )
-from storage.leaves.catalog_rows import WHOLE, encode_spec, replace_times, times_of
+from storage.leaves.catalog_rows import RowKind, encode_spec, replace_times, times_of
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
 from storage.leaves.totals import store_gates
 from storage.records import SEGMENT_SIGN, Board, BoardSpec, Gate, Leaf, Place, TableSharing
@@ -76,13 +76,13 @@ def create_board(
     leaf = Leaf(board_key, board_id, spec, place, gate)
     board = Board(board_key, board_id, spec, now_us, (leaf,), home=places[0])
     if spec.segments > 1:
-        yield from _insert_row(board, leaf, WHOLE)
+        yield from _insert_row(board, leaf, RowKind.SPREAD)
         leaves = []
         for number, its_partition in enumerate(places):
-            leaves.append((yield from insert_segment(board, number, its_partition)))
+            leaves.append((yield from insert_segment(board, number, its_partition, RowKind.SEGMENT)))
         board = replace(board, leaves=tuple(leaves))
     else:
-        yield from _insert_row(board, leaf, 0)
+        yield from _insert_row(board, leaf, RowKind.BOARD)
         if table_key is None:
             yield from in_partition(leaf.partition, create_row_table(layout_of(leaf)))
     yield from store_gates(board.leaves)
@@ -114,16 +114,16 @@ def check_segments(*, shared: bool, partition: int | None) -> None:
         raise SpecInvalidError("segments are spread over all partitions", pointer="/partition")
 
 
-def insert_segment(board: Board, number: int, partition: int) -> Program[Leaf]:
+def insert_segment(board: Board, number: int, partition: int, kind: RowKind) -> Program[Leaf]:
     """Create a segment of a board: its row in the catalog and its table. `store_gates` has to be called later."""
     spec = replace(board.spec, segments=1)
-    leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=max(number, 0))
-    yield from _insert_row(board, leaf, number)
+    leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=number)
+    yield from _insert_row(board, leaf, kind)
     yield from in_partition(partition, create_row_table(layout_of(leaf)))
     return leaf
 
 
-def _insert_row(board: Board, leaf: Leaf, segment: int) -> Program[None]:
+def _insert_row(board: Board, leaf: Leaf, kind: RowKind) -> Program[None]:
     is_segment = leaf.key != board.key
     yield (
         insert(BOARDS)
@@ -139,7 +139,8 @@ def _insert_row(board: Board, leaf: Leaf, segment: int) -> Program[None]:
             stage=0,
             partition=leaf.partition,
             segment_of=board.key if is_segment else None,
-            segment=segment,
+            segment=leaf.segment,
+            kind=kind,
             reset_at=leaf.gate.reset_us,
             **times_of(leaf.spec.season),
         )

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from querybuilder import Lock, col, delete, drop_table, hold_table, param, truncate
 from storage.errors import PeriodClosedError
-from storage.leaves.catalog_rows import PENDING, store_columns
+from storage.leaves.catalog_rows import RowKind, store_columns
 from storage.leaves.row_tables import ROWS_KEY, layout_of
 from storage.leaves.totals import hold_epoch, store_gates
 from storage.log.log_record import ChangeKind
@@ -51,7 +51,7 @@ def delete_board(*, board_id: str) -> Program[Board]:
         yield from in_partition(leaf.partition, clear_partition(leaf))
     others = yield from find_other_segments(board)
     for row in others:
-        if row.segment <= PENDING:
+        if row.kind is RowKind.PENDING:
             yield drop_table(layout_of(row.leaf).table, if_exists=True).bind().at(row.leaf.partition)
         else:
             yield from in_partition(row.leaf.partition, clear_partition(row.leaf))
@@ -59,7 +59,7 @@ def delete_board(*, board_id: str) -> Program[Board]:
     if board.is_spread:  # the archive of all segments has the board's own key; a part may be stored already
         yield from in_partition(board.home, delete_of_leaves([ARCHIVE_BLOCKS], [board.key]))
     yield from delete_of_leaves((BOARDS, REFRESH_REQUESTS), keys)
-    earlier = [replace(row.leaf, segment=1) for row in others if row.segment > PENDING]
+    earlier = [replace(row.leaf, segment=1) for row in others if row.kind is not RowKind.PENDING]
     if board.is_spread:  # before a split, the board itself may have had rows
         earlier.append(replace(board.leaf, key=board.key, place=Place(board.home), segment=1))
     return replace(board, leaves=(*board.leaves, *earlier))

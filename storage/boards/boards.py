@@ -7,8 +7,8 @@ from querybuilder import Bound, Lock, asc, col, contains_text, lower_case, param
 from storage.errors import FamilyBoardError, UnknownBoardError
 from storage.leaves.catalog_rows import (
     CATALOG_ROWS,
-    WHOLE,
     CatalogRow,
+    RowKind,
     find_families_by_key,
     find_rows_by_key,
     read_rows,
@@ -79,11 +79,9 @@ def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
 
 def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program[list[Board]]:
     """Make a board from each catalog row, in the order of `rows`. Read its segments, unless the board is archived."""
-    segments: dict[int | None, list[Leaf]] = {
-        row.leaf.key: [] for row in rows if row.segment == WHOLE and row.segment_of is None
-    }
+    segments: dict[int | None, list[Leaf]] = {row.leaf.key: [] for row in rows if row.kind is RowKind.SPREAD}
     if segments:
-        query = CATALOG_ROWS.where(col("segment_of").in_(param("keys")), col("segment").ge(0))
+        query = CATALOG_ROWS.where(col("segment_of").in_(param("keys")), col("kind").eq(RowKind.SEGMENT))
         query = query.order_by(asc(col("segment")))
         for row in (yield from read_rows(query.locked(lock).bind(keys=[*segments]))):
             segments[row.segment_of].append(row.leaf)
@@ -132,7 +130,7 @@ def find_present_boards(keys: list[int]) -> Program[dict[int, Board]]:
     If the key is of a retired segment or of a board that was split, this is the board with its present segments.
     """
     rows = yield from find_rows_by_key(keys)
-    split = {key: row.segment_of or key for key, row in rows.items() if row.segment < 0}
+    split = {key: row.segment_of or key for key, row in rows.items() if not row.is_leaf}
     if split:
         wholes = yield from find_rows_by_key(sorted({*split.values()}))
         rows |= {key: wholes[whole] for key, whole in split.items()}

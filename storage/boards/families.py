@@ -33,7 +33,15 @@ from querybuilder import (
     update,
 )
 from storage.errors import CatalogFullError, SpecConflictError, UnknownFamilyError
-from storage.leaves.catalog_rows import CATALOG_ROWS, COLUMNS, FAMILY_ROWS, encode_spec, read_families, read_rows
+from storage.leaves.catalog_rows import (
+    CATALOG_ROWS,
+    COLUMNS,
+    FAMILY_ROWS,
+    RowKind,
+    encode_spec,
+    read_families,
+    read_rows,
+)
 from storage.leaves.gates import store_family_gate
 from storage.leaves.row_tables import add_columns, create_row_table, layout_of
 from storage.leaves.totals import store_gates
@@ -235,7 +243,7 @@ def make_boards(
 
 
 _NEW_ROW = ["board_key", "created_at", "epoch", "table_key", "rows_key", "family_key", "partition", "stage", "segment"]
-_NEW_ROW += ["id", "spec", "shelf", "ends_at", "closes_at", "due_at", "reset_at"]
+_NEW_ROW += ["kind", "id", "spec", "shelf", "ends_at", "closes_at", "due_at", "reset_at"]
 
 
 def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
@@ -253,7 +261,7 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
         key = last - index
         numbers = key, now_us, 1, table_key, key if shared else 0, family.key, family.partition, 0, 0
         reset_us = resets.get(named.period.id)
-        rows.append((*numbers, board_id, text, shelf_id, ends_us, closes_us, closes_us, reset_us))
+        rows.append((*numbers, RowKind.BOARD, board_id, text, shelf_id, ends_us, closes_us, closes_us, reset_us))
     making = insert(BOARDS).rows(param("rows"), **{name: TABLES[BOARDS].kinds[name] for name in _NEW_ROW})
     making = making.on_conflict("id").do_nothing()
     leaves = [row.leaf for row in (yield from read_rows(making.returning(*COLUMNS).bind(rows=rows)))]

@@ -1,6 +1,7 @@
 """Reads and decodes the rows of the catalog: one row for each board, for each segment and for each family."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -16,11 +17,16 @@ from storage.store import Program, Row
 
 log = structlog.get_logger(__name__)
 
-# Values of the column `segment` in a board's row (its `segment_of` is null): 0 for a board without segments, or:
-WHOLE = -1  # a board that has segments
-# In a segment's row (its `segment_of` is the key of the board): n = 0, 1, … for the current segment n, or:
-RETIRED = -1  # `RETIRED - n`: the former segment n. Later segments have its entries; the journal still has its changes
-PENDING = -1_000  # `PENDING - n`: segment n is pending, because a split is still copying entries into it
+
+class RowKind(StrEnum):
+    """What a row of the catalog describes."""
+
+    BOARD = "board"  # a board without segments, and its leaf
+    SPREAD = "spread"  # a board that has segments
+    SEGMENT = "segment"
+    RETIRED = "retired"  # a former segment: later segments have its entries; the journal still has its changes
+    PENDING = "pending"  # a segment into which a split is still copying entries
+
 
 SPECS_KEPT_MAX = 4_096  # the most decoded specs in the cache; boards whose specs have the same text share one object
 
@@ -65,7 +71,12 @@ class CatalogRow(NamedTuple):
     leaf: Leaf  # for a board with segments: the leaf that would hold all entries if there were no segments
     created_at_us: int
     segment_of: int | None  # the key of the board that the segment belongs to; None: the row describes a board
-    segment: int  # the number of a segment, or a value such as `WHOLE`
+    kind: RowKind
+
+    @property
+    def is_leaf(self) -> bool:
+        """Return whether the leaf has the entries of its board, or some of them."""
+        return self.kind in (RowKind.BOARD, RowKind.SEGMENT)
 
     def make_board(self, leaves: tuple[Leaf, ...] = ()) -> Board:
         """Return the board with these leaves, or with the leaf of this row if `leaves` is empty."""
@@ -76,18 +87,19 @@ class CatalogRow(NamedTuple):
 
 def decode_row(row: Row) -> CatalogRow:
     """Decode a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
-    key, board_id, text, created_at_us, family_key, segment_of, segment, partition, table_key, rows_key, *gate = row
+    key, board_id, text, created_at_us, family_key, segment_of, segment, kind, partition, table_key, rows_key, *gate = (
+        row
+    )
     spec = decode_spec(text, BOARD_SPECS, f"the leaderboard {board_id!r}")
     place = Place(partition, table_key, rows_key)
-    number = segment if segment >= 0 else RETIRED - segment
-    leaf = Leaf(key, board_id.partition(SEGMENT_SIGN)[0], spec, place, Gate(*gate), family_key, number)
-    return CatalogRow(leaf, created_at_us, segment_of, segment)
+    leaf = Leaf(key, board_id.partition(SEGMENT_SIGN)[0], spec, place, Gate(*gate), family_key, segment)
+    return CatalogRow(leaf, created_at_us, segment_of, RowKind(kind))
 
 
 PLACE = "partition", "table_key", "rows_key"  # in the order of the fields of `Place`
 # In the order of the fields of `Gate`.
 GATE = "epoch", "opens_at", "ends_at", "closes_at", "closed_at", "archived_at", "reset_at"
-_NAMES = "board_key", "id", "spec", "created_at", "family_key", "segment_of", "segment", *PLACE, *GATE
+_NAMES = "board_key", "id", "spec", "created_at", "family_key", "segment_of", "segment", "kind", *PLACE, *GATE
 COLUMNS = tuple(map(col, _NAMES))
 CATALOG_ROWS = select(*COLUMNS).from_(BOARDS)  # all boards and segments, until a caller adds a condition
 
@@ -121,7 +133,7 @@ def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
     if leaves[0].archived_us is None or board.family_key is not None:
         return [*leaves]
     rows = yield from read_rows(CATALOG_ROWS.where(col("segment_of").eq(board.key)).bind())
-    return [*leaves, *(row.leaf for row in rows if row.segment >= 0)]
+    return [*leaves, *(row.leaf for row in rows if row.kind is RowKind.SEGMENT)]
 
 
 def find_keys_ever(board: Board) -> Program[list[int]]:

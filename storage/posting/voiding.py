@@ -123,7 +123,7 @@ class Voiding:
     def _hold_leaves(self, post: RememberedPost) -> Program[dict[int, Leaf]]:
         """Lock the catalog's rows of the post's boards, so that nobody moves, splits or archives them meanwhile."""
         rows = yield from find_rows_by_key([part.board_key or 0 for part in post.parts], held=True)
-        if any(row.segment < 0 for row in rows.values()):
+        if not all(row.is_leaf for row in rows.values()):
             raise BoardChangedError
         return {key: row.leaf for key, row in rows.items()}
 

@@ -54,7 +54,8 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("rebuilt_at", INTEGER, null=True)  # when its rows were last rebuilt from posts to earlier boards, too
     .with_columns(stage=INTEGER, partition=INTEGER)
     .column("segment_of", INTEGER, null=True)  # the key of the board to which this segment belongs; null: no segment
-    .column("segment", INTEGER)
+    .column("segment", INTEGER)  # its 0-based number among the segments; 0 for a board
+    .column("kind", TEXT)  # what the row describes, see `catalog_rows.RowKind`
     .primary_key("board_key"),
     create_index("boards_id", BOARDS, col("id"), unique=True),
     create_index(

@@ -139,7 +139,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         schema = service.context.store.dialect.schema_of(BOARDS)
     connection = await asyncpg.connect(url)
     catalog, gates = (name if schema is None else f"{schema}.{name}" for name in (BOARDS, GATES))
-    copied = ("table_key", "partition", "spec", "created_at", "epoch", "stage", "segment")
+    copied = ("table_key", "partition", "spec", "created_at", "epoch", "stage", "segment", "kind")
     copy = tuple(await connection.fetchrow(f"SELECT {', '.join(copied)} FROM {catalog} WHERE id = 'b0'"))
     await connection.copy_records_to_table(
         BOARDS,
