@@ -272,31 +272,38 @@ class Board:
     @cached_property
     def is_spread(self) -> bool:
         """Return whether the board has segments: leaves with keys of their own, each with some of the owners."""
-        return self.leaf.key != self.key
+        return self.leaves[0].key != self.key
 
     @cached_property
     def leaf(self) -> Leaf:
-        """Return the leaf that holds all entries, or the first leaf if the board has segments."""
-        return self.leaves[0]
+        """Return the leaf that holds all entries. Raise ValueError if the board has several leaves."""
+        [leaf] = self.leaves
+        return leaf
 
     @cached_property
     def gate(self) -> Gate:
         """Return the gate of the leaves, which is the same for all of them."""
-        return self.leaf.gate
+        return self.leaves[0].gate
 
     @cached_property
     def edition(self) -> str:
         """Return the edition of the leaves, which is the same for all of them."""
-        return self.leaf.edition
+        return self.leaves[0].edition
 
     @cached_property
     def partition(self) -> int:
+        """Return the partition of the only leaf. Raise ValueError if the board has several leaves."""
         return self.leaf.partition
+
+    @cached_property
+    def reading_partition(self) -> int:
+        """Return the partition for which to run programs that read the board. They read other segments in theirs."""
+        return self.leaves[0].partition
 
     def leaf_of(self, owner: str) -> Leaf:
         """Return the leaf that holds an owner's entry."""
         leaves = self.leaves
-        return self.leaf if len(leaves) == 1 else leaves[segment_of(owner, len(leaves))]
+        return leaves[0] if len(leaves) == 1 else leaves[segment_of(owner, len(leaves))]
 
     @cached_property
     def is_unreached(self) -> bool:
@@ -310,7 +317,7 @@ class Board:
 
     @cached_property
     def sorted_indexes(self) -> tuple[int, ...]:
-        return self.leaf.sorted_indexes
+        return self.leaves[0].sorted_indexes
 
 
 def segment_of(owner: str, segments: int) -> int:

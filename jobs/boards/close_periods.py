@@ -182,7 +182,7 @@ class CloseJob:
         log.info("board_frozen", board=board.id)
 
     async def _fit_columns(self, board: Board) -> None:
-        totals = await self._store.at(board.partition).read(lambda: find_totals_of([board]))
+        totals = await self._store.at(board.reading_partition).read(lambda: find_totals_of([board]))
         for leaf, index in list_columns_to_fit(board, totals):
             if not await self._is_final(leaf, index, totals[leaf.key][CHANGES]):
                 await self._fit(leaf, index)

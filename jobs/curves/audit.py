@@ -61,7 +61,7 @@ class Auditor:
         limits = self._limits
         if owners is not None:
             limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})
-        found = await self._store.at(board.partition).read(
+        found = await self._store.at(board.reading_partition).read(
             lambda: audit_curve(parts, column_index, limits, rng=self._rng, monotonic=self._monotonic),
             heavy=True,
         )

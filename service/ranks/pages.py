@@ -83,7 +83,7 @@ class Pager:
         """Read the best rows of the ranking. Each leaf of the board is read in a snapshot of its own."""
         if not self.board.is_spread:
             return await self._locator.store.read(lambda: self.find_first_rows(limit))
-        near, totals, _ = await self._locator.reads.segments.read_first_rows(self.board, self._index, limit + 1)
+        near, totals, _ = await self._locator.reads.read_best_rows(self.board, self._index, limit + 1)
         return Window(near.after[:limit], 1, 1, True, totals, False, len(near.after) > limit)
 
     def find_first_rows(self, limit: int) -> Program[Window]:

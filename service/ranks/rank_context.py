@@ -60,7 +60,7 @@ class RankContext:
         if found is not None and found.board is board:
             return found
         entries = self._boards.open_board(board)
-        store = self._store.at(board.partition)
+        store = self._store.at(board.reading_partition)
         found = Locator(store, self._reads, board, entries, self._book, self._limits, self._crowd, self._now_us)
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)

@@ -281,7 +281,7 @@ def begin_split(
         LeaseTakenError: another process moves or splits the board.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.SHARE)
-    check_segments(shared=board.leaf.table_key is not None, partition=None)
+    check_segments(shared=board.leaves[0].table_key is not None, partition=None)
     if board.gate.archived_us is not None:
         raise ArchivedError(f"the leaderboard {board_id!r} was archived, so it has no rows")
     if board.gate.closed_us is not None:

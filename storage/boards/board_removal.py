@@ -61,7 +61,7 @@ def delete_board(*, board_id: str) -> Program[Board]:
     yield from delete_of_leaves((BOARDS, REFRESH_REQUESTS), keys)
     earlier = [replace(row.leaf, segment=1) for row in others if row.kind is not RowKind.PENDING]
     if board.is_spread:  # before a split, the board itself may have had rows
-        earlier.append(replace(board.leaf, key=board.key, place=Place(board.home), segment=1))
+        earlier.append(replace(board.leaves[0], key=board.key, place=Place(board.home), segment=1))
     return replace(board, leaves=(*board.leaves, *earlier))
 
 

@@ -131,7 +131,7 @@ class Ranking(Protocol):
 
 
 class OpenBoard(Protocol):
-    """Programs that read the entries of a board. Run them for the partition of the first leaf."""
+    """Programs that read the entries of a board. Run them for `Board.reading_partition`."""
 
     @property
     def rankings(self) -> Mapping[int, Ranking]:

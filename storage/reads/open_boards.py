@@ -23,8 +23,10 @@ class OpenBoards:
 
     def open_board(self, board: Board) -> OpenLeaf | SegmentedEntries:
         """Return the programs that read this version of a board."""
-        if not board.is_spread:
-            return self.open_leaf(board.leaf)
+        return self.open_segments(board) if board.is_spread else self.open_leaf(board.leaf)
+
+    def open_segments(self, board: Board) -> SegmentedEntries:
+        """Return the programs that read this version of a board with segments."""
         found = self._spread.get(board.key)
         # A job reads its boards from the store, so the same version of a board may be another, equal object.
         if found is None or (found.board is not board and found.board != board):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from operator import itemgetter
 from types import MappingProxyType
@@ -19,19 +19,18 @@ from storage.leaves.count_policy import CountPolicy, limit_gap_rows
 from storage.leaves.entries import Entries, find_on_leaves
 from storage.leaves.exact_ranks import CountStart, GapCount
 from storage.leaves.hidden_owners import find_hidden_entries
-from storage.leaves.rankings import Neighbours, OpenLeaf, edge_of
+from storage.leaves.rankings import OpenLeaf
 from storage.leaves.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
-from storage.leaves.totals import ALL_ENTRIES, CHANGES, add_up_totals, read_totals
+from storage.leaves.totals import ALL_ENTRIES, read_totals
 from storage.log.cells import CellOf
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Entry, Leaf
-from storage.segments.segmented_entries import BEFORE_ALL_OWNERS, SegmentedRanking, add_up_confirmed
+from storage.segments.segmented_entries import read_at_once
 from storage.store import Program, Store, read_single, read_steps
 
 T = TypeVar("T")
 
 SEGMENT_GATHER_TURNS = 20  # turns of the event loop that a batch for segments waits for more requests
-FEW_ROWS = 10  # of a segment, read at least about this many rows
 NO_STARTS: Mapping[int, CountStart] = MappingProxyType({})
 
 
@@ -73,7 +72,6 @@ class PointReads:
         # segments, one large batch at a time is faster than several.
         gathering = limits | {"gather_turns": SEGMENT_GATHER_TURNS}
         few_batches = gathering | {"tasks_max": 1}
-        self.segments = SegmentReads(store, boards.open_rows)
         self._around_in_segments = StoreCoalescers(self._read_owners_in_segments, **few_batches, crowd=crowd)
         self._entries_in_segments = StoreCoalescers(self._read_entries, **gathering, crowd=crowd)
         self._counts = StoreCoalescers(self._count_in_segments, **few_batches, crowd=crowd)
@@ -83,7 +81,7 @@ class PointReads:
 
     def read_totals(self, board: Board | Leaf) -> asyncio.Future[dict[int, int]]:
         """Return a future for the number of entries in each column of a board or leaf, see `totals.find_totals`."""
-        leaf = board.leaf if isinstance(board, Board) else board
+        leaf = board.leaves[0] if isinstance(board, Board) else board
         return self._totals[self._store.at(leaf.partition)].ask((board.key, leaf.shape), board)
 
     def read_entry(
@@ -93,9 +91,7 @@ class PointReads:
 
         In each column of `starts`, also count the entries better than the owner's cell if `count_policy` says so.
         """
-        leaf, coalescers = board.leaf, self._entries
-        if board.is_spread:
-            leaf, coalescers = board.leaf_of(owner), self._entries_in_segments
+        leaf, coalescers = board.leaf_of(owner), self._entries_in_segments if board.is_spread else self._entries
         store = self._store.at(leaf.partition)
         return coalescers[store].ask((*leaf.shape, *starts), (store, leaf, owner, starts))
 
@@ -131,8 +127,8 @@ class PointReads:
         """
         board, index, _, *rows, start = asked
         coalescers = self._around_in_segments if board.is_spread else self._around_owners
-        kind = (board.key, board.leaf.shape, index, *rows, start is None)
-        return coalescers[self._store.at(board.partition)].ask(kind, asked)
+        kind = (board.key, board.leaves[0].shape, index, *rows, start is None)
+        return coalescers[self._store.at(board.reading_partition)].ask(kind, asked)
 
     def count_in_segments(
         self, board: Board, column_index: int, cell: CellOf, start: CountStart
@@ -141,15 +137,17 @@ class PointReads:
 
         The result is None if the change log of a segment cannot bring the count of the segment's curve up to date.
         """
-        kind = board.key, board.leaf.shape, column_index
-        return self._counts[self._store.at(board.partition)].ask(kind, (board, column_index, cell, start))
+        kind = board.key, board.leaves[0].shape, column_index
+        return self._counts[self._store.at(board.reading_partition)].ask(kind, (board, column_index, cell, start))
 
     async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount | None]:
         # Every `CountStart` gives right counts, because the log adds the later changes. The count is as of the time of
         # the latest one, so that it has the posts that were answered before any of the requests.
         board, column_index, _, start = max(asked, key=lambda each: each[3].asked_us)
         cells = list({cell for _, _, cell, _ in asked})
-        found = await self.segments.count_cells(board, column_index, start, cells)
+        entries = self._boards.open_segments(board)
+        counting = entries.rankings[column_index].count_cells(start, cells)
+        found = await read_at_once(self._store, entries.parts, counting)
         return [found[cell] for _, _, cell, _ in asked]
 
     async def _read_entries(self, asked: list[tuple[Store, Leaf, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
@@ -171,7 +169,8 @@ class PointReads:
     async def _read_totals(self, asked: list[Board | Leaf]) -> list[dict[int, int]]:
         board = asked[0]
         if isinstance(board, Board) and board.is_spread:
-            return [await self.segments.read_totals(board)] * len(asked)
+            entries = self._boards.open_segments(board)
+            return [await read_at_once(self._store, entries.parts, entries.read_totals())] * len(asked)
         leaf = board.leaf if isinstance(board, Board) else board
         found = await read_single(self._store.at(leaf.partition), lambda: read_totals([leaf]))
         return [found[leaf.key]] * len(asked)
@@ -192,142 +191,15 @@ class PointReads:
     async def _read_owners_in_segments(self, asked: list[AroundOwner]) -> list[OwnersNeighbours | None]:
         first, owners = asked[0], list({each.owner for each in asked})
         rows_max = limit_gap_rows(self._gap_rows_max, crowded=self._crowd.is_crowded())
-        found = await self.segments.read_around(first, owners, gap_rows_max=rows_max)
+        entries = self._boards.open_segments(first.board)
+        reading = entries.rankings[first.column_index].read_around_owners(first, owners, rows_max)
+        found = await read_at_once(self._store, entries.parts, reading)
         return [found.get(each.owner) for each in asked]
 
-
-class SegmentReads:
-    """Reads all segments of a board at the same time, each in a snapshot of its own, for many callers together."""
-
-    def __init__(self, store: Store, open_rows: Callable[[Leaf], Entries]) -> None:
-        self._store, self._open_rows = store, open_rows
-
-    async def _each(self, board: Board, ask: Callable[[int, Leaf, Store, Entries], Awaitable[T]]) -> list[T]:
-        reads = [
-            ask(number, leaf, self._store.at(leaf.partition), self._open_rows(leaf))
-            for number, leaf in enumerate(board.leaves)
-        ]
-        return await asyncio.gather(*reads)
-
-    async def read_totals(self, board: Board) -> dict[int, int]:
-        """Return the sums of the totals of all segments. Raises UnknownBoardError, BoardChangedError."""
-
-        async def ask(_number: int, leaf: Leaf, store: Store, _entries: Entries) -> dict[int, int]:
-            return (await read_single(store, lambda: read_totals([leaf])))[leaf.key]
-
-        return add_up_totals(await self._each(board, ask))
-
-    async def read_first_rows(self, board: Board, column_index: int, limit: int) -> OwnersNeighbours:
-        """Return the best rows of the board, and its totals, mostly with one statement for each segment.
-
-        Of N segments, each probably has about an Nth of these rows. So read some more than that, and all if the last
-        row read from a segment is among the best.
-        """
-        merged = SegmentedRanking(board, column_index, ())
-        rows_max = min(limit, limit * 3 // (2 * len(board.leaves)) + FEW_ROWS)
-
-        async def ask(_number: int, leaf: Leaf, store: Store, entries: Entries) -> OwnersNeighbours:
-            ranking = entries.rankings[column_index]
-            top = [(ranking.before_best, BEFORE_ALL_OWNERS)]
-            reading = partial(ranking.read_around_places, top, better_rows=0, worse_rows=rows_max)
-            [first] = await read_single(store, reading)
-            return first
-
-        while True:
-            parts = await self._each(board, ask)
-            cut = [part.near.after[-1] for part in parts if len(part.near.after) == rows_max]
-            near = merged.merge_neighbours([part.near for part in parts], better_rows=0, worse_rows=limit)
-            if rows_max == limit or all(merged.order_of(last) > merged.order_of(near.after[-1]) for last in cut):
-                return OwnersNeighbours(near, add_up_totals([part.totals for part in parts]))
-            rows_max = limit
-
-    async def count_cells(
-        self, board: Board, column_index: int, start: CountStart, cells: Sequence[CellOf]
-    ) -> dict[CellOf, GapCount | None]:
-        """Count the entries better than each cell, or give None as `count_in_segments` does. Ask each segment once."""
-
-        async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> dict[CellOf, GapCount | None]:
-            gaps, its_start = entries.rankings[column_index].gaps, start.parts[number]
-            return await read_single(store, lambda: gaps.count_better(its_start, cells))
-
-        found = await self._each(board, ask)
-        return {cell: add_up_confirmed([counts[cell] for counts in found]) for cell in cells}
-
-    async def read_around(
-        self, asked: AroundOwner, owners: Sequence[str], *, gap_rows_max: int
-    ) -> dict[str, OwnersNeighbours]:
-        """Return the rows around each owner with a value in the column. If `asked.start` is set, count better entries.
-
-        `gap_rows_max`: see `count_policy.limit_gap_rows`.
-        """
-        board, column_index, _, better_rows, worse_rows, start = asked
-        merged = SegmentedRanking(board, column_index, ())
-        places = await self._find_places(board, column_index, owners)
-        if not places:
-            return {}
-        cells = {owner: (cell, owner if merged.timed else "") for cell, owner in places}
-        policy = CountPolicy(board.spec.predictor.exact_top)
-        counted = []
-        if start is not None:
-            counted = policy.choose_cells(start.curve, merged.padding, {*cells.values()}, gap_rows_max)
-
-        async def ask(number: int, leaf: Leaf, store: Store, entries: Entries) -> list[OwnersNeighbours]:
-            ranking = entries.rankings[column_index]
-
-            def program() -> Program[list[OwnersNeighbours]]:
-                around = yield from ranking.read_around_places(places, better_rows=better_rows, worse_rows=worse_rows)
-                if not counted or start is None:
-                    return around
-                counts = yield from ranking.gaps.count_better(start.parts[number], counted)
-                owned = zip(around, places, strict=True)
-                return [each._replace(counted=counts.get(cells[owner])) for each, (_, owner) in owned]
-
-            if not counted:
-                return await read_single(store, program)
-            if not store.sole_writer:  # BEGIN and COMMIT double the round trips, so read again only after a change
-                found = await read_steps(store, program)
-                if all(_is_of_one_moment(each) for each in found):
-                    return found
-            return await store.read(program)
-
-        reads = await self._each(board, ask)
-        totals = add_up_totals([read[0].totals for read in reads])
-        found = {}
-        for (_, owner), *parts in zip(places, *reads, strict=True):
-            around = [part.near for part in parts]
-            near = merged.merge_neighbours(around, better_rows=better_rows, worse_rows=worse_rows)
-            found[owner] = OwnersNeighbours(near, totals, add_up_confirmed([part.counted for part in parts]))
-        await self._count_edges(board, merged, [each.near for each in found.values()])
-        return found
-
-    async def _count_edges(self, board: Board, merged: SegmentedRanking, around: Sequence[Neighbours]) -> None:
-        """Set `edge_ties` in each `Neighbours` whose first two rows tie: the ties above them. Ask each segment once."""
-        edges = [near for near in around if merged.has_edge(near)]
-        places = [edge_of(near, merged.index) for near in edges]
-
-        async def ask(_number: int, _leaf: Leaf, store: Store, entries: Entries) -> list[int]:
-            ranking = entries.rankings[merged.index]
-            return await read_single(store, lambda: ranking.count_ties_before(places))
-
-        if edges:
-            for near, *ties in zip(edges, *(await self._each(board, ask)), strict=True):
-                near.edge_ties = sum(ties)
-
-    async def _find_places(self, board: Board, column_index: int, owners: Sequence[str]) -> list[tuple[str, str]]:
-        """Return a pair of cell and owner for each of the `owners` that has a value in the column."""
-
-        async def ask(_number: int, leaf: Leaf, store: Store, entries: Entries) -> list[tuple[str, str]]:
-            theirs = [owner for owner in owners if board.leaf_of(owner) is leaf]
-            found = await read_single(store, lambda: entries.find_entries(theirs)) if theirs else {}
-            cells = ((entry.cells[column_index], owner) for owner, entry in found.items())
-            return [(cell, owner) for cell, owner in cells if isinstance(cell, str)]
-
-        return [place for places in await self._each(board, ask) for place in places]
-
-
-def _is_of_one_moment(found: OwnersNeighbours) -> bool:
-    """Return whether the segment has not changed between the statements for the rows and for the count."""
-    return found.counted is None or found.counted.totals.get(CHANGES, 0) == found.totals.get(CHANGES, 0)
+    async def read_best_rows(self, board: Board, column_index: int, limit: int) -> OwnersNeighbours:
+        """Return the best rows of a board with segments, and its totals."""
+        entries = self._boards.open_segments(board)
+        return await read_at_once(self._store, entries.parts, entries.rankings[column_index].read_best_rows(limit))
 
 
 def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list[EntryRead]]:

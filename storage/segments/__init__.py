@@ -5,8 +5,8 @@
 A segment is a leaf, in any partition. Posts, refreshes and the journal work on leaves. Callers of the service see only
 the board, and it is closed and archived as a whole. `Board.leaf_of` returns the leaf that holds an owner's entry.
 
-`segmented_entries` reads the segments in one program: it adds up counts, and merges rows that the segments return in
-order. `reads.point_reads` asks all segments at the same time, for many callers together.
+`segmented_entries` adds up counts, and merges rows that the segments return in order: within one program, or for many
+callers together (`reads.point_reads`) by asking all segments at the same time.
 
 The most important rule: a read returns the same as a read of one leaf with the rows of all segments. Only the
 snapshots differ: each segment is read in one snapshot, and on several servers these may be of different moments.

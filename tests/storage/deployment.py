@@ -326,7 +326,7 @@ class Deployment:
         return self.boards.open_rows(board.leaf)
 
     def merger(self, board: Board) -> Merger:
-        return self.open_rows(board).merger
+        return self.boards.open_rows(board.leaves[0]).merger
 
     def post(self, owner: str, *parts: Part, post_id: str | None = None, at_us: int | None = None) -> Post:
         """Return a post in the form in which the service passes posts to the writer."""
@@ -361,7 +361,7 @@ class Deployment:
         )
 
     async def rows(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        return await self.store.at(board.partition).read(lambda: self.entries(board).find_entries(owners))
+        return await self.store.at(board.reading_partition).read(lambda: self.entries(board).find_entries(owners))
 
     async def list_rows(self, board: Board) -> list[tuple[Any, ...]]:
         found = []

@@ -315,9 +315,9 @@ class BoardsMachine(RuleBasedStateMachine):
         assert 0 <= totals.get(CHANGES, 0) <= plain.changes
         for index in plain.board.sorted_indexes:
             assert totals.get(index, 0) == sum(row[index] is not None for row in plain.rows.values())
-            yield from in_partition(plain.board.partition, self.compare_ranking(plain, index))
+            yield from in_partition(plain.board.reading_partition, self.compare_ranking(plain, index))
         finding = self.session.deployment.entries(plain.board).find_entries(OWNERS)
-        entries = yield from in_partition(plain.board.partition, finding)
+        entries = yield from in_partition(plain.board.reading_partition, finding)
         assert {owner: entry.updated_at_us for owner, entry in entries.items()} == plain.versions
         merger = self.session.deployment.merger(plain.board)
         for owner, entry in entries.items():

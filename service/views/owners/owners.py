@@ -132,7 +132,7 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
         found = yield from locator.entries.find_entries(list(dict.fromkeys(owners)))
         return found, (yield from read_board_totals(board))
 
-    found, totals = await context.store.at(board.partition).read(program)
+    found, totals = await context.store.at(board.reading_partition).read(program)
     missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
     unseen = await context.reads.find_hidden(board, missing) if missing else {}
     by_owner = {

@@ -108,7 +108,7 @@ async def _positions_with_next(
             position.next = yield from _find_next_place(locator, wanted, position.rank, mode, begin)
         return found
 
-    found = await context.store.at(board.partition).read(program, heavy=far)
+    found = await context.store.at(board.reading_partition).read(program, heavy=far)
     return _owner_positions(context, board, owner, indexes, found)
 
 

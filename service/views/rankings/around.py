@@ -68,7 +68,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
             raise NotRankedError(f"{owner!r} has no value in {board.spec.columns[index].name!r}")
         return (yield from around.read(WantedRank(index, cell, owner), begin))
 
-    located = await context.store.at(board.partition).read(program, heavy=locator.find_curve(index) is None)
+    located = await context.store.at(board.reading_partition).read(program, heavy=locator.find_curve(index) is None)
     return await _answer(context, call, pager, *located)
 
 
@@ -81,7 +81,7 @@ async def get_rows_around_value(context: Context, call: Call) -> Page | Tagged:
     wanted = parse_wanted_value(locator, index, query.value, "value")
     around, begin = _RowsAround(locator, pager, query.better, query.worse), locator.begin_count(index)
     heavy = locator.find_curve(index) is None
-    located = await context.store.at(board.partition).read(lambda: around.read(wanted, begin), heavy=heavy)
+    located = await context.store.at(board.reading_partition).read(lambda: around.read(wanted, begin), heavy=heavy)
     return await _answer(context, call, pager, *located)
 
 

@@ -45,7 +45,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
     board, index = await find_column(context, call.path["board"], call.path["column"])
     # If another process has emptied the board, this process's curve still describes the former entries. Then this read
     # raises an error, so the curve is not returned.
-    await context.store.at(board.partition).read(lambda: read_board_totals(board))
+    await context.store.at(board.reading_partition).read(lambda: read_board_totals(board))
     curves = await _find_curves(context, board, index)
     if not curves:
         raise NoCurveError(f"{board.spec.columns[index].name!r} of {board.id!r} has no curve yet")
@@ -61,7 +61,7 @@ async def _find_curves(context: Context, board: Board, index: int) -> Sequence[R
     """Return a curve for each leaf of a board, or [] if a leaf has none. Archived boards have curves in the archive."""
     entries = context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
-        return await context.store.at(board.partition).read(lambda: entries.read_curves(index))
+        return await context.store.at(board.reading_partition).read(lambda: entries.read_curves(index))
     curves = []
     for leaf in board.leaves:
         found = context.curves.book.find_leaf_curve(leaf, index) or await _build_final_curve(context, leaf, index)

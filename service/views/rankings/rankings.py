@@ -47,7 +47,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
         return await _list_by_owner(context, board, index, query.cursor, limit)
     if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
         return unchanged
-    store = context.store.at(board.partition)
+    store = context.store.at(board.reading_partition)
     if query.cursor is None and query.from_rank is None and not query.profiles:
         # Most requests ask for the first page. Those that arrive together share one read and one encoded answer.
         kind = (board.key, board.gate.epoch, len(board.spec.columns), index, limit)
@@ -84,7 +84,7 @@ async def _list_by_owner(context: Context, board: Board, index: int, cursor: str
     def program() -> Program[tuple[list[Entry], dict[int, int]]]:
         return (yield from locator.entries.read_by_owner(after, limit + 1)), (yield from read_board_totals(board))
 
-    found, totals = await context.store.at(board.partition).read(program)
+    found, totals = await context.store.at(board.reading_partition).read(program)
     shown, following = context.cursors.cut_page(found, limit, of, lambda last: last.owner)
     positions, ranked = await rank_entries(context, locator, index, shown, totals), []
     for entry in shown:
@@ -202,7 +202,7 @@ async def get_values(context: Context, call: Call) -> Values:
     check_count(count, context.settings.query_values_max, "too_many_values", "ranks")
     locator, rows_max = context.ranks.find_locator(board), context.settings.light_read_rows_max
     curve, start = locator.find_curve(index), locator.find_count_start(index)
-    values = await context.store.at(board.partition).read(
+    values = await context.store.at(board.reading_partition).read(
         lambda: _find_values(locator, index, query, curve, start, rows_max), heavy=curve is None
     )
     context.metrics.meter.add("rankcurve_reads", count, "rankings", "count" if curve is None else "curve")
@@ -275,7 +275,7 @@ async def get_buckets(context: Context, call: Call) -> Tagged:
             return estimate_buckets(curve, ranking.padding, query.buckets), totals
         return (yield from count_buckets(ranking, query.buckets)), totals
 
-    parts, totals = await context.store.at(board.partition).read(program, heavy=curve is None)
+    parts, totals = await context.store.at(board.reading_partition).read(program, heavy=curve is None)
     current = curve is not None and context.curves.book.is_current(board, index, curve, totals)
     found = []
     for least, past, entries, low, high in parts:

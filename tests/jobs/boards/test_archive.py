@@ -120,7 +120,8 @@ async def archive_board(world: World, board: Board) -> Board:
 
 
 async def answers_of(world: World, board: Board, owners: Sequence[Entry] = ()) -> dict[Any, Any]:
-    return await world.store.at(board.partition).read(lambda: read_answers(world.deployment.entries(board), owners))
+    reading = world.store.at(board.reading_partition)
+    return await reading.read(lambda: read_answers(world.deployment.entries(board), owners))
 
 
 LATE_US = 2**60  # after all posts

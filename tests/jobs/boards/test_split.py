@@ -257,4 +257,4 @@ async def test_the_journal_knows_all_earlier_segments_of_a_deleted_board(
     found = await deployment.store.read(lambda: find_deleted_leaves("b", begins))
     assert found.keys() == keys
     told = [key for key, each in found.items() if each.segment == 0]
-    assert told == [board.leaf.key], "callers see one deletion"
+    assert told == [board.leaves[0].key], "callers see one deletion"

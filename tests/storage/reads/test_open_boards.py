@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, Leaf, Place
 from tests.storage.deployment import spec
@@ -24,3 +26,10 @@ def test_the_least_recently_used_board_is_dropped_first() -> None:
         boards.open_board(make(7))
         assert boards.open_board(make(1)) is opened[1]
         assert boards.open_board(make(2)) is not opened[2]
+
+
+def test_a_board_with_segments_has_no_leaf_or_partition_of_its_own() -> None:
+    assert (_board(1).leaf.key, _board(1).partition) == (1, 0)
+    for part in ("leaf", "partition"):
+        with pytest.raises(ValueError, match="too many values"):
+            getattr(_spread_board(1), part)

@@ -206,7 +206,7 @@ async def test_the_top_of_a_board_is_complete_however_its_segments_share_it(
     values = {name: number % 90 + 1_000 * (name in favoured) for number, name in enumerate(names)}
     await deployment.apply(*(deployment.post(name, part(board, {"xp": value})) for name, value in values.items()))
     store = CountedReads(deployment.store)
-    top = await make_reads(deployment, store).segments.read_first_rows(board, 0, 30)
+    top = await make_reads(deployment, store).read_best_rows(board, 0, 30)
     best = sorted(names, key=lambda name: (-values[name], name))[:30]
     assert [entry.owner for entry in top.near.after] == best
     assert (top.totals[0], top.totals[CHANGES], store.statements) == (400, 400, statements)
