@@ -7,7 +7,7 @@ StorageError
 ├── WaitTooLongError with its subclass OutcomeUnknownError   (send the same post_id again)
 ├── LostRaceError                             (internal: the caller reads the rows again)
 ├── NotOwnerError                             (internal: the process that owns the store answers the request)
-├── StoreDamagedError · StoreFullError        (trying again does not help until an operator acts)
+├── StoreDamagedError · RowDamagedError · StoreFullError   (trying again does not help until an operator acts)
 ├── StoreLockedError · StoreUnsupportedError · SchemaUnknownError   (at start)
 ├── StoreCopyError · StoreReadOnlyError     (another store takes the place of this one)
 ├── StoreExistsError · TooManyPartitionsError                      (nothing was created)
@@ -220,6 +220,10 @@ class NotOwnerError(StorageError):
 
 class StoreDamagedError(StorageError):
     """The store's file is damaged; restore a backup."""
+
+
+class RowDamagedError(StorageError):
+    """A row has a value that can't be read; correct or delete the row in the database."""
 
 
 class StoreFullError(StorageError):

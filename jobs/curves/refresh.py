@@ -19,6 +19,7 @@ process stops or is killed, another one carries out its requests.
 """
 
 import asyncio
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 
@@ -103,9 +104,9 @@ class Refresher:
         self._store, self._book, self._leases, self._limits, self._sleep = store, book, leases, limits, sleep
         self.asked = asyncio.Event()  # set after a request is stored here, so that this process's job reads it at once
         self.answered = asyncio.Event()  # set by a job in this process that has answered a request
-        self.failed: dict[Slot, StorageError] = {}  # why a job in this process could not store the answer to a request
         self._runs_job = self._stopped = False
-        self._waiting = 0
+        self._awaited = Counter[Slot]()  # how many requests of this process wait for each column
+        self._failures: dict[Slot, StorageError] = {}  # why a job in this process could not store an awaited answer
 
     def accept_requests(self) -> None:
         """Remember that this process runs the refresh job."""
@@ -115,6 +116,11 @@ class Refresher:
         """Refuse all requests, because this process stops."""
         self._stopped = True
         self.answered.set()
+
+    def report_failure(self, slot: Slot, error: StorageError) -> None:
+        """Tell those who wait here for a new curve of this column that the job could not store its answer."""
+        if slot in self._awaited:
+            self._failures[slot] = error
 
     async def refresh_now(self, leaf: Leaf, column_index: int) -> Refreshed:
         """Refresh a column. Return its new curve, which is in use and counts every write acknowledged before this call.
@@ -129,13 +135,13 @@ class Refresher:
         """
         if self._stopped or (self._store.sole_writer and not self._runs_job):
             raise NoJobProcessError
-        if self._waiting >= self._limits.refresh_demands_max:
-            raise StoreBusyError(f"{self._waiting} refresh requests are waiting")
-        self._waiting += 1
+        if self._awaited.total() >= self._limits.refresh_demands_max:
+            raise StoreBusyError(f"{self._awaited.total()} refresh requests are waiting")
+        slot = (leaf.key, column_index)
+        self._awaited[slot] += 1
+        self._failures.pop(slot, None)
         try:
-            slot = (leaf.key, column_index)
             number = await self._store.write(partial(store_refresh_request, slot, describe_origin()))
-            self.failed.pop(slot, None)
             self.asked.set()
             async with asyncio.timeout(self._limits.refresh_wait_s_max):
                 answer = await self._await_answer(slot, number)
@@ -147,7 +153,10 @@ class Refresher:
             waited_s = self._limits.refresh_wait_s_max
             raise NoJobProcessError(f"no job process answered the refresh request in {waited_s:.15g} s") from None
         finally:
-            self._waiting -= 1
+            self._awaited[slot] -= 1
+            if not self._awaited[slot]:
+                del self._awaited[slot]
+                self._failures.pop(slot, None)
         if answer is not None and answer.failure == "no room":
             raise StoreFullError
         if answer is not None and answer.failure is not None:
@@ -172,8 +181,8 @@ class Refresher:
                 return None
             if request.answered >= number:
                 return request.answer
-            if slot in self.failed:
-                raise self.failed.pop(slot)
+            if slot in self._failures:
+                raise self._failures[slot]
             await sleep_until_set(self.answered, self._sleep(pause_s))
             pause_s = min(2 * pause_s, self._limits.curve_poll_s)
 
@@ -279,7 +288,7 @@ class RefreshJob:
                         answer = RefreshAnswer(failure="no room")
             await self._store.write(partial(answer_refresh_request, slot, request.number, answer))
         except StorageError as error:
-            self._refresher.failed[slot] = error
+            self._refresher.report_failure(slot, error)
             place = {"board_key": slot[0], "column_index": slot[1]}
             log.log(level_of(error), "refresh_request_not_answered", **place, detail=error.detail)
         finally:

@@ -40,6 +40,7 @@ from querybuilder import (
     times,
     whole_part,
 )
+from storage.errors import RowDamagedError
 from storage.leaves.entries import Entries
 from storage.leaves.row_rankings import Sample
 from storage.leaves.row_tables import SHARED_STATEMENTS_MAX, Layout, scope_of
@@ -70,13 +71,17 @@ def sample_curve(
 
 def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap_rows_max: int) -> Program[list[Knot]]:
     ranking, layout, scope = entries.rankings[column_index], entries.layout, scope_of(entries.leaf)
-    padding = ranking.padding
-    samples = max(KNOTS_MIN, entries.leaf.spec.predictor.samples)
+    padding, leaf = ranking.padding, entries.leaf
+    samples = max(KNOTS_MIN, leaf.spec.predictor.samples)
     stride_max = STRIDE_MAX if dialect.lateral else 1
     plan = walk(total, knots_max=samples, gap_rows_max=gap_rows_max, stride_max=stride_max)
 
     def landing(found: Sample | None) -> Landing | None:
-        return None if found is None else Landing(padding.key_of_cell(found.cell), found.ties_before, found.ties)
+        return None if found is None else land(found)
+
+    def land(found: Sample) -> Landing:
+        [key] = _read_keys(entries, column_index, [found.cell])
+        return Landing(key, found.ties_before, found.ties)
 
     answer: Landing | list[Landing] | None = None
     try:
@@ -88,7 +93,7 @@ def _walk(dialect: Dialect, entries: Entries, column_index: int, total: int, gap
                 spacing = question._asdict()  # the statement's parameters are named like the fields of `Stride`
                 cell = padding.cell_of_key(spacing.pop("after_key"))
                 rows = yield _read_stride(layout, column_index).bind(cell=cell, **spacing, **scope)
-                answer = [Landing(padding.key_of_cell(cell), ties_before, ties) for cell, ties_before, ties in rows]
+                answer = [land(Sample(*row)) for row in rows]
             else:
                 below = None if question.after_key is None else padding.cell_of_key(question.after_key)
                 answer = landing((yield from ranking.sample_row(question.rows, below)))
@@ -130,6 +135,7 @@ def _read_stride(layout: Layout, index: int) -> Prepared:
     return stride.prepared()
 
 
+SHOWN_CHARS_MAX = 80  # of a damaged value
 _LIMB_MASK = (1 << LIMB_BITS) - 1
 
 
@@ -140,10 +146,24 @@ def scan_column(entries: Entries, column_index: int, limits: JobSettings) -> Pro
     below: str | None = None
     while True:
         rows = yield from ranking.tally_cells(limits.scan_page_values, below)
-        tallying.add_values(ranking.padding.keys_of_cells(map(itemgetter(0), rows)), [*map(itemgetter(1), rows)])
+        keys = _read_keys(entries, column_index, [*map(itemgetter(0), rows)])
+        tallying.add_values(keys, [*map(itemgetter(1), rows)])
         if len(rows) < limits.scan_page_values:
             return tallying.tally()
         below = rows[-1][0]
+
+
+def _read_keys(entries: Entries, column_index: int, cells: list[str]) -> list[int]:
+    """Return the keys of cells. Raise RowDamagedError if one is not a number, because somebody changed the row."""
+    try:
+        return entries.rankings[column_index].padding.keys_of_cells(cells)
+    except ValueError:
+        damaged = next((cell for cell in cells if not cell.isdecimal()), "")[:SHOWN_CHARS_MAX]
+        column = entries.leaf.spec.columns[column_index].name
+        raise RowDamagedError(
+            f"leaderboard {entries.leaf.id!r} has a value in column {column!r} that can't be read, {damaged!r}: "
+            "correct or delete its row in the database"
+        ) from None
 
 
 class TallyBuilder:

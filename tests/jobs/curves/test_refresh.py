@@ -4,11 +4,16 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from jobs.wiring import watch_curves
 from predictor import Curve, Knot
+from querybuilder import col, lit, update
 from storage.curves.stored_curves import store_curve
 from storage.errors import StoreBusyError
+from storage.leaves.row_tables import layout_of
+from storage.records import RefreshMethod
+from storage.store import Program
 from tests.jobs.refreshing import (
     count_curve_entries,
     count_due,
@@ -139,6 +144,33 @@ async def test_a_failed_refresh_is_counted_and_tried_again_at_the_next_turn(worl
     assert (count_curve_entries(world, board), job.waiting) == (None, 0)
     await refresh_due(world, job)
     assert count_curve_entries(world, board) == 1
+
+
+@pytest.mark.parametrize("method", [RefreshMethod.SKIP, RefreshMethod.SCAN])
+async def test_a_value_that_cannot_be_read_fails_the_refresh_of_its_board_in_one_line(
+    world: World, method: RefreshMethod
+) -> None:
+    """The line names board, column and value, but no owner, and there is no traceback."""
+    boards = [await world.create(name, predictor=replace(PREDICTOR, method=method)) for name in ("b", "kept")]
+    for board in boards:
+        await world.post(board, {"ada": 7})
+    layout = layout_of(boards[0].leaf)
+
+    def damage() -> Program[None]:
+        yield update(layout.table).set(**{layout.columns[0].name: lit("0x7")}).where(col("owner").eq("ada")).bind()
+
+    await world.store.write(damage)
+    job = await start_job(world)
+    await count_due(world, job)
+    with capture_logs() as lines:
+        async with run_workers(job, looks=False):
+            await within(world.meter.events["rankcurve_refresh_failures"].get())
+            await world.wait_for_refreshes()
+    [line] = [each for each in lines if each["event"] == "refresh_failed"]
+    assert "leaderboard 'b' has a value in column 'xp0' that can't be read, '0x7'" in line["detail"]
+    assert "ada" not in str(line)
+    assert "exc_info" not in line
+    assert [count_curve_entries(world, board) for board in boards] == [None, 1]
 
 
 async def test_no_more_columns_than_allowed_are_refreshed_at_once_and_never_one_twice(world: World) -> None:

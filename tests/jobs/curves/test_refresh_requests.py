@@ -111,6 +111,22 @@ async def test_the_caller_is_told_of_a_failed_fit(world: World) -> None:
             await within(asked)
 
 
+async def test_a_failure_that_nobody_waits_for_is_not_kept(world: World) -> None:
+    board = await world.create("b")
+    front_end = FrontEnd(world)
+    front_end.desk.accept_requests()
+    slot = (board.key, 0)
+    front_end.desk.report_failure(slot, StoreBusyError("nobody asked"))
+    asked = [asyncio.create_task(front_end.desk.refresh_now(board.leaf, 0)) for _ in range(2)]
+    await wait_for_request(world, board, number=2)
+    front_end.desk.report_failure(slot, StoreBusyError("the store does not take the answer"))
+    front_end.desk.answered.set()
+    for waiting in asked:  # each caller is told
+        with pytest.raises(StoreBusyError, match="does not take the answer"):
+            await within(waiting)
+    assert not front_end.desk._failures
+
+
 async def test_the_front_end_reports_a_missing_job_process_after_its_wait(world: World) -> None:
     board = await world.create("b")
     front_end = FrontEnd(world, LIMITS.model_copy(update={"refresh_wait_s_max": 0.3}))
