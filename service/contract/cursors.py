@@ -34,7 +34,7 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
     cell: str
     owner: str
     row_number: int  # 1-based
-    changes: int  # the board's count of changes when `row_number` was exact; -1: `row_number` is an estimate
+    changes: int | None  # the board's count of changes when `row_number` was exact; None: it is an estimate
 
 
 class ListCursor(msgspec.Struct, array_like=True, frozen=True):

@@ -189,9 +189,7 @@ class Pager:
                 cell=place[0],
                 owner=place[1],
                 row_number=row_number,
-                # If the row number is estimated, store -1, which never equals a count of changes. A request with this
-                # cursor then counts the row number anew.
-                changes=window.totals.get(CHANGES, 0) if window.exact else -1,
+                changes=window.totals.get(CHANGES, 0) if window.exact else None,  # None: count the row number anew
             )
         )
 

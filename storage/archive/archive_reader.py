@@ -25,14 +25,14 @@ from .blocks import OWNERS, SectionKind, TallyBlock, decode_rows, decode_tally, 
 
 NOBODY = ""  # stands for the owner in a row whose real owner was erased
 
-_TEXT, _PLACE = param("text"), param("place", INTEGER)
+_TEXT, _NUMBER = param("text"), param("number", INTEGER)
 _SECTION = col("board_key").eq(param("board_key")), col("section").eq(param("section"))
 _BLOCKS = select(col("number"), col("document")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
 _up_to = _BLOCKS.where(col("first").le(_TEXT)).order_by(desc(col("first"))).limit(1)
 _FIRST_UP_TO, _HELD_UP_TO = _up_to.prepared(), _up_to.locked(Lock.UPDATE).prepared()
 _FIRST_FROM = _BLOCKS.where(col("first").ge(_TEXT)).order_by(asc(col("first"))).limit(1).prepared()
-_AT_PLACE = _BLOCKS.where(col("number").le(_PLACE)).order_by(desc(col("number"))).limit(1).prepared()
-_BEFORE_PLACE = _BLOCKS.where(col("number").lt(_PLACE)).order_by(asc(col("number"))).prepared()
+_AT_NUMBER = _BLOCKS.where(col("number").le(_NUMBER)).order_by(desc(col("number"))).limit(1).prepared()
+_BEFORE_NUMBER = _BLOCKS.where(col("number").lt(_NUMBER)).order_by(asc(col("number"))).prepared()
 _NUMBERED = _BLOCKS.where(col("number").in_(param("numbers"))).prepared()
 _HELD = _BLOCKS.locked(Lock.UPDATE, asc(col("number"))).prepared()
 _FIRSTS = select(col("number"), col("first")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
@@ -41,10 +41,10 @@ _ENDS = select(col("number"), col("entries"), col("last")).from_(ARCHIVE_BLOCKS)
 _OWNERS_PAST = select(col("last"), col("document")).from_(ARCHIVE_BLOCKS).where(*_SECTION, col("last").gt(_TEXT))
 _NEXT_OWNERS = _OWNERS_PAST.order_by(asc(col("number"))).limit(1).prepared()
 _LAST = _ENDS.order_by(desc(col("number"))).limit(1).prepared()
-_CHANGE = update(ARCHIVE_BLOCKS).set(document=param("document")).where(*_SECTION, col("number").eq(_PLACE)).prepared()
+_CHANGE = update(ARCHIVE_BLOCKS).set(document=param("document")).where(*_SECTION, col("number").eq(_NUMBER)).prepared()
 
 
-def find_last_block(board_key: int, section: int) -> Program[tuple[int, int, str] | None]:
+def find_last_block(board_key: int, section: str) -> Program[tuple[int, int, str] | None]:
     """Return (`number`, `entries`, `last`) of a section's last `ArchiveBlock`, or None if the section has no block."""
     rows = yield _LAST.bind(board_key=board_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
@@ -64,10 +64,10 @@ class ArchivedRanking(Ranking):
         statement = _FIRST_FROM if self.padding.high else _FIRST_UP_TO
         return _decode_tally((yield statement.bind(**self._in(SectionKind.TALLY), text=text)))
 
-    def _tally_at(self, place: int) -> Program[tuple[int, TallyBlock] | None]:
-        return _decode_tally((yield _AT_PLACE.bind(**self._in(SectionKind.TALLY), place=place)))
+    def _tally_at(self, number: int) -> Program[tuple[int, TallyBlock] | None]:
+        return _decode_tally((yield _AT_NUMBER.bind(**self._in(SectionKind.TALLY), number=number)))
 
-    def _in(self, kind: SectionKind) -> dict[str, int]:
+    def _in(self, kind: SectionKind) -> dict[str, int | str]:
         return {"board_key": self.board_key, "section": section_of(kind, self.index)}
 
     def _count(self, kind: SectionKind) -> Program[int]:
@@ -83,7 +83,7 @@ class ArchivedRanking(Ranking):
 
     def _top(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
         """Return archived best rows (all, or at least the first `rows_max`), but no rows of erased or hidden owners."""
-        blocks = yield _BEFORE_PLACE.bind(**self._in(SectionKind.TOP), place=rows_max)
+        blocks = yield _BEFORE_NUMBER.bind(**self._in(SectionKind.TOP), number=rows_max)
         kept = [entry for _, document in blocks for entry in _widened(document, self._columns)]
         unseen = {NOBODY, *(yield from find_hidden_owners([entry.owner for entry in kept]))}
         shown = [entry for entry in kept if entry.owner not in unseen]
@@ -129,14 +129,14 @@ class ArchivedRanking(Ranking):
         ties = 0 if found is None else found[1].count_tied_with(self.padding.key_of_cell(cell))
         if not ties or not owner:
             return ties, 0
-        if self.timed and (place := (yield from self._kept_place(owner))) is not None:
-            return ties, place
+        if self.timed and (before := (yield from self._find_ties_before(owner))) is not None:
+            return ties, before
         tied = [entry.owner for entry in (yield from self._top()) if entry.cells[self.index] == cell]
         if owner in tied:
             return ties, tied.index(owner)
-        return ties, next((place for place, name in enumerate(tied) if name > owner), len(tied))
+        return ties, next((index for index, name in enumerate(tied) if name > owner), len(tied))
 
-    def _kept_place(self, owner: str) -> Program[int | None]:
+    def _find_ties_before(self, owner: str) -> Program[int | None]:
         """Return how many entries with the owner's cell stand before the owner, or None if this is not stored."""
         found = yield _FIRST_UP_TO.bind(board_key=self.board_key, section=OWNERS, text=owner)
         for _, document in found:
@@ -182,18 +182,18 @@ class ArchivedRanking(Ranking):
         return top[:limit]
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        top, start = yield from self._placed(cell, owner)
+        top, start = yield from self._find_index(cell, owner)
         start += start < len(top) and self._is_at(top[start], cell, owner)
         if start == len(top):
             yield from self._check_end()
         return top[start : start + limit]
 
     def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        top, start = yield from self._placed(cell, owner)
+        top, start = yield from self._find_index(cell, owner)
         return top[max(0, start - limit) : start]
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        top, start = yield from self._placed(cell, owner)
+        top, start = yield from self._find_index(cell, owner)
         if start == len(top) and worse_rows:
             yield from self._check_end()
         first = max(0, start - better_rows)
@@ -204,7 +204,7 @@ class ArchivedRanking(Ranking):
         near.shown_before = start
         return near
 
-    def _placed(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
+    def _find_index(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
         """Return the rows of `_top`, and the 0-based index at which the row with this cell and owner stands.
 
         If no row has this cell and owner, return the index of the first row that ranks after them.
@@ -236,7 +236,7 @@ class ArchivedEntries(OpenLeaf):
     def read_curves(self, column_index: int) -> Program[list[Curve]]:
         """Return the board's final curve, or one for each segment that it had. The list is empty if none was stored."""
         section = section_of(SectionKind.CURVE, column_index)
-        rows = yield _BEFORE_PLACE.bind(board_key=self.leaf.key, section=section, place=INT64_MAX)
+        rows = yield _BEFORE_NUMBER.bind(board_key=self.leaf.key, section=section, number=INT64_MAX)
         return [decode_curve(document) for _, document in rows]
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
@@ -269,8 +269,8 @@ class ArchivedEntries(OpenLeaf):
         else:
             directory = yield _DIRECTORY.bind(board_key=key, section=OWNERS)
             numbers, firsts = [number for number, _ in directory], [first for _, first in directory]
-            covering = {place - 1 for owner in owners if (place := bisect_right(firsts, owner))}
-            found = sorted(numbers[place] for place in covering)
+            covering = {after - 1 for owner in owners if (after := bisect_right(firsts, owner))}
+            found = sorted(numbers[index] for index in covering)
             rows = yield _NUMBERED.bind(board_key=key, section=OWNERS, numbers=found)
         entries = {entry.owner: entry for _, document in rows for entry in _widened(document, columns)}
         return {owner: entries[owner] for owner in owners if owner in entries}
@@ -291,15 +291,15 @@ class ArchivedEntries(OpenLeaf):
             return False
         gone = owners.index(owner)
         del rows.entries[gone]
-        for places in rows.ties_before.values():
-            del places[gone]
-        yield _CHANGE.bind(board_key=key, section=OWNERS, place=number, document=encode_rows(rows))
+        for ties in rows.ties_before.values():
+            del ties[gone]
+        yield _CHANGE.bind(board_key=key, section=OWNERS, number=number, document=encode_rows(rows))
         for index in self.leaf.sorted_indexes:
-            yield from self._leave_place(index, owner)
+            yield from self._blank_row(index, owner)
         yield from note_change([self.leaf])
         return True
 
-    def _leave_place(self, index: int, owner: str) -> Program[None]:
+    def _blank_row(self, index: int, owner: str) -> Program[None]:
         """Replace an owner's row among the archived best rows of a column by a row whose owner is `NOBODY`."""
         key, section = self.leaf.key, section_of(SectionKind.TOP, index)
         for number, document in (yield _HELD.bind(board_key=key, section=section)):
@@ -307,7 +307,7 @@ class ArchivedEntries(OpenLeaf):
             left = [_nobodys(entry, index) if entry.owner == owner else entry for entry in rows.entries]
             if left != rows.entries:
                 changed = encode_rows(rows._replace(entries=left))
-                yield _CHANGE.bind(board_key=key, section=section, place=number, document=changed)
+                yield _CHANGE.bind(board_key=key, section=section, number=number, document=changed)
 
 
 def note_change(leaves: Iterable[Leaf]) -> Program[None]:

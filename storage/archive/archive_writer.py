@@ -51,7 +51,7 @@ class _Progress(NamedTuple):
 class ArchiveBlock(NamedTuple):
     """A block of an archive, as a row of the table of archives."""
 
-    section: int
+    section: str
     number: int  # how many entries of the section come before the block; in a section of curves, the segment's number
     entries: int  # how many entries the block has; in the section `HEAD`, the board's count of changes; of a curve, 0
     first: str  # the first owner of a block of owners, or the best cell of a tally block; empty in other sections
@@ -73,7 +73,7 @@ class ArchiveStep(NamedTuple):
 
 
 class _Part(NamedTuple):
-    section: int
+    section: str
     # Reads the part from the given progress on. Returns the next blocks, and how many rows were read.
     read: Callable[[_Progress], Program[tuple[list[DraftBlock], int]]]
     stepwise: bool  # whether one step may read only some rows of the part
@@ -111,21 +111,21 @@ class ArchiveWriter:
     def read_step(self) -> Program[ArchiveStep]:
         """Read the next blocks from one snapshot. Read about `archive_step_rows` rows at most."""
         is_first = not (yield from self.is_begun())
-        place = _Progress() if is_first else (yield from self._find_progress())
+        progress = _Progress() if is_first else (yield from self._find_progress())
         parts, left = self._parts(), self.limits.archive_step_rows
         found: list[DraftBlock] = []
-        while place.part_index < len(parts) and left > 0:
-            part = parts[place.part_index]
-            blocks, rows = yield from part.read(place)
+        while progress.part_index < len(parts) and left > 0:
+            part = parts[progress.part_index]
+            blocks, rows = yield from part.read(progress)
             found += blocks
             left -= rows  # `left` is above 0 until something was read, so every step makes progress
             if part.stepwise and rows == self.limits.archive_step_rows:
                 block, _ = blocks[-1]
-                place = _Progress(place.part_index, block.number + block.entries, block.last)
+                progress = _Progress(progress.part_index, block.number + block.entries, block.last)
             else:
-                place = _Progress(place.part_index + 1)
+                progress = _Progress(progress.part_index + 1)
         changes = yield from self._count_changes()
-        return ArchiveStep(changes, is_first, place.part_index >= len(parts), found)
+        return ArchiveStep(changes, is_first, progress.part_index >= len(parts), found)
 
     def _find_progress(self) -> Program[_Progress]:
         for index, part in reversed(list(enumerate(self._parts()))):
@@ -135,10 +135,10 @@ class ArchiveWriter:
                 return _Progress(index, number + entries, last) if part.stepwise else _Progress(index + 1)
         return _Progress()
 
-    def _read_tally(self, index: int, place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
+    def _read_tally(self, index: int, progress: _Progress) -> Program[tuple[list[DraftBlock], int]]:
         ranking = self.entries.rankings[index]
-        rows = yield from ranking.tally_cells(self.limits.archive_step_rows, place.last or None)
-        section, number, size = section_of(SectionKind.TALLY, index), place.number, self.limits.archive_block_rows
+        rows = yield from ranking.tally_cells(self.limits.archive_step_rows, progress.last or None)
+        section, number, size = section_of(SectionKind.TALLY, index), progress.number, self.limits.archive_block_rows
         blocks: list[DraftBlock] = []
         for start in range(0, len(rows), size):
             cells, ties = zip(*rows[start : start + size], strict=True)
@@ -148,12 +148,12 @@ class ArchiveWriter:
             number += sum(ties)
         return blocks, len(rows)
 
-    def _read_top(self, index: int, _place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
+    def _read_top(self, index: int, _progress: _Progress) -> Program[tuple[list[DraftBlock], int]]:
         entries = yield from self.entries.rankings[index].read_first_rows(self.limits.archive_top_rows)
         return self._cut_rows(section_of(SectionKind.TOP, index), 0, entries, {}), len(entries)
 
     def _cut_rows(
-        self, section: int, number: int, entries: list[Entry], ties_before: dict[int, list[int]]
+        self, section: str, number: int, entries: list[Entry], ties_before: dict[int, list[int]]
     ) -> list[DraftBlock]:
         """Cut rows into blocks. `number` is how many entries of the section stand before the first of these rows."""
         size = self.limits.archive_block_rows
@@ -165,7 +165,7 @@ class ArchiveWriter:
             blocks.append((ArchiveBlock(section, number + start, len(some), first, last), partial(encode_rows, rows)))
         return blocks
 
-    def _read_curve(self, index: int, _place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
+    def _read_curve(self, index: int, _progress: _Progress) -> Program[tuple[list[DraftBlock], int]]:
         """Read the curve of each leaf. If a leaf has at most `exact_top` entries, make an exact curve instead."""
         totals, exact_top = (yield from find_totals_of([self.board])), self.board.spec.predictor.exact_top
         blocks: list[DraftBlock] = []
@@ -181,13 +181,13 @@ class ArchiveWriter:
             blocks.append((block, partial(bytes, rows[0][0])))
         return blocks, 1
 
-    def _read_owners(self, place: _Progress) -> Program[tuple[list[DraftBlock], int]]:
-        entries = yield from self.entries.read_by_owner(place.last, self.limits.archive_step_rows)
+    def _read_owners(self, progress: _Progress) -> Program[tuple[list[DraftBlock], int]]:
+        entries = yield from self.entries.read_by_owner(progress.last, self.limits.archive_step_rows)
         ties_before: dict[int, list[int]] = {}
         for index, ranking in self.entries.rankings.items():
             if ranking.timed and entries:
-                ties_before[index] = yield from self._count_ties_before(index, entries, place.last)
-        return self._cut_rows(OWNERS, place.number, entries, ties_before), len(entries)
+                ties_before[index] = yield from self._count_ties_before(index, entries, progress.last)
+        return self._cut_rows(OWNERS, progress.number, entries, ties_before), len(entries)
 
     def _count_ties_before(self, index: int, entries: list[Entry], after: str) -> Program[list[int]]:
         """Return, for each entry, how many tied rows rank before it. `entries` are those after the owner `after`."""

@@ -13,7 +13,7 @@ block.
 import zlib
 from bisect import bisect_left
 from collections.abc import Sequence
-from enum import IntEnum
+from enum import StrEnum
 from itertools import accumulate, pairwise, repeat
 from typing import NamedTuple
 
@@ -21,22 +21,21 @@ import msgspec
 
 from storage.records import Entry
 
-HEAD, OWNERS = -2, -1  # the numbers of the two sections that belong to no column
-_KINDS = 4  # how many section numbers are reserved for each column
+HEAD, OWNERS = "head", "owners"  # the two sections that belong to no column
 
 _LEVEL = 6
 
 
-class SectionKind(IntEnum):
+class SectionKind(StrEnum):
     """The kinds of sections that an archive has for each ranked column."""
 
-    TALLY = 0
-    TOP = 1
-    CURVE = 2
+    TALLY = "tally"
+    TOP = "top"
+    CURVE = "curve"
 
 
-def section_of(kind: SectionKind, column_index: int) -> int:
-    return _KINDS * column_index + kind
+def section_of(kind: SectionKind, column_index: int) -> str:
+    return f"{kind} {column_index}"
 
 
 class Rows(NamedTuple):
@@ -78,10 +77,10 @@ class TallyBlock(NamedTuple):
         index = bisect_left(self.keys, key)
         return self.ties[index] if index < len(self.keys) and self.keys[index] == key else 0
 
-    def key_at(self, place: int) -> int:
-        """Return the key of the entry with the 0-based index `place` in the block, counted from the best entry."""
+    def key_at(self, index: int) -> int:
+        """Return the key of the entry with this 0-based index in the block, counted from the best entry."""
         counted = list(accumulate(self.ties))
-        return self.keys[bisect_left(counted, place + 1)]
+        return self.keys[bisect_left(counted, index + 1)]
 
     def next_better_key(self, key: int) -> int | None:
         """Return the worst of the block's keys that are better than `key`, or None if no key is better."""

@@ -175,7 +175,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
     .clustered(),
     # An archived board has sections, such as the tally of a column. A section is a list of blocks, one row for each.
     create_table(ARCHIVE_BLOCKS)
-    .with_columns(board_key=INTEGER, section=INTEGER)
+    .with_columns(board_key=INTEGER, section=TEXT)
     .column("number", INTEGER)  # how many entries are in the earlier blocks of this section; for a curve: its segment
     .with_columns(entries=INTEGER, first=TEXT, last=TEXT, document=BLOB)
     .primary_key("board_key", "section", "number"),
