@@ -14,14 +14,16 @@ other partition. The lease on work for the whole store is in the control partiti
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import structlog
 
-from storage.errors import LeaseLostError, LeaseTakenError, StorageError, StoreDamagedError
+from storage.errors import LeaseLostError, LeaseTakenError, LostRaceError, StorageError, StoreDamagedError
 from storage.leases.work_leases import WorkLease, WorkLeases
+from storage.log.following import Follower
 from storage.store import CONTROL, Program, Store, in_partition
 
 from .controls import Sleep
@@ -34,6 +36,8 @@ JOB_WORK = "job"  # the kind of a lease on a whole job. One process at a time ru
 # clocks differ: at 1, a process that comes back after one interval of its own clock might come a little too early.
 REST_RATIO = 0.9
 LOOK_S_MAX = 60.0
+FOLLOW_S = 1.0  # how often a follower that has handled everything looks for new changes
+FOLLOW_LOAD_RATIO = 0.5  # the most of the time that a follower works
 log = structlog.get_logger(__name__)
 
 
@@ -70,7 +74,7 @@ class Ownership:
 
     def __init__(self, context: JobContext) -> None:
         self._store, self._leases, self._limits = context.store, context.leases, context.limits
-        self._holder, self._sleep = context.holder, context.sleep
+        self._holder, self._sleep, self._monotonic = context.holder, context.sleep, context.monotonic
         self._lease_us = round(context.limits.lease_s * 1e6)
 
     async def run_owned(
@@ -141,6 +145,77 @@ class Ownership:
                 await self.run_owned(JOB_WORK, resource, work, partition=partition, rests_s=interval_s * REST_RATIO)
             except (LeaseTakenError, LeaseLostError):
                 continue
+
+    async def run_steps(
+        self,
+        resource: str,
+        step: Callable[[HeldLease], Awaitable[bool]],
+        *,
+        interval_s: float,
+        load_ratio: float,
+        sleep: Sleep,
+        partition: int = CONTROL,
+        ended: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Repeat a short step of a job under the lease on the job, for ever. Call `ended` whenever the lease ends.
+
+        A step returns whether the next one has work already. If not, steps begin at most every `interval_s` seconds.
+        Steps take at most `load_ratio` of the time. If a step fails, log it; the next one tries again.
+        """
+        repeat = partial(self._repeat, step, interval_s=interval_s, load_ratio=load_ratio, sleep=sleep)
+        while True:
+            pause_s = interval_s
+            try:
+                await self.run_owned(JOB_WORK, resource, repeat, partition=partition)
+            except LeaseTakenError as taken:
+                pause_s = min(taken.free_in_us / 1e6, interval_s)
+            except LeaseLostError as error:
+                log.warning(f"{resource}_fenced", partition=partition, detail=error.detail)
+            finally:
+                ended()
+            await sleep(pause_s)
+
+    async def run_follower(self, follower: Follower, *, sleep: Sleep) -> None:
+        """Hand a follower all new changes in the log of its partition, for ever. Every job process may run this."""
+        step = partial(self._follow_page, follower)
+        await self.run_steps(
+            follower.name,
+            step,
+            interval_s=FOLLOW_S,
+            load_ratio=FOLLOW_LOAD_RATIO,
+            sleep=sleep,
+            partition=follower.partition,
+        )
+
+    async def _follow_page(self, follower: Follower, held: HeldLease) -> bool:
+        store = self._store.at(follower.partition)
+        page = await store.read(follower.read_page, heavy=True)
+        if page.before != page.until:
+            with suppress(LostRaceError):
+                await store.write(lambda: held.renew_and(follower.store_page(page)))
+        return page.is_full
+
+    async def _repeat(
+        self,
+        step: Callable[[HeldLease], Awaitable[bool]],
+        held: HeldLease,
+        *,
+        interval_s: float,
+        load_ratio: float,
+        sleep: Sleep,
+    ) -> None:
+        while True:
+            started, is_busy = self._monotonic(), False
+            try:
+                is_busy = await step(held)
+            except LeaseLostError:
+                raise
+            except StorageError as error:
+                failed = f"{held.lease.resource}_failed"
+                log.log(level_of(error), failed, partition=held.partition, detail=error.detail)
+            took_s = self._monotonic() - started
+            rest_s = took_s * (1 / load_ratio - 1)
+            await sleep(rest_s if is_busy else max(rest_s, interval_s - took_s))
 
     async def _keep_renewing(self, store: Store, lease: WorkLease) -> None:
         while True:

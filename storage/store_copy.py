@@ -93,14 +93,16 @@ class Spread:
         self.sources, self.partitions, self._home = sources, partitions, home
         self._together: dict[int, int] = {key: family or table or key for key, family, table in keys}
 
-    def find_place(self, key: int) -> int:
+    def find_place(self, key: int | None) -> int:
         """Return the partition for what belongs to the board, family or shared table with this key, even if deleted."""
-        return self._together.get(key, key) % self.partitions
+        return 0 if key is None else self._together.get(key, key) % self.partitions
 
     def route(self, table: str, place: int, row: Row) -> Routed:
         """Return where a row of a table in the partition `place` of the source goes, and what it is there."""
         if table == tables.HIDDEN_OWNERS:  # every partition has all of them
             return [(partition, row) for partition in range(self.partitions)] if place == 0 else []
+        if table == tables.FOLLOWERS:  # the changes get other numbers, so each follower finds that it has lost some
+            return [(partition, (row[0], -1)) for partition in range(self.partitions)] if place == 0 else []
         values = dict(zip(TABLES[table].kinds, row, strict=True))
         if table in _PLACED:
             values["partition"] = self.find_place(row[0])

@@ -18,9 +18,8 @@ import structlog
 
 from jobs.curves.fitting import Fitting
 from jobs.curves.refresh import store_and_serve
-from jobs.errors import level_of
 from jobs.job_context import JobContext
-from jobs.ownership import JOB_WORK, HeldLease, Ownership
+from jobs.ownership import HeldLease, Ownership
 from predictor import CurveCorruptError, decode_curve
 from storage.archive.archive_writer import ArchiveWriter
 from storage.archive.blocks import OWNERS
@@ -56,37 +55,25 @@ class CloseJob:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
         self._fitting, self._catalog, self._open_boards = Fitting(context), context.catalog, context.open_boards
         self._limits, self._meter, self._clock = context.limits, context.meter, clock
-        self._monotonic, self._sleep = context.monotonic, context.make_sleep(RESOURCE)
+        self._sleep = context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:
-        while True:
-            pause_s = self._limits.close_interval_s
-            try:
-                await self._ownership.run_owned(JOB_WORK, RESOURCE, self._close_on)
-            except LeaseTakenError as taken:
-                pause_s = self._until_free_s(taken)
-            except LeaseLostError as error:
-                log.warning("close_fenced", detail=error.detail)
-            finally:
-                self._meter.clear("rankcurve_closing_lag_seconds")
-            await self._sleep(pause_s)
+        await self._ownership.run_steps(
+            RESOURCE,
+            self._close,
+            interval_s=self._limits.close_interval_s,
+            load_ratio=self._limits.close_load_ratio,
+            sleep=self._sleep,
+            ended=partial(self._meter.clear, "rankcurve_closing_lag_seconds"),
+        )
 
-    def _until_free_s(self, taken: LeaseTakenError) -> float:
-        return min(taken.free_in_us / 1e6, self._limits.close_interval_s)
-
-    async def _close_on(self, held: HeldLease) -> None:
-        while True:
-            started, busy = self._monotonic(), False
-            try:
-                busy = await self.close_due(held)
-            except LeaseLostError:
-                raise
-            except StorageError as error:
+    async def _close(self, held: HeldLease) -> bool:
+        try:
+            return await self.close_due(held)
+        except StorageError as error:
+            if not isinstance(error, LeaseLostError):
                 self._meter.add("rankcurve_closing_failures")
-                log.log(level_of(error), "close_failed", detail=error.detail)
-            took_s = self._monotonic() - started
-            rest_s = took_s * (1 / self._limits.close_load_ratio - 1)
-            await self._sleep(rest_s if busy else max(rest_s, self._limits.close_interval_s - took_s))
+            raise
 
     async def close_due(self, held: HeldLease) -> bool:
         """Shut, fit or archive a bounded number of boards whose time has come. Return whether there were any.
@@ -165,7 +152,7 @@ class CloseJob:
             await work(held, board)
             return
         except LeaseTakenError as taken:  # another process has the lease on a column and refreshes its curve
-            wait_s = self._until_free_s(taken)
+            wait_s = min(taken.free_in_us / 1e6, self._limits.close_interval_s)
         except (LeaseLostError, UnknownBoardError) as error:
             if isinstance(error, LeaseLostError):
                 raise

@@ -17,14 +17,12 @@ from dataclasses import dataclass
 
 import structlog
 
-from jobs.errors import level_of
 from jobs.job_context import JobContext
-from jobs.ownership import JOB_WORK, HeldLease, Ownership
+from jobs.ownership import HeldLease, Ownership
 from predictor import AsOf, Curve, CurveCorruptError, KnotsInvalidError, LiveCounts, LiveCurve, Move, decode_curve
 from storage.curves.folding import FoldBacklog, KnownCurves, read_fold_backlog
 from storage.curves.live_counts import FoldState, StoredCounts, store_folded
 from storage.curves.shared_curves import ListedCurve, Slot
-from storage.errors import LeaseLostError, LeaseTakenError, StorageError
 from storage.leaves.totals import CHANGES
 from storage.log.cells import CellSpan, RankedCells
 from storage.log.change_log import date_snapshot
@@ -162,32 +160,28 @@ class FoldJob:
         self._partition, self._store = partition, context.store.at(partition)
         self._book, self._ownership = context.book, Ownership(context)
         self._limits, self._meter = context.limits, context.meter
-        self._now_us, self._monotonic, self._sleep = context.now_us, context.monotonic, context.make_sleep(RESOURCE)
+        self._now_us, self._sleep = context.now_us, context.make_sleep(RESOURCE)
+        self._counting: Counting | None = None
 
     async def run_forever(self) -> None:
-        while True:
-            try:
-                await self._ownership.run_owned(JOB_WORK, RESOURCE, self._fold_on, partition=self._partition)
-            except LeaseTakenError:
-                pass
-            except LeaseLostError as error:
-                log.warning("fold_fenced", partition=self._partition, detail=error.detail)
-            await self._sleep(self._limits.fold_interval_s)
+        await self._ownership.run_steps(
+            RESOURCE,
+            self._fold,
+            interval_s=self._limits.fold_interval_s,
+            load_ratio=self._limits.fold_load_ratio,
+            sleep=self._sleep,
+            partition=self._partition,
+            ended=self._forget_counts,
+        )
 
-    async def _fold_on(self, held: HeldLease) -> None:
-        counting = self.counting()
-        while True:
-            started = self._monotonic()
-            try:
-                await self.fold_changes(held, counting)
-            except LeaseLostError:
-                raise
-            except StorageError as error:
-                log.log(level_of(error), "fold_failed", partition=self._partition, detail=error.detail)
-                counting = self.counting()  # start anew: it is unknown whether the counts were stored
-            took_s = self._monotonic() - started
-            rest_s = took_s * (1 / self._limits.fold_load_ratio - 1)
-            await self._sleep(max(rest_s, self._limits.fold_interval_s - took_s))
+    async def _fold(self, held: HeldLease) -> bool:
+        counting, self._counting = self._counting or self.counting(), None
+        await self.fold_changes(held, counting)
+        self._counting = counting  # not after an error: then it is unknown whether the counts were stored
+        return False
+
+    def _forget_counts(self) -> None:
+        self._counting = None
 
     def counting(self) -> Counting:
         """Return a `Counting` that knows no curves yet; the first fold fills it from the store."""

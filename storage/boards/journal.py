@@ -11,9 +11,9 @@ from itertools import accumulate, islice
 
 from storage.leaves.catalog_rows import find_leaves
 from storage.log import partition_journal
-from storage.log.change_log import NewChange, change_log
+from storage.log.change_log import BundleSizes, NewChange, change_log, last_number_before
 from storage.log.log_record import ChangeKind, ChangeRecord, RecordFields, record_of_deletion, record_of_event
-from storage.log.partition_journal import BundleSizes, JournalRow, changes_of, last_number_before
+from storage.log.partition_journal import JOURNAL_PAGES, JournalRow, changes_of, find_ends
 from storage.records import INT64_MAX, SEGMENT_SIGN, Leaf, by_partition
 from storage.schema.creation import count_partitions, in_each_partition
 from storage.store import Program, Row, in_partition
@@ -64,17 +64,15 @@ def read_page(
     begins = [0] * len(start)
     sizes: dict[int, BundleSizes] = {}
     for partition in partitions:
-        found = yield from in_partition(
-            partition, partition_journal.read_sizes(start[partition], limit=limit, boards=boards)
-        )
-        sizes[partition] = found
-        # Without rows, the reader has read everything up to the last bundle, which is never pruned, and missed nothing.
+        reading = JOURNAL_PAGES.read_sizes(start[partition], limit=limit, boards=boards)
+        found = sizes[partition] = yield from in_partition(partition, reading)
+        # Without rows, the reader has read everything up to the last bundle of entries, which is never pruned.
         if found.rows:
             begins[partition] = max(0, last_number_before(found.rows[0].pruned_before))
     chosen = _choose_bundles(sizes, limit)
     bundles: dict[int, Iterator[Row]] = {}
     for partition, count in Counter(chosen).items():
-        read = partition_journal.read_bundles(start[partition], limit=count, boards=boards)
+        read = JOURNAL_PAGES.read_rows(start[partition], limit=count, boards=boards)
         bundles[partition] = iter((yield from in_partition(partition, read)))
     merged = [(partition, next(bundles[partition])) for partition in chosen]
     return JournalPage(tuple(map(max, start, begins)), tuple(begins), merged, limit)
@@ -119,7 +117,7 @@ def read_posts_of_owner(
 
 def find_begins() -> Program[Numbers]:
     """Return, for each partition, the number after which the journal of the partition is complete."""
-    return tuple(begin for begin, _ in (yield from in_each_partition(partition_journal.find_ends)).values())
+    return tuple(begin for begin, _ in (yield from in_each_partition(find_ends)).values())
 
 
 def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: Sequence[int]) -> Program[dict[int, Leaf]]:

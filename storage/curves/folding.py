@@ -21,7 +21,15 @@ from storage.log.change_log import LogState, change_log
 from storage.records import INT64_MAX, Leaf
 from storage.store import Program
 
-from .live_counts import FoldState, StoredCounts, changes_of_board, counted_fits, counts_of, find_fold_state
+from .live_counts import (
+    FoldState,
+    StoredCounts,
+    changes_of_board,
+    counted_fits,
+    counts_of,
+    find_fold_state,
+    list_bundles_after,
+)
 from .shared_curves import ListedCurve, Slot
 from .stored_curves import curves_after, read_documents
 
@@ -117,9 +125,9 @@ def _read_changes(found: FoldBacklog, known: KnownCurves, done: int, limits: Job
     netted, past, found.changed = NetChanges(), done, True
     # Often, few of a family's thousands of boards have a curve. If so, changes of the other boards are not read.
     curved = known.fits.keys() | {fit.board_key for fit in found.fits}
-    boards = curved if len(curved) <= NAMED_BOARDS_MAX else None
+    boards = sorted(curved) if len(curved) <= NAMED_BOARDS_MAX else None
     while True:
-        page = yield from change_log.list_bundles_after(past, limit=limits.fold_rows_max, boards=boards)
+        page = yield from list_bundles_after(past, changes_max=limits.fold_rows_max, boards=boards)
         netted.add_bundles(page)
         changes = sum(bundle.changes_count for bundle in page)
         found.rows += changes

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 from querybuilder import asc, coalesce, col, param, select, sum_
 from storage.log.bundles import Bundle
-from storage.log.change_log import AFTER_MARK, BUNDLE_COLUMNS
+from storage.log.change_log import AFTER_MARK, OF_ENTRIES, LogPages, last_number_before
 from storage.schema.placement import prepare_put
 from storage.schema.tables import CHANGE_LOG, LIVE_COUNTS, LIVE_MARK
 from storage.store import Program
@@ -58,7 +58,7 @@ _COUNTED = select(col("board_key"), col("column_index"), col("curve_version")).f
 _COUNTED_FITS = _COUNTED.where(col("counted").eq(1)).packed().prepared()
 _PAST_MARK = col("board_key").eq(param("key")), AFTER_MARK
 _COUNT_CHANGES = select(coalesce(sum_(col("changes")), 0)).from_(CHANGE_LOG).where(*_PAST_MARK).prepared()
-_BUNDLES_OF_BOARD = select(*BUNDLE_COLUMNS).from_(CHANGE_LOG).where(*_PAST_MARK).packed().prepared()
+BUNDLE_PAGES = LogPages(*Bundle._fields[:-1], "changes", where=OF_ENTRIES)
 
 
 def find_fold_state() -> Program[FoldState | None]:
@@ -96,12 +96,17 @@ def counted_fits() -> Program[dict[tuple[int, int], int]]:
 
 
 def changes_of_board(board_key: int, done: int, *, changes_max: int) -> Program[tuple[int, list[Bundle]]]:
-    """Return the number of a board's changes since the mark `done`, and the bundles of these changes in any order.
+    """Return the number of a board's changes since the mark `done`, and the bundles of these changes.
 
     If there are more than `changes_max` changes, the list is empty.
     """
-    bound = {"key": board_key, "mark": done}
-    [[changes]] = yield _COUNT_CHANGES.bind(**bound)
+    [[changes]] = yield _COUNT_CHANGES.bind(key=board_key, mark=done)
     if changes > changes_max:
         return changes, []
-    return changes, [Bundle(*row) for row in (yield _BUNDLES_OF_BOARD.bind(**bound))]
+    return changes, (yield from list_bundles_after(done, changes_max=changes, boards=[board_key]))
+
+
+def list_bundles_after(done: int, *, changes_max: int, boards: Sequence[int] | None = None) -> Program[list[Bundle]]:
+    """Return a page of the bundles that the mark `done` does not cover. `LogPages.read_page` explains the bounds."""
+    pages = BUNDLE_PAGES.read_page(last_number_before(done), changes_max=changes_max, boards=boards)
+    return [Bundle(*row) for row in (yield from pages)]

@@ -45,15 +45,15 @@ class Bundle(NamedTuple):
 
 @dataclass(slots=True)
 class BundleDraft:
-    """The changes of one board that a transaction is about to log."""
+    """The changes of one board that a transaction is about to log, or its events that belong to no leaf."""
 
-    board_key: int
+    board_key: int | None
     changes: list[tuple[str, str, RecordFields]] = field(default_factory=list)  # owner, cells before and after, record
 
     def add_change(self, owner: str, previous: str, following: str, record: RecordFields) -> None:
         self.changes.append((owner, previous + following, record))
 
-    def encode_row(self, at_us: int) -> tuple[int, int, int, str, str, str]:
+    def encode_row(self, at_us: int) -> tuple[int | None, int, int, str, str, str]:
         """Return the columns of the bundle's row: board, time, number of changes, owners, cells, posts."""
         owners, cells, posts = zip(*self.changes, strict=True)
         return self.board_key, at_us, len(owners), owners_text(owners), cells_text(cells), encode_records(posts)

@@ -2,9 +2,8 @@
 
 The log position of a bundle comes from one counter. A transaction takes positions after its other writes, and holds the
 counter until it commits. So positions have no gaps, and they are in the order of the commits: whoever sees a bundle
-also sees all bundles before it. A mark is the first position that its snapshot does not hold.
-
-    take_mark ──> mark ── list_bundles_after(mark), take_mark ──> bundles to count, each exactly once ──> next mark
+also sees all bundles before it. A mark is the first position that its snapshot does not hold. `LogPages` reads what was
+logged since a mark, or after the number of a change; `following` hands it to followers, each change exactly once.
 
 The counter also stores the latest time at which a logging transaction began. `date_snapshot` uses this time.
 
@@ -13,21 +12,26 @@ come last. If it waited while holding the counter, it could deadlock with a tran
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import NamedTuple
 
 from querybuilder import (
     INTEGER,
     TEXT,
+    Bound,
+    Condition,
     Insert,
+    Prepared,
     Update,
+    any_of,
     asc,
     col,
     delete,
     desc,
     insert,
     larger_of,
+    max_,
     param,
     plus,
     select,
@@ -36,9 +40,9 @@ from querybuilder import (
 from querybuilder import rows as rows_of
 from storage.records import INT64_MAX
 from storage.schema.tables import CHANGE_LOG, LOG_COUNTER
-from storage.store import Program
+from storage.store import Program, Row
 
-from .bundles import Bundle, BundleDraft
+from .bundles import PLACES, BundleDraft
 from .log_record import RecordFields
 
 
@@ -77,12 +81,14 @@ PROBES_MAX = 4_096  # the most positions whose times one statement of `find_posi
 LATEST_ROWS = 100  # bundles that `find_later_mark` reads at once; more than differing clocks put out of order
 POSITION = col("position")
 COUNTED_ROWS = 10_000  # the most bundles that one call of `count_changes_after` reads
-BUNDLE_COLUMNS = tuple(map(col, ("position", "board_key", "owners", "cells", "changes")))
 # The first position that this snapshot does not hold.
 NEXT_POSITION = select(col("next")).from_(LOG_COUNTER).scalar()
 PRUNED_BEFORE = select(col("pruned_before")).from_(LOG_COUNTER)
 CHANGED_AT = select(col("changed_at")).from_(LOG_COUNTER)
 AFTER_MARK = POSITION.ge(param("mark"))  # the condition that a mark does not cover a bundle
+OF_ENTRIES = col(
+    "board_key"
+).not_null()  # the condition that a bundle may change entries, see `log_record.BOARD_EVENTS`
 _only_row = col("counter_key").eq(0)
 _BUNDLE_ROW = dict.fromkeys(("position", "board_key", "updated_at", "changes"), INTEGER)
 _BUNDLE_ROW |= dict.fromkeys(("owners", "cells", "posts"), TEXT)
@@ -114,8 +120,93 @@ def bundle_rows(drafts: Sequence[BundleDraft], *, now_us: int, next_position: in
     return [(at, *draft.encode_row(now_us)) for at, draft in enumerate(drafts, next_position - len(drafts))]
 
 
+class _Size(NamedTuple):
+    """The position, size and time of a bundle, which are read before the bundle itself."""
+
+    position: int
+    changes: int
+    logged_us: int
+    pruned_before: int
+
+
+class BundleSizes(NamedTuple):
+    """The sizes of the bundles of a page, which begins after the first `skipped` changes of the first bundle."""
+
+    rows: list[_Size]
+    skipped: int
+
+    def sized(self) -> Iterator[tuple[int, int]]:
+        """Yield, for each bundle, the time at which it was logged, and how many changes it has without skipped ones.
+
+        The clocks of writers differ. If a bundle has an earlier time than one before it, yield the latest time so far.
+        """
+        counts = [row.changes - (0 if index else self.skipped) for index, row in enumerate(self.rows)]
+        return zip(accumulate((row.logged_us for row in self.rows), max), counts, strict=True)
+
+
+class LogPages:
+    """Programs that read a partition's log page by page, in the order of the commits. Whatever follows the log uses it.
+
+    A page begins after the change with the number `after`: see `last_number_before` for a mark. With `boards`, it has
+    only bundles of leaves with these keys. Pass few keys, because each row is compared with them.
+    """
+
+    def __init__(self, *columns: str, where: Condition | None = None) -> None:
+        """Prepare to read these columns of the bundles that fulfil a condition."""
+        at, conditions = param("position"), () if where is None else (where,)
+        later = (POSITION.ge(at), any_of(POSITION.gt(at), col("changes").gt(param("next"))), *conditions)
+        read = [select(POSITION, col("changes"), col("updated_at"), PRUNED_BEFORE.scalar()), select(*map(col, columns))]
+        of_boards = (), (col("board_key").eq(param("board")),), (col("board_key").in_(param("boards")),)
+        self._sizes, self._rows = (
+            [
+                each.from_(CHANGE_LOG)
+                .where(*later, *theirs)
+                .order_by(asc(POSITION))
+                .limit(param("limit"))
+                .packed()
+                .prepared()
+                for theirs in of_boards
+            ]
+            for each in read
+        )
+
+    def read_sizes(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[BundleSizes]:
+        """Return the sizes of the first `limit` bundles that have a change with a number greater than `after`."""
+        rows = [_Size(*row) for row in (yield _bind(self._sizes, after, limit, boards))]
+        position, place = divmod(after, PLACES)
+        return BundleSizes(rows, place + 1 if rows and rows[0].position == position else 0)
+
+    def read_rows(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[list[Row]]:
+        return (yield _bind(self._rows, after, limit, boards)) if limit else []
+
+    def read_page(self, after: int, *, changes_max: int, boards: Sequence[int] | None = None) -> Program[list[Row]]:
+        """Return bundles that together hold `changes_max` changes after `after`, or a few more.
+
+        If they hold fewer, there are no further bundles. Otherwise, continue after the position of the last bundle.
+        """
+        sizes = yield from self.read_sizes(after, limit=changes_max, boards=boards)
+        wanted = count_rows_holding([(changes,) for _, changes in sizes.sized()], changes_max)
+        return (yield from self.read_rows(after, limit=wanted, boards=boards))
+
+
+def _bind(statements: Sequence[Prepared], after: int, limit: int, boards: Sequence[int] | None) -> Bound:
+    """Bind the statement for all boards, for one (which reads a range of the index of boards), or for several."""
+    position, place = divmod(after, PLACES)
+    bound = {"position": position, "next": place + 1, "limit": limit}
+    if boards is None:
+        return statements[0].bind(**bound)
+    if len(boards) == 1:
+        return statements[1].bind(**bound, board=boards[0])
+    return statements[2].bind(**bound, boards=boards)
+
+
+def last_number_before(position: int) -> int:
+    """Return the greatest number that a change before this log position can have. `position` may be a mark."""
+    return position * PLACES - 1
+
+
 class ChangeLog:
-    """Programs that append to the change log of a partition, read bundles or times from it, and prune it."""
+    """Programs that append to the change log of a partition, find positions and times in it, and prune it."""
 
     def __init__(self) -> None:
         self._take = build_position_taking().prepared()
@@ -125,13 +216,6 @@ class ChangeLog:
         one = {name: param(name, kind) for name, kind in _BUNDLE_ROW.items()}
         self._append_one = insert(CHANGE_LOG).values(**one).prepared()  # Citus plans it in half the time
         self._counter = select(*map(col, ("next", "changed_at", "pruned_before"))).from_(LOG_COUNTER).prepared()
-        sizes, bundles = (
-            select(*columns).from_(CHANGE_LOG).where(AFTER_MARK).order_by(asc(POSITION)).limit(param("limit")).packed()
-            for columns in ((col("changes"),), BUNDLE_COLUMNS)
-        )
-        of_boards = col("board_key").in_(param("boards"))
-        self._sizes, self._sizes_of_boards = sizes.prepared(), sizes.where(of_boards).prepared()
-        self._bundles, self._bundles_of_boards = bundles.prepared(), bundles.where(of_boards).prepared()
         key = col("board_key", _ASKED)
         last = select(col("updated_at")).from_(CHANGE_LOG).where(col("board_key", CHANGE_LOG).eq(key))
         last = last.order_by(desc(POSITION)).limit(1)
@@ -143,9 +227,10 @@ class ChangeLog:
         latest = latest.where(col("board_key").eq(param("key")), POSITION.lt(param("before")))
         self._latest = latest.limit(param("limit")).packed().prepared()
         times = select(POSITION, col("updated_at")).from_(CHANGE_LOG).where(POSITION.in_(param("positions")))
-        recent = select(POSITION, col("board_key"), col("changes")).from_(CHANGE_LOG).where(AFTER_MARK)
+        recent = select(POSITION, col("board_key"), col("changes")).from_(CHANGE_LOG).where(AFTER_MARK, OF_ENTRIES)
         self._recent = recent.order_by(asc(POSITION)).limit(param("limit")).packed().prepared()
         self._times = times.packed().prepared()
+        self._last_of_entries = select(max_(POSITION)).from_(CHANGE_LOG).where(OF_ENTRIES).prepared()
         self._delete = delete(CHANGE_LOG).where(POSITION.lt(param("boundary"))).prepared()
 
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int) -> Program[Logged]:
@@ -165,6 +250,12 @@ class ChangeLog:
             yield self._append.bind(bundle_rows=rows)
         return logged
 
+    def append_events(self, records: Sequence[RecordFields], *, now_us: int) -> Program[None]:
+        """Log events that change no entry, each of a whole board, in one bundle."""
+        if records:
+            draft = BundleDraft(None, [("", "", record) for record in records])
+            yield from self.append_drafts([draft], now_us=now_us)
+
     def read_facts(self) -> Program[int]:
         [[facts]] = yield self._facts.bind()
         return int(facts)
@@ -176,23 +267,6 @@ class ChangeLog:
     def read_counter(self) -> Program[LogState]:
         [row] = yield self._counter.bind()
         return LogState(*row)
-
-    def list_bundles_after(
-        self, done: int, *, limit: int, boards: Collection[int] | None = None
-    ) -> Program[list[Bundle]]:
-        """Return a page of the bundles that the mark `done` does not cover, in the order of the commits.
-
-        `boards`: return only bundles of boards with these keys. Pass few keys, because each row is compared with them.
-        The bundles of a page together hold `limit` changes or a few more. If they hold fewer, there are no further
-        bundles. Otherwise, continue after the position of the last bundle.
-        """
-        bound: dict[str, object] = {"mark": done} if boards is None else {"mark": done, "boards": boards}
-        sizes = yield (self._sizes if boards is None else self._sizes_of_boards).bind(**bound, limit=limit)
-        wanted = count_rows_holding(sizes, limit)
-        if not wanted:
-            return []
-        rows = yield (self._bundles if boards is None else self._bundles_of_boards).bind(**bound, limit=wanted)
-        return [Bundle(*row) for row in rows]
 
     def find_positions(self, times_us: Sequence[int]) -> Program[list[int]]:
         """Return, for each time, the position of the first bundle that was logged at this time or later.
@@ -256,7 +330,7 @@ class ChangeLog:
         """Remove the oldest bundles if they were logged before `before_us`. Return how many were removed.
 
         One call removes about `rows_max` changes. It never removes the last bundle, because a rebuild takes the time of
-        the oldest bundle as the beginning of the log.
+        the oldest bundle as the beginning of the log, nor the last one that belongs to a leaf: see `journal.read_page`.
         """
         rows = yield self._ages.bind(rows=rows_max + 1)
         head = rows[: count_rows_holding([row[2:] for row in rows], rows_max) + 1]
@@ -266,6 +340,8 @@ class ChangeLog:
         boundary = next((position for position, updated_at_us, _ in head if updated_at_us >= before_us), last)
         if boundary <= first:
             return 0
+        [[last_of_entries]] = yield self._last_of_entries.bind()
+        boundary = min(boundary, last_of_entries or boundary)
         rows = yield self._delete.bind(boundary=boundary)
         yield self._set_pruned.bind(boundary=boundary)
         return int(rows[0][0])

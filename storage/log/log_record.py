@@ -33,6 +33,13 @@ class ChangeKind(StrEnum):
     RESET = "r"  # the board was emptied
     MOVED = "m"  # the board was moved to another partition
     DELETED = "x"  # the board was deleted; the record holds its id and spec
+    # The events below change no entry. A transaction logs all of its own in one bundle, which belongs to no leaf. The
+    # record holds the id and key of the board. Readers of entries leave these bundles out, and so does the journal.
+    CREATED = "c"
+    CLOSED = "l"  # the board takes no more posts
+    FROZEN = "z"  # its final curves are stored
+    ARCHIVED = "a"  # an archive has replaced its rows
+    SERVED = "q"  # a new curve of the column `column_index` began to serve
 
 
 NO_CHANGE = (ChangeKind.UNCHANGED, ChangeKind.REJECTED)
@@ -47,9 +54,11 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
     at_us: int | None = None  # the time that the post names; None: the post names no time
     cells: list[Cell] = []  # the row's unranked cells after the change; all its cells if the row is hidden
     version: int | None = None  # the version of the row after the change; None: the version is the bundle's time
-    board_id: str | None = None  # the id of a deleted board
+    board_id: str | None = None  # the id of the board, of an event that concerns a whole board
     spec: Any = None  # the spec of a deleted board, decoded from JSON to dicts, lists, strings and numbers
     error: RecordedError | None = None  # why the post was rejected
+    board_key: int | None = None  # the key of the board, if the bundle belongs to no leaf
+    column_index: int | None = None
 
 
 _encode = msgspec.json.Encoder().encode
@@ -80,6 +89,14 @@ def record_of_event(happened: ChangeKind, cells: Sequence[Cell] = (), version: i
 def record_of_deletion(board_id: str, spec: object) -> RecordFields:
     """Return the record of a board's deletion. With its spec, readers can still decode the board's earlier changes."""
     return ChangeKind.DELETED, (), None, None, (), None, board_id, spec
+
+
+def record_of_board_event(
+    happened: ChangeKind, board_id: str, board_key: int, column_index: int | None = None
+) -> RecordFields:
+    """Return the record of an event that changes no entry."""
+    found = happened, (), None, None, (), None, board_id, None, None, board_key
+    return found if column_index is None else (*found, column_index)
 
 
 def record_of_rejection(

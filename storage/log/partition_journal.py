@@ -5,20 +5,19 @@ gaps. Once a reader has read a number, no change with a smaller number appears i
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
 
-from querybuilder import TEXT, Select, any_of, asc, col, contains_text, desc, param, select
+from querybuilder import TEXT, Select, col, contains_text, desc, param, select
 from storage.records import INT64_MAX, SEGMENT_SIGN, BoardSpec, Leaf, Place
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row
 
 from .bundles import NAMELESS, PLACES, owners_of, owners_text, pieces_of
 from .cells import Cell, RankedCells
-from .change_log import POSITION, PRUNED_BEFORE, change_log, count_rows_holding
+from .change_log import OF_ENTRIES, POSITION, LogPages, change_log, count_rows_holding, last_number_before
 from .log_record import ChangeKind, ChangeRecord, decode_record, decode_records, split_records
 from .owner_index import PositionRange, may_hold, owner_blocks
 
@@ -46,45 +45,6 @@ class JournalRow(NamedTuple):
     def kind(self) -> ChangeKind | None:
         """Return the kind of the change, or None if the owner was erased."""
         return None if self.record is None else self.record.kind
-
-
-class _Size(NamedTuple):
-    """The position, size and time of a bundle, which are read before the bundle itself."""
-
-    position: int
-    changes: int
-    logged_us: int
-    pruned_before: int
-
-
-class BundleSizes(NamedTuple):
-    """The sizes of the bundles of a page, which begins after the first `skipped` changes of the first bundle."""
-
-    rows: list[_Size]
-    skipped: int
-
-    def sized(self) -> Iterator[tuple[int, int]]:
-        """Yield, for each bundle, the time at which it was logged, and how many changes it has without skipped ones.
-
-        The clocks of writers differ. If a bundle has an earlier time than one before it, yield the latest time so far.
-        """
-        counts = [row.changes - (0 if index else self.skipped) for index, row in enumerate(self.rows)]
-        return zip(accumulate((row.logged_us for row in self.rows), max), counts, strict=True)
-
-
-def read_sizes(after: int, *, limit: int, boards: Sequence[int] | None) -> Program[BundleSizes]:
-    """Return the sizes of the first `limit` bundles that have a change with a number greater than `after`."""
-    sized = _SIZES if boards is None else _SIZES_OF_BOARDS
-    rows = [_Size(*row) for row in (yield sized.bind(**_bound(after, boards), limit=limit))]
-    position, place = divmod(after, PLACES)
-    return BundleSizes(rows, place + 1 if rows and rows[0].position == position else 0)
-
-
-def read_bundles(after: int, *, limit: int, boards: Sequence[int] | None) -> Program[list[Row]]:
-    if not limit:
-        return []
-    read = _BUNDLES if boards is None else _BUNDLES_OF_BOARDS
-    return (yield read.bind(**_bound(after, boards), limit=limit))
 
 
 def read_changes_of_owner(
@@ -187,12 +147,6 @@ def find_owners(post_id: str, board_keys: Sequence[int], times_us: Iterable[int]
     return owners
 
 
-def _bound(after: int, boards: Sequence[int] | None) -> dict[str, object]:
-    position, place = divmod(after, PLACES)
-    bound: dict[str, object] = {"position": position, "next": place + 1}
-    return bound if boards is None else bound | {"boards": boards}
-
-
 def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Leaf]:
     """Return, by key, the leaves that these bundles delete. `bundles`: the columns `board_key` and `posts` of each."""
     deleted = {}
@@ -224,6 +178,8 @@ def changes_of_owner(row: Row, owner: str) -> Iterator[JournalRow]:
 
 def _make_change(row: Row, index: int, owner: str, piece: str, record: ChangeRecord | None) -> JournalRow:
     position, board_key, at_us = row[:3]
+    if board_key is None and record is not None:
+        board_key = record.board_key
     named = None if owner.startswith(NAMELESS) else owner or None
     half, changed_us = len(piece) >> 1, at_us
     if record is not None and record.version is not None and record.kind not in _KEEPING_VERSION:
@@ -235,11 +191,6 @@ def _make_change(row: Row, index: int, owner: str, piece: str, record: ChangeRec
 def board_key_of(row: Row) -> int:
     """Return the board key of a bundle."""
     return int(row[1])
-
-
-def last_number_before(position: int) -> int:
-    """Return the greatest number that a change before this log position can have."""
-    return position * PLACES - 1
 
 
 def position_of(number: int) -> int:
@@ -266,23 +217,19 @@ class RowReader:
         return cells
 
 
-def _ordered(rows: Select, *, newest_first: bool = False) -> Select:
-    return rows.order_by((desc if newest_first else asc)(POSITION)).limit(param("limit")).packed()
+def _newest_first(rows: Select) -> Select:
+    return rows.order_by(desc(POSITION)).limit(param("limit")).packed()
 
 
-_bundles = select(*map(col, ("position", "board_key", "updated_at", "owners", "cells", "posts"))).from_(CHANGE_LOG)
-_sizes = select(POSITION, col("changes"), col("updated_at"), PRUNED_BEFORE.scalar()).from_(CHANGE_LOG)
-_later = (POSITION.ge(param("position")), any_of(POSITION.gt(param("position")), col("changes").gt(param("next"))))
+COLUMNS = ("position", "board_key", "updated_at", "owners", "cells", "posts")  # of a row for `changes_of`
+JOURNAL_PAGES = LogPages(*COLUMNS, where=OF_ENTRIES)
+_bundles = select(*map(col, COLUMNS)).from_(CHANGE_LOG)
 _of_boards = col("board_key").in_(param("boards"))
-_SIZES, _BUNDLES = (_ordered(rows.where(*_later)).prepared() for rows in (_sizes, _bundles))
-_SIZES_OF_BOARDS, _BUNDLES_OF_BOARDS = (
-    _ordered(rows.where(*_later, _of_boards)).prepared() for rows in (_sizes, _bundles)
-)
 _stretch = (POSITION.ge(param("first")), POSITION.le(param("last")), contains_text(col("owners"), param("owner", TEXT)))
 _owners_sizes = select(POSITION, col("changes")).from_(CHANGE_LOG).where(*_stretch)
-_OF_OWNER = _ordered(_owners_sizes, newest_first=True).prepared()
+_OF_OWNER = _newest_first(_owners_sizes).prepared()
 _AT_POSITIONS = _bundles.where(POSITION.in_(param("positions"))).packed().prepared()
-_LAST_OF_BOARD = _ordered(_bundles.where(col("board_key").eq(param("board_key"))), newest_first=True).prepared()
+_LAST_OF_BOARD = _newest_first(_bundles.where(col("board_key").eq(param("board_key")))).prepared()
 # A text search for the board's id finds the deletion. A deletion is the only change of its bundle, and the bundle holds
 # the id unescaped.
 _named = contains_text(col("posts"), param("named", TEXT))

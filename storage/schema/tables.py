@@ -23,6 +23,7 @@ HIDDEN_OWNERS = "hidden_owners"
 CHANGE_LOG = "changes"
 JOURNAL_BLOCKS = "journal_blocks"
 LOG_COUNTER = "log_counter"
+FOLLOWERS = "followers"
 CURVES = "curves"
 LIVE_COUNTS = "live_counts"
 LIVE_MARK = "live_mark"
@@ -187,7 +188,8 @@ ENTRY_TABLES: tuple[Query, ...] = (
 LOG_TABLES: tuple[Query, ...] = (
     create_table(CHANGE_LOG)
     .column("position", INTEGER)  # a number from the log's counter; without gaps, in the order of the commits
-    .with_columns(board_key=INTEGER, updated_at=INTEGER)
+    .column("board_key", INTEGER, null=True)  # null: the row has events of whole boards, which move no entries
+    .column("updated_at", INTEGER)
     .column("changes", INTEGER)  # how many changes the row holds
     .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
     .column("cells", TEXT, sortable=False)  # the ranked cells before and after each change
@@ -204,6 +206,12 @@ LOG_TABLES: tuple[Query, ...] = (
     .column("pruned_before", INTEGER)  # all rows with a lower position were pruned, and no other rows
     .column("facts", INTEGER)  # grows when an owner is hidden or shown, or a board gets a new epoch, see `known_facts`
     .primary_key("counter_key")
+    .clustered(),
+    # How far each follower of the log has come, see `log.following`.
+    create_table(FOLLOWERS)
+    .column("name", TEXT)
+    .column("handled", INTEGER)  # the follower has handled all changes up to this number
+    .primary_key("name")
     .clustered(),
     # The change log has no index by owner. The filters in this table replace it, see `log.owner_index`.
     create_table(JOURNAL_BLOCKS).with_columns(first=INTEGER, last=INTEGER, owners=BLOB).primary_key("first"),

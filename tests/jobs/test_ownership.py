@@ -1,6 +1,7 @@
 """Test that job processes may start and end at any time. A process without the lease must not replace a newer curve."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -10,12 +11,14 @@ from jobs.boards.prune import PruneJob
 from jobs.controls import JobControls
 from jobs.curves.refresh import RefreshJob
 from jobs.errors import NoJobProcessError
-from jobs.ownership import JOB_WORK, HeldLease
+from jobs.ownership import FOLLOW_S, JOB_WORK, HeldLease, Ownership
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.errors import LeaseTakenError, StoreAwayError
 from storage.leases.work_leases import WorkLease
+from storage.log.following import Follower
+from storage.log.partition_journal import JournalRow
 from storage.records import Board
-from storage.store import CONTROL
+from storage.store import CONTROL, Program
 from tests.jobs.refreshing import (
     count_curve_entries,
     count_due,
@@ -273,3 +276,27 @@ async def test_a_job_whose_lease_was_taken_while_the_clock_was_ahead_does_no_rou
     for holder in ("next", "the one after it"):  # the lease of the job rests, then a holder has it
         await store.write(leases.end_all)
         assert (await store.write(partial(claiming, holder=holder))).holder == holder
+
+
+async def test_of_two_processes_one_runs_a_follower_until_it_ends(world: World) -> None:
+    seen: list[str | None] = []
+
+    def handle(changes: Sequence[JournalRow]) -> Program[None]:
+        yield from ()
+        seen.extend(change.owner for change in changes if change.owner is not None)
+
+    partition, board = world.deployment.partition, await world.create("b")
+    follower = Follower("test", partition, handle, from_oldest=True)
+    contexts = [replace(world.control_context(), holder=holder) for holder in ("one", "two")]
+    running = [
+        asyncio.create_task(Ownership(context).run_follower(follower, sleep=world.time.elapse)) for context in contexts
+    ]
+    for round_number in range(3):
+        await world.post(board, {f"o{round_number}": 1})
+        await world.time.wait_for_sleepers(FOLLOW_S, count=2)
+        world.time.advance(FOLLOW_S)
+        await world.time.wait_for_sleepers(FOLLOW_S, count=2)
+    assert seen == ["o0", "o1", "o2"]
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

@@ -24,6 +24,7 @@ from storage.boards.boards import find_board
 from storage.boards.catalog import Catalog
 from storage.boards.families import find_family, make_boards, put_family
 from storage.boards.journal import Numbers
+from storage.curves.live_counts import list_bundles_after
 from storage.curves.sampling import sample_curve
 from storage.errors import OutdatedFactsError
 from storage.leaves import hidden_owners
@@ -31,12 +32,11 @@ from storage.leaves.entries import Entries, log_ranking_changes
 from storage.leaves.rankings import OpenBoard
 from storage.leaves.row_tables import layout_of, scope_of
 from storage.leaves.totals import find_totals_of
-from storage.log import partition_journal
 from storage.log.bundles import Bundle
 from storage.log.change_log import change_log
 from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
-from storage.log.partition_journal import JournalRow, changes_of
+from storage.log.partition_journal import JOURNAL_PAGES, JournalRow, changes_of
 from storage.meter import NO_METER, Meter
 from storage.periods import PeriodKind
 from storage.posting.known_facts import KnownFacts
@@ -151,7 +151,7 @@ class Clock:
 
 async def read_changes(store: Store, after: int = 0, limit: int = 10_000) -> list[JournalRow]:
     """Return the changes with greater numbers than `after` in the log of the partition of this store."""
-    bundles = await store.read(lambda: partition_journal.read_bundles(after, limit=limit, boards=None))
+    bundles = await store.read(lambda: JOURNAL_PAGES.read_rows(after, limit=limit))
     return [change for bundle in bundles for change in changes_of(bundle) if change.number > after][:limit]
 
 
@@ -247,7 +247,7 @@ class Deployment:
 
     async def read_log(self, store: Store | None = None) -> list[Bundle]:
         """Return the change log of the partition for which the store runs programs."""
-        return await (store or self.store).read(partial(change_log.list_bundles_after, 0, limit=1_000))
+        return await (store or self.store).read(partial(list_bundles_after, 0, changes_max=1_000))
 
     async def read_journal(self) -> list[JournalRow]:
         return await read_changes(self.store)

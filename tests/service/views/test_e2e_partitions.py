@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from storage.curves.live_counts import list_bundles_after
 from storage.log import bundles
-from storage.log.change_log import change_log
 from storage.schema.creation import in_each_partition
 from tests.jobs.moving import make_move
 from tests.service.real_service import Service
@@ -118,7 +118,7 @@ async def named_in_logs(service: Service) -> list[set[str]]:
     """Return, for each partition, which of the two owners the change log names."""
 
     def read() -> Any:
-        found = yield from change_log.list_bundles_after(0, limit=10_000)
+        found = yield from list_bundles_after(0, changes_max=10_000)
         return {owner for bundle in found for owner in bundles.owners_of(bundle.owners)} & {"ada", "cheat"}
 
     return [*(await service.context.store.read(lambda: in_each_partition(read))).values()]
