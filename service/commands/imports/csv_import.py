@@ -48,25 +48,28 @@ def read_lines(
     parts += [f"at {at_heading}"] if at_heading else []
     identity = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     scales = {each.name: each.scale for each in board.columns if each.type != "text"}
+
+    def read_post(line: int, row: list[str]) -> dict[str, object] | str:
+        """Return the post of a line, or why it is rejected."""
+        if len(row) != len(headings):
+            return f"{len(row)} cells, but {len(headings)} headings"
+        cells = dict(zip(headings, row, strict=True))
+        # An empty cell means that the post has no value for this column.
+        given = {column: read_cell(column, cells[heading]) for column, heading in fields.items()}
+        stats = {column: cell for column, cell in given.items() if cell}
+        owner = cells[owner_heading]
+        post: dict[str, object] = {"owner": owner, "stats": stats, "post_id": f"import:{identity}:{line}"}
+        if at_heading and (at := cells[at_heading].strip()):
+            post["at"] = at
+        return owner_fault(owner) or stats_fault(stats) or post
+
+    def read_cell(column: str, cell: str) -> str:
+        if column not in scales:
+            return cell
+        return round_decimal(cell.strip(), scales[column]) if rounds else cell.strip()
+
     for line, row in rows:
-        if isinstance(row, str):
-            yield Record(f"line {line}", row)
-        elif len(row) != len(headings):
-            yield Record(f"line {line}", f"{len(row)} cells, but {len(headings)} headings")
-        else:
-            cells = dict(zip(headings, row, strict=True))
-            owner = cells[owner_heading]
-            stats: dict[str, str] = {}
-            for column, heading in fields.items():
-                cell = cells[heading]
-                if column in scales:
-                    cell = round_decimal(cell.strip(), scales[column]) if rounds else cell.strip()
-                if cell:  # an empty cell means that the post has no value for this column
-                    stats[column] = cell
-            post: dict[str, object] = {"owner": owner, "stats": stats, "post_id": f"import:{identity}:{line}"}
-            if at_heading and (at := cells[at_heading].strip()):
-                post["at"] = at
-            yield Record(f"line {line}", owner_fault(owner) or stats_fault(stats) or post)
+        yield Record(f"line {line}", row if isinstance(row, str) else read_post(line, row))
 
 
 def read_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:

@@ -21,7 +21,7 @@ import typer
 from msgspec import structs
 from msgspec.json import Decoder
 from rankcurve import AsyncClient, Retries
-from rankcurve.answers import ENCODER, RankedEntry, Record, decode
+from rankcurve.answers import ENCODER, Board, RankedEntry, Record, decode
 from rankcurve.client import PAGE_ENTRIES
 
 from service.commands.reading.ranks import ColumnOption
@@ -38,6 +38,7 @@ class _Stream(NamedTuple):
         self.target.write(shown(text, self.target))
 
 
+Parts = AsyncIterator[Sequence[RankedEntry]]
 _decode = Decoder(RankedEntry, float_hook=Decimal).decode
 
 OutputOption = Annotated[
@@ -82,29 +83,15 @@ async def export(
         raise typer.BadParameter(f"{'--round' if rounds else '--redis-key'} goes with --format redis")
     held = await client.board(board)
     name = column or (await client.page(board, limit=1)).column
-    stats, times = [each.name for each in held.columns], ["reached_at"] if "earliest" in held.ties else []
-    written = inexact = 0
+    parts = _read_parts(client, board, name, page, archived=held.archived)
     try:
         # `nullcontext` does not close standard output at the end of the block.
         with nullcontext(sys.stdout) if output is None else output.open("w", encoding="utf-8", newline="") as target:
-            stream = _Stream(target)
-            rows = csv.writer(stream, lineterminator="\n")
-            if file_format == "csv":
-                rows.writerow(("rank", "owner", *stats, "updated_at", *times))
-            async for entries in _read_parts(client, board, name, page, archived=held.archived):
-                match file_format:
-                    case "csv":
-                        for entry in entries:
-                            values = (raw_text(entry.stats.get(stat)) for stat in stats)
-                            reached_at = [entry.reached_at for _ in times]
-                            rows.writerow((entry.rank, entry.owner, *values, entry.updated_at, *reached_at))
-                    case "ndjson":
-                        stream.write("".join(ENCODER.encode(entry).decode() + "\n" for entry in entries))
-                    case "redis" if entries:
-                        scores = [(raw_text(entry.stats[name]), entry.owner) for entry in entries]
-                        inexact += sum(not is_binary(score) for score, _ in scores)
-                        stream.write(redis_command("ZADD", redis_key or board, *chain.from_iterable(scores)))
-                written += len(entries)
+            if file_format == "redis":
+                written, inexact = await write_redis(_Stream(target), parts, redis_key or board, name)
+            else:
+                writing = write_csv if file_format == "csv" else write_ndjson
+                written, inexact = await writing(_Stream(target), parts, held), 0
     except BrokenPipeError:
         raise
     except OSError as cause:
@@ -115,9 +102,39 @@ async def export(
         raise typer.Exit(0 if rounds else 1)
 
 
-async def _read_parts(
-    client: AsyncClient, board: str, column: str, size: int, *, archived: bool
-) -> AsyncIterator[Sequence[RankedEntry]]:
+async def write_csv(stream: _Stream, parts: Parts, board: Board) -> int:
+    stats, times = [each.name for each in board.columns], ["reached_at"] if "earliest" in board.ties else []
+    rows, written = csv.writer(stream, lineterminator="\n"), 0
+    rows.writerow(("rank", "owner", *stats, "updated_at", *times))
+    async for entries in parts:
+        for entry in entries:
+            values = (raw_text(entry.stats.get(stat)) for stat in stats)
+            rows.writerow((entry.rank, entry.owner, *values, entry.updated_at, *(entry.reached_at for _ in times)))
+        written += len(entries)
+    return written
+
+
+async def write_ndjson(stream: _Stream, parts: Parts, board: Board) -> int:
+    written = 0
+    async for entries in parts:
+        stream.write("".join(ENCODER.encode(entry).decode() + "\n" for entry in entries))
+        written += len(entries)
+    return written
+
+
+async def write_redis(stream: _Stream, parts: Parts, key: str, column: str) -> tuple[int, int]:
+    """Write commands that add all entries to a sorted set. Return how many, and how many values Redis will round."""
+    written = inexact = 0
+    async for entries in parts:
+        scores = [(raw_text(entry.stats[column]), entry.owner) for entry in entries]
+        inexact += sum(not is_binary(score) for score, _ in scores)
+        written += len(entries)
+        if scores:
+            stream.write(redis_command("ZADD", key, *chain.from_iterable(scores)))
+    return written, inexact
+
+
+async def _read_parts(client: AsyncClient, board: str, column: str, size: int, *, archived: bool) -> Parts:
     """Yield all entries of a ranking, best to worst, in lists of `size`. If the board is archived, rank them here."""
     if not archived:
         async for page in client.pages(board, column, limit=size):

@@ -3,6 +3,7 @@
 The true rank must lie in the bracket of an estimate. `audit` prints wrong brackets and exits with code 1.
 """
 
+import unicodedata
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated
@@ -15,6 +16,8 @@ from rankcurve.errors import ValueOutOfRangeError
 
 from service.commands.tables import show_json, show_table
 from service.commands.target import BoardArgument, JsonOption, fail, service_command
+
+ROWS_AROUND = 100  # rows on each side of an owner, among which equal entries are counted
 
 ColumnOption = Annotated[
     str | None, typer.Option("--column", "-c", help="Ranked column. Default: the only one.", show_default=False)
@@ -91,22 +94,40 @@ async def rank(
         show_json(positions)
         return
     spec = await client.board(board)
-    show_positions(positions, [await find_share_worse(client, spec, each, mode) for each in positions])
+    show_positions(positions, [await find_share_worse(client, spec, owner, each, mode) for each in positions])
 
 
 async def find_share_worse(
-    client: AsyncClient, board: Board, position: Position | OwnerPosition, mode: Rank
+    client: AsyncClient, board: Board, owner: str | None, position: Position | OwnerPosition, mode: Rank
 ) -> float | None:
-    """Return the percentage of the other entries that are worse. The service's percentile counts equal ones, too."""
+    """Return the percentage of the other entries that are worse. The service's percentile counts equal ones, too.
+
+    Return None if so many entries are equal in value and tie columns that it is not known how many are worse.
+    """
     column = next((each for each in board.columns if each.name == position.column), None)
-    if column is None or position.value is None or board.ties != "shared" or (position.total or 0) < 2:
+    if column is None or position.value is None or "earliest" in board.ties or (position.total or 0) < 2:
         return position.percentile
+    if board.ties not in ("shared", [column.name]):  # a column leaves itself out of its own order
+        return position.percentile if owner is None else await _find_share_behind(client, board, owner, position)
     next_worse = Decimal(position.value) + Decimal(-1 if column.best == "high" else 1).scaleb(-column.scale)
     try:
         [after] = await client.value_positions(board.id, column.name, [next_worse], rank=mode)
     except ValueOutOfRangeError:
         return 0.0  # no value of the column is worse
     return min(100.0, max(0.0, round(100 * (after.total + 1 - after.rank) / max(1, after.total - 1), 3)))
+
+
+async def _find_share_behind(
+    client: AsyncClient, board: Board, owner: str, position: Position | OwnerPosition
+) -> float | None:
+    """Count the entries that share the owner's rank in the rows around the owner. These are not worse."""
+    page = await client.around(board.id, owner, position.column, better=ROWS_AROUND, worse=ROWS_AROUND)
+    name = unicodedata.normalize("NFC", owner)
+    own_rank = next((row.rank for row in page.entries if row.owner == name), 0)
+    equal = sum(row.rank == own_rank for row in page.entries)
+    if not 0 < equal <= ROWS_AROUND:  # more may follow
+        return None
+    return round(100 * max(0, page.total + 1 - own_rank - equal) / max(1, page.total - 1), 3)
 
 
 def show_positions(positions: Sequence[Position | OwnerPosition], shares_worse: Sequence[float | None]) -> None:

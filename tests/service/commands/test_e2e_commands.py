@@ -246,6 +246,15 @@ def test_rank_says_how_many_others_are_worse_and_counts_no_equal_ones(shell: She
     assert shell.rows("rank", "equals", "--value", "8", "-c", "xp")[1][5] == "100.0"
 
 
+def test_rank_counts_no_entries_as_worse_that_tie_columns_leave_equal(shell: Shell) -> None:
+    shell("board", "create", "ordered", "-c", "xp:max", "-c", "lap:min.3", "--ties", "lap")
+    with Client(shell.process.url) as client:
+        rows = [("x", 9, 59), ("a", 7, 60), ("b", 7, 60), ("c", 7, 60), ("d", 7, 61)]
+        client.post("ordered", [{"owner": owner, "stats": {"xp": xp, "lap": lap}} for owner, xp, lap in rows])
+    for owner, shares in (("x", ["100.0", "100.0"]), ("b", ["25.0", "25.0"]), ("d", ["0.0", "0.0"])):
+        assert [row[5] for row in shell.rows("rank", "ordered", owner)[1:]] == shares, owner
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_service_on_a_terminal_speaks_in_words_and_says_last_where_the_dashboard_is(
     tmp_path: Path, workers: int
