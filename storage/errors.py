@@ -16,6 +16,8 @@ StorageError
 └── the other errors, each for one reason to refuse a request
 """
 
+from typing import Any
+
 
 class StorageError(Exception):
     """The store refused the request."""
@@ -211,7 +213,11 @@ class LostRaceError(StorageError):
 
 
 class OutdatedFactsError(LostRaceError):
-    """A group of posts relied on facts that may be outdated (see `posting.known_facts`). It can run again at once."""
+    """A group of posts relied on facts that may be outdated (see `posting.group_facts`). It can run again at once."""
+
+    def __init__(self, detail: str | None = None, *, learned: Any = None, **more: Any) -> None:
+        super().__init__(detail, **more)
+        self.learned = learned  # what the group has learned, as `group_facts.KnownFacts.keep` takes it
 
 
 class NotOwnerError(StorageError):

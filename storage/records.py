@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from .errors import NotOpenYetError, PeriodClosedError, PostError
+from .errors import PostError
 from .periods import Period, PeriodKind, calendar_of
 
 INT64_MAX = 2**63 - 1
@@ -165,19 +165,6 @@ class Gate(NamedTuple):
     def is_shut(self, now_us: int) -> bool:
         """Return whether the leaf takes no more posts, whatever their times."""
         return self.closed_us is not None or (self.closes_us is not None and self.closes_us <= now_us)
-
-    def check_post(self, leaf: "Leaf", at_us: int, now_us: int) -> None:
-        """Check that the leaf takes a post with the time `at_us`.
-
-        Raises:
-            PeriodClosedError: the leaf is shut, or the time is at or after its end.
-            NotOpenYetError: the time is before the leaf opens.
-        """
-        if self.is_shut(now_us) or (self.ends_us is not None and at_us >= self.ends_us):
-            what = "the leaderboard" if leaf.family_key is None else "the period of"
-            raise PeriodClosedError(f"{what} {leaf.id!r} is closed", pointer="/at")
-        if self.opens_us is not None and at_us < self.opens_us:
-            raise NotOpenYetError(f"the leaderboard {leaf.id!r} opens after the time of the post", pointer="/at")
 
 
 OPEN = Gate()
@@ -425,8 +412,7 @@ def by_partition(placed: Iterable[Placed]) -> list[tuple[int, list[Placed]]]:
     return sorted(found.items())
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(msgspec.Struct):
     """One owner's row of a board. `cells` has one value per column: padded text if ranked, int, text or None."""
 
     owner: str
@@ -480,20 +466,6 @@ class Post(msgspec.Struct):
     scope: PostScope | None = None  # None: the caller did not post to a family
     post_id: str | None = None  # the post id as received, for the journal
     accepted_us: int | None = None  # when a queued post was accepted; None: now
-
-    def find_closure(self, now_us: int) -> PeriodClosedError | None:
-        """Return an error if all boards of the post are closed or not yet open. Otherwise return None."""
-        if self.scope is not None:
-            return None if self.parts else PeriodClosedError("every period of the post is closed", pointer="/at")
-        error = None
-        for part in self.parts:
-            try:
-                part.leaf.gate.check_post(part.leaf, now_us if self.at_us is None else self.at_us, now_us)
-            except PeriodClosedError as closed:
-                error = closed
-            else:
-                return None
-        return error
 
 
 class PartOutcome(msgspec.Struct, array_like=True):

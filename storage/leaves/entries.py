@@ -314,7 +314,7 @@ def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:
 
 def total_rows(changes: dict[int, dict[int, int]]) -> list[tuple[int, int, int]]:
     """Return the changes of totals as rows, in the order in which all transactions write them."""
-    return sorted((key, index, more) for key, by_index in changes.items() for index, more in by_index.items() if more)
+    return sorted([(key, index, more) for key, by_index in changes.items() for index, more in by_index.items() if more])
 
 
 def build_totals_upsert() -> Insert:

@@ -38,36 +38,45 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
     A board that moves out of a shared table, or is emptied there, leaves old rows behind. Without the lock, a post
     could be written to old rows and lost. All transactions lock the gates of boards before the gates of families.
     """
-    found: dict[int, Leaf | None] = {}
-    families: list[Leaf] = []
-    held: list[Leaf] = []
-    others: list[Leaf] = []
-    for leaf in leaves:
-        if leaf.family_key is not None and leaf.gate.ends_us is not None:
-            families.append(leaf)
-        if leaf.family_key is None and (leaf.table_key is not None or leaf.spec.season is not None):
-            held.append(leaf)
-        elif check_all:
-            others.append(leaf)
+    leaves = list(leaves)
+    held = [leaf for leaf in leaves if _has_gate(leaf)]
     gates = (yield from read_gates_of(held, held=True)) if held else {}
-    for partition, theirs in by_partition(families):
+    found = yield from _hold_family_gates(leaves, now_us)
+    for leaf in held:
+        current = _update_leaf(leaf, *gates.get(leaf.key, (None, leaf.gate)))
+        if current is not leaf:
+            found[leaf.key] = current
+    others = [leaf for leaf in leaves if not _has_gate(leaf)] if check_all else []
+    gates = (yield from read_gates_of(others)) if others else {}
+    gone = [leaf.key for leaf in others if _update_leaf(leaf, *gates.get(leaf.key, (None, leaf.gate))) is None]
+    return found | dict.fromkeys(gone)
+
+
+def _update_leaf(leaf: Leaf, place: Place | None, gate: Gate) -> Leaf | None:
+    """Return the leaf as its gate says, or `leaf` itself if a post need not check the gate, or None if it is gone."""
+    if place is None or (leaf.table_key is None and place.rows_key != leaf.rows_key):
+        return None
+    if leaf.spec.season is None and (place, gate) == (leaf.place, leaf.gate):
+        return leaf
+    return replace(leaf, place=place, gate=gate)
+
+
+def _has_gate(leaf: Leaf) -> bool:
+    """Return whether posts lock the leaf's own gate."""
+    return leaf.family_key is None and (leaf.table_key is not None or leaf.spec.season is not None)
+
+
+def _hold_family_gates(leaves: Iterable[Leaf], now_us: int) -> Program[dict[int, Leaf | None]]:
+    """Lock the gates of the families of leaves. Return those leaves whose period is closed, by key."""
+    found: dict[int, Leaf | None] = {}
+    in_periods = [leaf for leaf in leaves if leaf.family_key is not None and leaf.gate.ends_us is not None]
+    for partition, theirs in by_partition(in_periods):
         keys = sorted({leaf.family_key for leaf in theirs if leaf.family_key is not None})
-        shut_us = {
-            key: max(now_us, through_us) - grace_us
-            for key, through_us, grace_us in (yield _HELD_FAMILIES.bind(keys=keys).at(partition))
-        }
+        gates = yield _HELD_FAMILIES.bind(keys=keys).at(partition)
+        shut_us = {key: max(now_us, through_us) - grace_us for key, through_us, grace_us in gates}
         for leaf in theirs:
-            if leaf.gate.ends_us is not None and leaf.gate.ends_us <= shut_us.get(leaf.family_key, 0):
+            if (leaf.gate.ends_us or 0) <= shut_us.get(leaf.family_key, 0):
                 found[leaf.key] = replace(leaf, gate=leaf.gate._replace(closed_us=now_us))
-    gates |= (yield from read_gates_of(others)) if others else {}
-    held_keys = {leaf.key for leaf in held}
-    for leaf in (*held, *others):
-        place, gate = gates.get(leaf.key, (None, leaf.gate))
-        is_renamed = place is not None and leaf.table_key is None and place.rows_key != leaf.rows_key
-        if place is None or is_renamed:
-            found[leaf.key] = None
-        elif leaf.key in held_keys and ((place, gate) != (leaf.place, leaf.gate) or leaf.spec.season is not None):
-            found[leaf.key] = replace(leaf, place=place, gate=gate)
     return found
 
 

@@ -17,7 +17,7 @@ An owner's row on a board is in one of the two tables. The most important rule: 
 the hidden table. So a post looks there only for owners with a state, and needs no query if none of its owners has one.
 
 Every partition has all states, so a post reads them in its own partition. A process remembers these states until the
-number `facts` in the counter of the change log changes (see `posting.known_facts`). A post compares this number while
+number `facts` in the counter of the change log changes (see `posting.group_facts`). A post compares this number while
 it holds the counter. If the number has changed, and the post has found no row of its owner, the post runs again.
 
 A transaction that moves rows locks the owner's state. So while the state is SHOWING, no row is moved into the hidden
@@ -101,7 +101,7 @@ _FORGET = delete(HIDDEN_OWNERS).where(_theirs, col("state").eq(SHOWING)).prepare
 
 
 def read_states(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[str, str]]]:
-    """Return the number `facts` of the partition (see `known_facts`) and, from the same snapshot, the states by owner.
+    """Return the number `facts` of the partition (see `group_facts`) and, from the same snapshot, the states by owner.
 
     `owners`: read only the states of these owners. If it is None, at most `STATES_MAX` + 1 states are read.
     """

@@ -73,7 +73,7 @@ class Logged(NamedTuple):
     """The state of the log's counter, which the transaction holds from now on."""
 
     next: int  # the position that the next bundle will get, in this or a later transaction
-    facts: int  # changes whenever an owner is hidden or shown, or a board gets a new epoch, see `posting.known_facts`
+    facts: int  # changes whenever an owner is hidden or shown, or a board gets a new epoch, see `posting.group_facts`
 
 
 _ASKED = "b"

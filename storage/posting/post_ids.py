@@ -14,6 +14,7 @@ Beside the outcome stands a hash of what was posted, the post's fingerprint. Wit
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 import msgspec
@@ -86,7 +87,8 @@ def hash_post(
             if column.scale:
                 value = value.rstrip("0").rstrip(".")
         values.append((column.name, value, change.overwrite))
-    text = msgspec.json.encode((owner, sorted(values), at_us, *([] if facets is None else [sorted(facets.items())])))
+    values.sort(key=itemgetter(0, 2))  # not by value, because None and text have no order
+    text = msgspec.json.encode((owner, values, at_us, *([] if facets is None else [sorted(facets.items())])))
     return hashlib.blake2b(text, digest_size=_FINGERPRINT_BYTES).hexdigest()
 
 

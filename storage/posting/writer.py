@@ -42,10 +42,9 @@ from storage.reads.open_boards import OpenBoards
 from storage.records import PartOutcome, Post
 from storage.store import Program, Store
 
-from .admission import DrainRate
-from .known_facts import KnownFacts
-from .transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
-from .waiting_posts import GATHER_TURNS, PARTS_OF, RequestQueue, WaitingRequest, WaitTimer, refuse_group
+from .group_facts import KnownFacts
+from .transaction import TransactionResult, apply_posts, draw_pause_s, open_boards_of
+from .waiting_posts import GATHER_TURNS, PARTS_OF, DrainRate, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
 # Errors that are faults of the store. Every other group of posts would currently get the same error.
 FAULTS_OF_STORE = (RacesLostError, StoreAwayError, StoreDamagedError, StoreFullError, OutcomeUnknownError)
@@ -267,8 +266,8 @@ class Writer:
         opened = open_boards_of(posts, self._boards)
 
         def program() -> Program[TransactionResult]:
-            group = PostTransaction(self._store, opened, self._known_facts, self._now_us(), check_boards=check_boards)
-            return group.apply_posts(posts)
+            known, now_us = self._known_facts, self._now_us()
+            return apply_posts(self._store, opened, posts, known, now_us, check_boards=check_boards)
 
         races, is_lost = 0, False
         for _ in range(self._limits.write_attempts_max):
@@ -276,10 +275,15 @@ class Writer:
                 races += 1
                 await asyncio.sleep(draw_pause_s(self._limits, races, self._rng))
             try:
-                return await self._store.write(program)
-            except LostRaceError as error:
-                is_lost = not isinstance(error, OutdatedFactsError)  # True: pause before the next run, False: do not
-                self._meter.add("rankcurve_write_conflicts", is_lost)
+                result = await self._store.write(program)
+                self._known_facts.keep(result.learned)
+                return result
+            except OutdatedFactsError as error:
+                self._known_facts.keep(error.learned)
+                is_lost = False  # so there is no pause before the next run
+            except LostRaceError:
+                is_lost = True
+                self._meter.add("rankcurve_write_conflicts")
             except UnknownBoardError:
                 if check_boards:
                     raise

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -32,10 +32,11 @@ from typing import NamedTuple
 from config.settings import Settings
 from storage.boards.boards import find_present_boards
 from storage.errors import (
-    BeforeResetError,
     BoardChangedError,
     LeaseLostError,
     LostRaceError,
+    OutdatedFactsError,
+    PeriodClosedError,
     PostError,
     PostRejectedError,
     RacesLostError,
@@ -47,12 +48,14 @@ from storage.leaves.entries import Entries
 from storage.leaves.gates import read_gates_of
 from storage.log.change_log import NewChange
 from storage.log.log_record import record_of_rejection
-from storage.posting.known_facts import KnownFacts
+from storage.posting.decision import decide_posts
+from storage.posting.group_facts import KnownFacts, read_group
 from storage.posting.packed_posts import PackedPost, unpack_post
-from storage.posting.transaction import PostTransaction, TransactionResult, draw_pause_s, open_boards_of
+from storage.posting.rules import Attempt, find_refusal
+from storage.posting.transaction import TransactionResult, draw_pause_s, open_boards_of, write_changes
 from storage.posting.writer import FAULTS_OF_STORE
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, ColumnChange, Family, Leaf, PartOutcome, Post, PostStatus
+from storage.records import Board, ColumnChange, Leaf, PartOutcome, Post, PostStatus
 from storage.store import Program, Store
 
 from . import ingest_queue
@@ -141,11 +144,15 @@ class Drainer:
             apply = partial(self._apply, batch, held, opened, check_boards=check_boards, began_s=began_s)
             try:
                 result = await self._store.write(apply)
+            except OutdatedFactsError as error:
+                self._known_facts.keep(error.learned)
+                continue
             except (LostRaceError, BoardChangedError):
                 continue
             except UnknownBoardError:
                 check_boards = True
                 continue
+            self._known_facts.keep(result.learned)
             self._uncounted_s = self._monotonic() - self._counted_to_s
             statuses = Counter(part.status.value for parts in result.outcomes for part in parts)
             statuses[PostStatus.REJECTED.value] += len(batch.refusals)
@@ -199,24 +206,23 @@ class Drainer:
         if copies and (yield from read_gates_of(batch.leaves.values(), held=True)) != copies:
             raise BoardChangedError
         accepted_us = min(piece.head.queued_at_us for piece in batch.pieces)
-        group = PostTransaction(
-            self._store, opened, self._known_facts, now_us, check_boards=check_boards, accepted_us=accepted_us
+        known, posts = self._known_facts, batch.posts
+        asked = read_group(
+            self._store, opened, posts, known, now_us, check_boards=check_boards, accepted_us=accepted_us
         )
-        outcomes = yield from group.plan_posts(batch.posts)
-        refusals = [*batch.refusals, *_refused_by(batch.posts, outcomes)]
-        if refusals:
-            kept = [
-                (each.board_key, each.post.post_hash, each.error)
-                for each in refusals
-                if each.there and each.post.post_hash is not None
-            ]
-            yield from store_rejected(kept, now_us)
-        for refusal in refusals:
-            group.log_too(refusal.partition, _journalled(refusal))
+        decision = decide_posts((yield from asked), posts)
+        refusals = [*batch.refusals, *_refused_by(posts, decision.outcomes)]
+        kept = [
+            (each.board_key, each.post.post_hash, each.error)
+            for each in refusals
+            if each.there and each.post.post_hash is not None
+        ]
+        yield from store_rejected(kept, now_us)
         self._counted_to_s = self._monotonic()
         busy_s = self._counted_to_s - began_s + self._uncounted_s
         yield from ingest_queue.add_counts(batch.by_shard, busy_us=round(busy_s * 1e6))
-        return (yield from group.write_changes(outcomes))  # last, because it takes the counters of logs
+        rejections = [(each.partition, _journalled(each)) for each in refusals]
+        return (yield from write_changes(self._store, decision, rejections))  # last: it takes the counters of logs
 
 
 class _Piece(NamedTuple):
@@ -254,7 +260,7 @@ class _Batch:
     def resolve(self) -> Program[None]:
         """Look up the boards of the posts in `pieces`, and fill `posts`, `refusals` and `leaves`."""
         boards = yield from find_present_boards(sorted({key for piece in self.pieces for key, _, _ in piece.boards}))
-        families: Mapping[int, Family] = {}
+        families: Container[int] = ()
         if family_keys := {board.family_key for board in boards.values() if board.family_key is not None}:
             families = yield from find_families_by_key(sorted(family_keys))
         for piece in self.pieces:
@@ -272,7 +278,7 @@ class _Batch:
         found: Sequence[tuple[int, int, Board | None, PostError | None]],
     ) -> None:
         refused = queued.family_key is None and not all(
-            isinstance(fault, BeforeResetError | None) for *_, fault in found
+            isinstance(fault, PeriodClosedError | None) for *_, fault in found
         )
         left: list[Leaf] = []
         for index, (key, partition, board, fault) in enumerate(found):
@@ -306,16 +312,16 @@ class _Batch:
                 raise LostRaceError("the block was deleted or replaced meanwhile")
 
 
-def _find_fault(board: Board | None, epoch: int, families: Mapping[int, Family]) -> PostError | None:
+def _find_fault(board: Board | None, epoch: int, families: Container[int]) -> PostError | None:
     """Return an error if the board or its family was deleted, or a board of no family was emptied since `epoch`."""
+    deleted, is_emptied = None, False
     if board is None:
-        return UnknownBoardError("the leaderboard was deleted since the post was accepted")
-    if board.family_key is None:
-        emptied = board.gate.epoch != epoch
-        return BeforeResetError("the leaderboard was emptied since the post was accepted") if emptied else None
-    if board.family_key not in families:
-        return UnknownBoardError("the family was deleted since the post was accepted")
-    return None
+        deleted = "the leaderboard was deleted since the post was accepted"
+    elif board.family_key is None:
+        is_emptied = board.gate.epoch != epoch
+    elif board.family_key not in families:
+        deleted = "the family was deleted since the post was accepted"
+    return find_refusal(Attempt(None, 0, deleted=deleted, is_emptied=is_emptied))
 
 
 def _refused_by(posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]) -> list[Refusal]:

@@ -21,7 +21,7 @@ def take_number(name: str, numbers: int = 1) -> Program[int]:
 
 
 def count_fact(now_us: int = 0) -> Program[None]:
-    """Increase the number `facts` of this partition. Processes then forget what they remember, see `known_facts`.
+    """Increase the number `facts` of this partition. Processes then forget what they remember, see `group_facts`.
 
     Call this last in the transaction, because every post to the partition then waits until the transaction ends.
     """

@@ -204,7 +204,7 @@ LOG_TABLES: tuple[Query, ...] = (
     .column("next", INTEGER)  # the position that the next row (a bundle of changes) gets
     .column("changed_at", INTEGER)  # the latest start time of all transactions that added rows to the log
     .column("pruned_before", INTEGER)  # all rows with a lower position were pruned, and no other rows
-    .column("facts", INTEGER)  # grows when an owner is hidden or shown, or a board gets a new epoch, see `known_facts`
+    .column("facts", INTEGER)  # grows when an owner is hidden or shown, or a board gets a new epoch, see `group_facts`
     .primary_key("counter_key")
     .clustered(),
     # How far each follower of the log has come, see `log.following`.

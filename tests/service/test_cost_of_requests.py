@@ -53,10 +53,10 @@ BUDGETS: dict[str, Cost | Way] = {
     "top page": Cost(190, 0, 2.2, 0, 1_540),
     "single post": Cost(162, 138, 5.2, 1.5, 245),
     "batch of 1,000": Cost(6_480, 14_800, 5.5, 2, 109_000),
-    "way: post": Way(140, 112),
+    "way: post": Way(147, 114),
     "way: positions": Way(76, 50),
-    "way: post to segments": Way(142, 113),
-    "way: queued post": Way(193, 241),
+    "way: post to segments": Way(149, 115),
+    "way: queued post": Way(206, 241),
     "way: refresh": Way(177, 323),
 }
 

@@ -17,6 +17,7 @@ CARRIERS = {
     "storage/coalesce.py",
     "storage/engines/brief_reads.py",
     "storage/engines/sqlite.py",
+    "storage/posting/transaction.py",
 }
 # These helpers read editions, and let `totals` compare them with the copies.
 READERS = {"storage/leaves/entries.py", "storage/leaves/exact_ranks.py"}

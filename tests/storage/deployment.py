@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,10 +39,10 @@ from storage.log.merging import Merger
 from storage.log.partition_journal import JOURNAL_PAGES, JournalRow, changes_of
 from storage.meter import NO_METER, Meter
 from storage.periods import PeriodKind
-from storage.posting.known_facts import KnownFacts
+from storage.posting.group_facts import KnownFacts
 from storage.posting.post_ids import PostIds, hash_post
 from storage.posting.rebuild import RebuildCounts, rebuild_board
-from storage.posting.transaction import PostTransaction, open_boards_of
+from storage.posting.transaction import TransactionResult, apply_posts, open_boards_of
 from storage.posting.voiding import VoidedPart, Voiding
 from storage.posting.writer import Writer, Writers
 from storage.reads.open_boards import OpenBoards
@@ -340,13 +340,18 @@ class Deployment:
     async def apply(self, *posts: Post) -> list[list[PartOutcome]]:
         """Apply all posts as one group, in one transaction."""
 
-        def group() -> PostTransaction:
+        def group() -> Program[TransactionResult]:
             opened = open_boards_of(posts, self.boards)
-            return PostTransaction(self.store, opened, self.known_facts, self.clock(), check_boards=True)
+            return apply_posts(self.store, opened, posts, self.known_facts, self.clock(), check_boards=True)
 
         while True:
-            with suppress(OutdatedFactsError):
-                return (await self.store.write(lambda: group().apply_posts(posts))).outcomes
+            try:
+                done = await self.store.write(group)
+            except OutdatedFactsError as error:
+                self.known_facts.keep(error.learned)
+            else:
+                self.known_facts.keep(done.learned)
+                return done.outcomes
 
     async def apply_one(self, post: Post) -> PartOutcome:
         """Apply a post to one board, in a transaction of its own."""

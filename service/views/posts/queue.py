@@ -14,6 +14,7 @@ from service.contract.problems import name_post, post_problem_of
 from service.contract.responses.boards import Accepted, QueueAnswer, ShardAnswer
 from service.contract.routes import Answer, Call, Reply
 from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError
+from storage.posting.rules import find_closure
 from storage.queue.ingest_queue import Shard, list_queues
 from storage.queue.workers import QueueState, find_workers, read_queue_state
 from storage.records import Post, PostStatus
@@ -35,7 +36,7 @@ async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Pos
     """
     for _ in range(_RENEWALS_MAX):
         found, now_us = await resolve(), context.now_us()
-        late = {index: closed for index, post in enumerate(found) if (closed := post.find_closure(now_us)) is not None}
+        late = {index: closed for index, post in enumerate(found) if (closed := find_closure(post, now_us)) is not None}
         if late:
             repeats = await context.posting.writer.submit([found[index] for index in late])
             if any(isinstance(part.error, UnknownBoardError) for parts in repeats for part in parts):

@@ -12,8 +12,9 @@ from jobs.ownership import JOB_WORK
 from querybuilder import Bound
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.errors import PeriodClosedError, StoreAwayError
-from storage.posting.transaction import PostTransaction
-from storage.records import Board, PartOutcome, Post, PostStatus, Season
+from storage.posting.decision import Decision, decide_posts
+from storage.posting.group_facts import GroupFacts
+from storage.records import Board, Post, PostStatus, Season
 from storage.store import CONTROL, Program
 from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.refreshing import run_jobs
@@ -89,19 +90,17 @@ async def test_a_board_is_shut_only_after_the_posts_that_were_queued_before_its_
 async def test_a_post_that_cannot_be_applied_delays_the_closing_only_until_it_is_rejected(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan_posts = PostTransaction.plan_posts
-
-    def refuse(group: PostTransaction, posts: Sequence[Post]) -> Program[list[list[PartOutcome]]]:
+    def refuse(group: GroupFacts, posts: Sequence[Post]) -> Decision:
         if posts:
             raise RuntimeError("refused")
-        return plan_posts(group, posts)
+        return decide_posts(group, posts)
 
     desk, season = await QueueDesk.on(world.deployment), await make_season(world, "season", entries=2)
     await desk.enqueue(world.deployment.post("ada", part(season, {"xp0": 7}), post_id="poison"))
     world.advance(12)
     worker, job, failures = desk.worker("ada"), make_close_job(world), 0
     await desk.update_share(worker)
-    monkeypatch.setattr(PostTransaction, "plan_posts", refuse)
+    monkeypatch.setattr("storage.queue.queue_application.decide_posts", refuse)
     while await desk.count_waiting():
         assert not await run_step(world, job)
         try:

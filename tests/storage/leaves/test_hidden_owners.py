@@ -21,7 +21,8 @@ from storage.leaves.hidden_owners import HIDDEN, SHOWING, read_states
 from storage.leaves.totals import ALL_ENTRIES
 from storage.log.log_record import ChangeKind
 from storage.meter import NO_METER
-from storage.posting import known_facts
+from storage.posting import group_facts
+from storage.posting.group_facts import Learned, read_facts
 from storage.records import Board, PartOutcome
 from storage.schema.creation import in_each_partition
 from storage.store import Program
@@ -160,11 +161,12 @@ async def test_a_process_reads_the_states_of_single_owners_if_there_are_too_many
     board = await deployment.create("b", ranked("xp"))
     for owner in OWNERS:
         await deployment.hide(owner)
-    monkeypatch.setattr(known_facts, "STATES_MAX", 1)
+    monkeypatch.setattr(group_facts, "STATES_MAX", 1)
     for owner in (*OWNERS, *OTHER_OWNERS):
         await post_xp(deployment, board, owner)
     assert (await deployment.rows(board, [*OWNERS, *OTHER_OWNERS])).keys() == set(OTHER_OWNERS)
-    facts = await deployment.read(deployment.known_facts.read_facts, 0, [["ada", "eve"]])
+    known = deployment.known_facts
+    facts = await deployment.read(read_facts, 0, [["ada", "eve"]], known.unbounded, Learned())
     assert facts.owner_states == {"ada": HIDDEN}
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.posting.admission import DrainRate
+from storage.posting.waiting_posts import DrainRate
 
 
 def measure_drain(

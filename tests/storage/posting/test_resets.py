@@ -9,7 +9,7 @@ from storage.boards.family_reset import reset_period
 from storage.errors import BeforeResetError
 from storage.leaves.totals import ALL_ENTRIES
 from storage.periods import PeriodKind
-from storage.posting.known_facts import KnownFacts
+from storage.posting.group_facts import KnownFacts
 from storage.records import Family, Leaf, PostStatus
 from tests.storage.boards.test_families import make_family_post
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
@@ -63,7 +63,7 @@ async def test_a_post_without_a_time_is_never_late_even_if_clocks_differ(deploym
 async def test_the_times_of_resets_are_read_once_and_then_remembered(
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("storage.posting.known_facts.BOARDS_MAX", 2)
+    monkeypatch.setattr("storage.posting.group_facts.BOARDS_MAX", 2)
     boards = [await deployment.create(f"b{at}", *COLUMNS) for at in range(4)]
     for _ in range(3):
         for board in boards:

@@ -1,0 +1,289 @@
+"""Decides what becomes of the posts of a group: a pure function from `GroupFacts` and posts to outcomes and changes.
+
+A post has a part for each of its boards. The post is applied to all boards or to none, except that a board refuses only
+its own part if the error is a `PeriodClosedError`. The posts of a group are decided one after the other, so each sees
+the values after the posts before it. Why a board refuses a post is decided by the list in `rules`.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from storage.errors import OutdatedFactsError, PeriodClosedError, PostError, PostRejectedError
+from storage.leaves.entries import Entries, TableRows
+from storage.leaves.hidden_owners import HiddenEntry
+from storage.leaves.totals import ALL_ENTRIES, CHANGES
+from storage.log.bundles import BundleDraft
+from storage.log.cells import Cell
+from storage.log.log_record import ChangeKind, record_of_post
+from storage.records import BoardPost, Entry, PartOutcome, Post, PostStatus
+
+from .group_facts import BoardFacts, GroupFacts
+from .post_ids import PostKey, RememberedPost
+from .rules import Attempt, find_refusal, list_rules
+
+
+class ChangedEntry(Entry):
+    """An owner's entry on a board, with the changes of the group's posts so far."""
+
+    expected: int | None = None  # the row's version when it was read; None: there was no row
+    changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
+    counted: tuple[
+        tuple[int, int], ...
+    ] = ()  # (index, 1) for each ranked column that got a value, (index, -1): lost it
+    ranked: str | None = None  # the ranked cells as `RankedCells` joins them for the log; None: not computed yet
+    is_hidden: bool = False  # the owner is hidden, so no ranking holds the entry
+
+
+class BoardChanges(msgspec.Struct):
+    """What a group changes on a board."""
+
+    entries: Entries
+    rows_key: int
+    attempt: Attempt  # what is known of the board, for the rules
+    is_judged: bool  # whether any rule judges the posts to this board
+    log: BundleDraft
+    rows: dict[str, ChangedEntry]  # by owner
+    applied: int = 0  # posts that the group applies to the board
+    totals: dict[int, int] = {}  # what the group adds to the board's totals, by column index
+
+
+class TableChanges(msgspec.Struct):
+    """What a group writes to one table. Each entry comes with its board's key in this table."""
+
+    partition: int
+    table: TableRows
+    new: list[tuple[int, Entry]] = []
+    # By the indexes of the changed columns: (key, entry, expected version).
+    updates: dict[tuple[int, ...], list[tuple[int, Entry, int]]] = {}
+
+
+class Decision(msgspec.Struct):
+    """The outcomes of a group's posts, and the changes that make them true."""
+
+    group: GroupFacts
+    boards: dict[int, BoardChanges]  # by board key
+    known: dict[PostKey, RememberedPost]  # posts whose id is stored, or that this group applies
+    outcomes: list[list[PartOutcome]] = []  # for each post, in order, its outcome on each of its boards
+    fresh: dict[int, list[RememberedPost]] = {}  # posts whose ids the group stores, by partition
+    tables: list[TableChanges] = []
+    refuses_ids: bool = False  # whether a post with an id is refused
+    has_absent: bool = False  # whether a post finds no row of its owner
+
+
+def decide_posts(group: GroupFacts, posts: Sequence[Post]) -> Decision:
+    """Return the outcomes of the posts, in their order, and what is to be written. Neither argument is changed.
+
+    Raises:
+        OutdatedFactsError: a post that would be refused may have been applied before, so the ids must be looked up.
+    """
+    boards = {key: _begin_board(group, facts) for key, facts in group.boards.items()}
+    decision = Decision(group, boards, {**group.known})
+    decision.outcomes = [_decide_post(decision, post) for post in posts]
+    if decision.refuses_ids and not group.looks_up:
+        learned = msgspec.structs.replace(group.learned, ids_known=True)
+        raise OutdatedFactsError("a post that would be refused may have been applied before", learned=learned)
+    for partition, table, states in group.tables:
+        each = TableChanges(partition, table)
+        decision.tables.append(each)
+        for state in states:
+            _add_rows(each, boards[state.entries.leaf.key])
+    return decision
+
+
+def _begin_board(group: GroupFacts, facts: BoardFacts) -> BoardChanges:
+    leaf = facts.entries.leaf
+    rows = {
+        owner: ChangedEntry(owner, entry.updated_at_us, [*entry.cells], entry.updated_at_us)
+        for owner, entry in facts.rows.items()
+    }
+    for owner, entry in facts.hidden_rows.items():
+        version = entry.updated_at_us
+        rows[owner] = ChangedEntry(owner, version, [*entry.cells], version, is_hidden=True)
+    deleted = None if facts.exists else f"no leaderboard {leaf.id!r}"
+    attempt = Attempt(
+        None,
+        group.now_us,
+        leaf.id,
+        leaf.family_key is not None,
+        "",
+        None,
+        None,
+        deleted,
+        False,
+        facts.gate,
+        facts.reset_us,
+    )
+    return BoardChanges(facts.entries, facts.rows_key, attempt, bool(list_rules(attempt)), BundleDraft(leaf.key), rows)
+
+
+def _decide_post(decision: Decision, post: Post) -> list[PartOutcome]:
+    if post.scope is not None:
+        return _decide_family_post(decision, post, post.scope.key)
+    if len(post.parts) == 1:  # nearly every post
+        part = post.parts[0]
+        plan = _plan(decision, post, part)
+        return [_take(decision, post, part, plan) if isinstance(plan, dict) else plan]
+    return _decide_parts(decision, post)
+
+
+def _decide_family_post(decision: Decision, post: Post, key: int) -> list[PartOutcome]:
+    # Its id is stored for the family, not for single boards, because a retry may go to other boards of the family.
+    if (repeated := _find_repeated(decision, key, post)) is not None:
+        return repeated
+    outcomes = _decide_parts(decision, post)
+    _remember(decision, key, post, [each for each in outcomes if each.status is not PostStatus.REJECTED])
+    return outcomes
+
+
+def _decide_parts(decision: Decision, post: Post) -> list[PartOutcome]:
+    plans = [_plan(decision, post, part) for part in post.parts]
+    errors = [plan.error for plan in plans if isinstance(plan, PartOutcome) and plan.error is not None]
+    refused = not all(isinstance(error, PeriodClosedError) for error in errors)
+    outcomes: list[PartOutcome] = []
+    for part, plan in zip(post.parts, plans, strict=True):
+        if isinstance(plan, PartOutcome):
+            outcomes.append(plan)
+        elif refused:
+            outcomes.append(_refuse(decision, post, part, PostRejectedError()))
+        else:
+            outcomes.append(_take(decision, post, part, plan))
+    return outcomes
+
+
+def _find_repeated(decision: Decision, key: int, post: Post) -> list[PartOutcome] | None:
+    """Return the outcomes of a post if its id is known for the board or family with this key, otherwise None."""
+    if post.post_hash is None or (known := decision.known.get((key, post.post_hash))) is None:
+        return None
+    error = find_refusal(Attempt(post.at_us, decision.group.now_us, fingerprint=post.fingerprint, known=known))
+    if error is None:
+        return [msgspec.structs.replace(part, status=PostStatus.DUPLICATE) for part in known.parts]
+    return [PartOutcome(PostStatus.REJECTED, error=error) for _ in range(max(1, len(post.parts)))]
+
+
+def _remember(decision: Decision, key: int, post: Post, parts: list[PartOutcome]) -> None:
+    if parts and post.post_hash is not None:
+        fresh = RememberedPost(key, post.post_hash, post.fingerprint, parts)
+        decision.known[key, post.post_hash] = fresh
+        decision.fresh.setdefault(decision.group.places[key], []).append(fresh)
+
+
+def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | dict[int, Cell]:
+    """Return the cells that the post changes. If the post is refused or was applied before, return its outcome."""
+    board, now_us = decision.boards[part.leaf.key], decision.group.now_us
+    if decision.known and post.scope is None:
+        repeated = _find_repeated(decision, part.leaf.key, post)
+        if repeated is not None:
+            return repeated[0]
+    if board.is_judged:
+        attempt = board.attempt._replace(named_us=post.at_us, now_us=post.accepted_us or now_us)
+        if (error := find_refusal(attempt)) is not None:
+            return _refuse(decision, post, part, error)
+    row = board.rows.get(post.owner)
+    if row is None:
+        decision.has_absent = True
+    at_us = now_us if post.at_us is None else post.at_us
+    try:
+        return board.entries.merger.merge_changes(None if row is None else row.cells, part.changes, at_us)
+    except PostError as error:
+        return _refuse(decision, post, part, error)
+
+
+def _refuse(decision: Decision, post: Post, part: BoardPost, error: PostError) -> PartOutcome:
+    decision.refuses_ids |= post.post_hash is not None
+    return PartOutcome(PostStatus.REJECTED, error=error, board_key=part.leaf.key)
+
+
+def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
+    """Change the owner's entry, log the post, and return its outcome."""
+    board, now_us = decision.boards[part.leaf.key], decision.group.now_us
+    entries, row = board.entries, board.rows.get(post.owner)
+    is_first = row is None
+    status = PostStatus.APPLIED if changed or is_first else PostStatus.UNCHANGED
+    board.applied += status is PostStatus.APPLIED
+    if row is None:
+        row = board.rows[post.owner] = ChangedEntry(post.owner, now_us, [None] * len(entries.leaf.spec.columns))
+        row.is_hidden = decision.group.has_states and decision.group.facts[entries.leaf.partition].is_hidden(post.owner)
+        row.ranked = None if row.is_hidden else entries.ranked_cells.none
+    elif row.ranked is None and not row.is_hidden:
+        row.ranked = entries.ranked_cells.join_cells(row.cells)
+    if changed:
+        _change_entry(row, entries, changed, now_us)
+    _log(board, row, post, part, status, now_us, is_first=is_first)
+    outcome = PartOutcome(status, row.updated_at_us, entries.merger.decode_stats(row.cells), board_key=entries.leaf.key)
+    if post.post_hash is not None and post.scope is None:
+        _remember(decision, entries.leaf.key, post, [outcome])
+    return outcome
+
+
+def _change_entry(row: ChangedEntry, entries: Entries, changed: dict[int, Cell], now_us: int) -> None:
+    if row.changed is not None:
+        row.changed |= changed
+    else:
+        row.changed = changed
+        if row.expected is not None:
+            row.updated_at_us = max(now_us, row.expected + 1)
+    cells = row.cells
+    for index, cell in changed.items():
+        if (cell is None or cells[index] is None) and index in entries.leaf.sorted_indexes:
+            row.counted += ((index, -1 if cell is None else 1),)
+        cells[index] = cell
+
+
+def _log(
+    board: BoardChanges,
+    row: ChangedEntry,
+    post: Post,
+    part: BoardPost,
+    status: PostStatus,
+    now_us: int,
+    *,
+    is_first: bool,
+) -> None:
+    ranked = board.entries.ranked_cells
+    if status is PostStatus.UNCHANGED:
+        record = record_of_post(ChangeKind.UNCHANGED, part.changes, post.post_id, post.at_us, (), None)
+        board.log.add_change(row.owner, "", "", record)
+        return
+    happened, after, cells = ChangeKind.FIRST if is_first else ChangeKind.APPLIED, ranked.none, row.cells
+    if row.is_hidden:
+        happened, cells = ChangeKind.FIRST_UNSEEN if is_first else ChangeKind.UNSEEN, [*cells]
+    else:
+        after, cells = ranked.join_cells(cells), [cells[index] for index in ranked.others] if ranked.others else []
+    before = after if row.ranked is None else row.ranked
+    version = None if row.updated_at_us == now_us else row.updated_at_us
+    record = record_of_post(happened, part.changes, post.post_id, post.at_us, cells, version)
+    board.log.add_change(row.owner, before, after, record)
+    row.ranked = after
+
+
+def _add_rows(table: TableChanges, board: BoardChanges) -> None:
+    """Add the changed rows of a board to those of its table. Note how its totals change."""
+    inserted, changes = len(table.new), 0
+    more: dict[int, int] = defaultdict(int)
+    for row in board.rows.values():
+        if row.is_hidden:
+            continue
+        if row.expected is None:
+            table.new.append((board.rows_key, row))
+        elif row.changed:
+            indexes = tuple(row.changed) if len(row.changed) == 1 else tuple(sorted(row.changed))
+            table.updates.setdefault(indexes, []).append((board.rows_key, row, row.expected))
+        else:
+            continue
+        changes += 1
+        for index, change in row.counted:
+            more[index] += change
+    if changes:
+        board.totals = {**more, ALL_ENTRIES: len(table.new) - inserted, CHANGES: changes}
+
+
+def list_hidden_changes(
+    boards: Sequence[BoardChanges],
+) -> tuple[list[HiddenEntry], list[tuple[HiddenEntry, int]]]:
+    """Return the new rows of hidden owners, and the changed ones with the expected version of each."""
+    rows = [(board.entries.leaf.key, row) for board in boards for row in board.rows.values() if row.is_hidden]
+    new = [HiddenEntry(key, row) for key, row in rows if row.expected is None]
+    changed = [(HiddenEntry(key, row), row.expected) for key, row in rows if row.changed and row.expected is not None]
+    return new, changed

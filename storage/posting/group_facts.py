@@ -1,0 +1,342 @@
+"""Reads what a group of posts needs before it can be decided, and keeps what groups have learned for later ones.
+
+    read_group: lock gates ──> look up facts ──> lock rows ──> find hidden rows ──> look up post ids ──> `GroupFacts`
+
+Most groups need few look-ups in the store, because a process remembers facts from earlier groups:
+
+    of a partition    which owners are hidden or are being shown again, see `hidden_owners`
+                      the current epoch of each board; post ids of earlier epochs are not valid, see `post_ids`
+                      when each board was last emptied; posts with an earlier time are refused
+    of all callers    whether some callers currently send posts again, with ids that are already stored
+
+The counter of a partition's change log is a row that also has `facts`, the version of the partition's facts. A
+transaction that changes a fact increases this version as its last write. A group of posts that logs changes locks the
+counter before the commit. If the version is still the same, the facts were true since the group began, and they stay
+true until the commit. Otherwise the process forgets the facts, and a group that has relied on them runs again.
+
+If callers have sent no stored ids recently, a group stores its ids without a look-up. The group runs again with a
+look-up if one of the ids is stored already, or if the group would refuse a post with an id. The refused post may have
+been applied earlier, when there was no reason to refuse it.
+
+A group changes no remembered fact. What it has learned is in its result or its error, and `KnownFacts.keep` takes it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from operator import attrgetter, itemgetter
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from storage.leaves import hidden_owners
+from storage.leaves.catalog_rows import find_posted_leaves
+from storage.leaves.entries import Entries, RowId, TableRows
+from storage.leaves.gates import admit_accepted, hold_gates, read_gates
+from storage.leaves.hidden_owners import HIDDEN, STATES_MAX, read_states
+from storage.records import Entry, Gate, Leaf, Post
+from storage.store import Program, Store, in_partition
+
+from .post_ids import PostKey, RememberedPost, find_known
+
+BOARDS_MAX = 100_000  # the most boards of a partition whose epochs, or times of resets, a process remembers
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Facts(NamedTuple):
+    """The facts of one partition, see the docstring of the module."""
+
+    version: int  # the version of the facts when they were read: `facts` in the counter of the change log
+    owner_states: dict[str, str]  # `HIDDEN` or `SHOWING`, by owner, see `hidden_owners`
+    epochs: dict[tuple[int, int], int]  # by (board key, `rows_key` of its `Place`); filled when post ids are looked up
+    resets: dict[int, int]  # when boards were last emptied, by board key; 0: never; filled by posts that name a time
+
+    def is_hidden(self, owner: str) -> bool:
+        return self.owner_states.get(owner) == HIDDEN
+
+
+class Learned(msgspec.Struct):
+    """What a group has learned. `KnownFacts.keep` remembers it, whether the group was applied or not."""
+
+    facts: dict[int, Facts] = {}  # by partition: facts that were read; its epochs and resets are only the new ones
+    unbounded: set[int] = set()  # partitions in which more than `STATES_MAX` owners have a state
+    outdated: dict[int, int] = {}  # by partition: the version of facts that no longer holds
+    ids_known: bool | None = None  # whether the next groups have to look up their ids; None: as before
+
+
+class KnownFacts:
+    """The facts that a writer, or the job for queued posts, remembers. Only `keep` changes them, after each group."""
+
+    def __init__(self) -> None:
+        self.facts: dict[int, Facts] = {}  # by partition
+        self.unbounded: set[int] = set()  # see `Learned`
+        self.ids_known = False  # whether groups look up their ids, because a post was lately sent again or refused
+
+    def keep(self, learned: Learned) -> None:
+        for partition, facts in learned.facts.items():
+            kept = self.facts.get(partition)
+            if kept is None or kept.version < facts.version:
+                self.facts[partition] = facts
+            elif kept.version == facts.version:
+                _add_facts(kept.epochs, facts.epochs)
+                _add_facts(kept.resets, facts.resets)
+        for partition, version in learned.outdated.items():
+            if partition in self.facts and self.facts[partition].version <= version:
+                del self.facts[partition]
+        self.unbounded |= learned.unbounded
+        if learned.ids_known is not None:
+            self.ids_known = learned.ids_known
+
+
+def _add_facts(kept: dict[K, int], new: dict[K, int]) -> None:
+    if len(kept) + len(new) > BOARDS_MAX:
+        kept.clear()
+    kept |= new
+
+
+class BoardFacts(msgspec.Struct):
+    """What a group has read of a board, or of the segment that its owners belong to."""
+
+    entries: Entries
+    rows_key: int  # the board's key in its table of rows
+    exists: bool = True  # False: the board was deleted, or its rows are in another partition or table
+    gate: Gate | None = None  # None: `hold_gates` returned no gate to check, so the board takes the posts
+    shut: bool = False  # True: the board takes no posts now
+    reset_us: int = 0  # when the board was last emptied; set only if a post of the group names a time
+    rows: dict[str, Entry] = {}  # by owner
+    hidden_rows: dict[str, Entry] = {}  # of owners who are hidden, so no ranking holds them
+
+
+class GroupFacts(msgspec.Struct):
+    """All that a group needs to know. Once `read_group` has returned it, nobody changes it."""
+
+    now_us: int
+    home: int | None  # the partition in which the store runs programs; None: no board is there
+    boards: dict[int, BoardFacts]  # by board key, in ascending order of the keys
+    places: dict[int, int]  # by key of a board or a family: its partition
+    tables: list[tuple[int, TableRows, list[BoardFacts]]] = []  # (partition, table, boards that take posts), in order
+    facts: dict[int, Facts] = {}  # by partition
+    has_states: bool = False  # whether any owner is hidden or is being shown again
+    looks_up: bool = False  # whether the ids of the posts were looked up
+    is_dated: bool = False  # whether a post names its time, so that the group relies on times of resets
+    known: dict[PostKey, RememberedPost] = {}  # posts of the group whose id is stored
+    epochs: dict[int, int] = {}  # by board key: its epoch now; post ids of earlier epochs are not valid
+    learned: Learned = msgspec.field(default_factory=Learned)
+
+
+def _at(group: GroupFacts, partition: int, program: Program[T]) -> Program[T]:
+    return program if partition == group.home else in_partition(partition, program)
+
+
+class _Needs(msgspec.Struct):
+    """What posts need to know, by the key of a board."""
+
+    owners: dict[int, dict[str, None]]  # the owners whose rows they change
+    dated: set[int] = set()  # boards with posts that name a time
+    remembering: set[int] = set()  # boards for which ids of the group are to be stored
+    ids: dict[PostKey, None] = {}  # the ids that are to be stored for the board or family with the key
+    places: dict[int, int] = {}  # by key of a board or a family: its partition
+    must_look_up: bool = False  # whether a post reaches no board now, and may only repeat an earlier post
+
+
+def _list_needs(posts: Iterable[Post]) -> _Needs:
+    needs = _Needs(defaultdict(dict))
+    for post in posts:
+        scope = post.scope
+        for part in post.parts:
+            key = part.leaf.key
+            needs.owners[key][post.owner] = None
+            if post.at_us is not None:
+                needs.dated.add(key)
+            if post.post_hash is not None and scope is None:
+                needs.remembering.add(key)
+                needs.ids[key, post.post_hash] = None
+        if post.post_hash is not None and scope is not None:
+            needs.ids[scope.key, post.post_hash] = None
+            needs.places[scope.key] = scope.partition
+            needs.must_look_up |= not post.parts
+    return needs
+
+
+def read_group(
+    store: Store,
+    boards: Iterable[Entries],
+    posts: Sequence[Post],
+    known_facts: KnownFacts,
+    now_us: int,
+    *,
+    check_boards: bool,
+    accepted_us: int | None = None,
+) -> Program[GroupFacts]:
+    """Lock the gates and rows that a group of posts to `boards` changes. Return what is needed to decide the posts.
+
+    Run this with the `write` of `store`. It locks by partition, table, board and owner, as all transactions do.
+
+    `check_boards`: find out which boards were deleted. Otherwise the store raises an error if one was.
+    `accepted_us`: when the first of the posts was accepted, if they were queued. Boards that closed after the time
+    in `Post.accepted_us` then still take the post.
+
+    Raises:
+        UnknownBoardError: a board was deleted, and `check_boards` is False.
+    """
+    needs = _list_needs(posts)
+    group = _begin_group(store, boards, needs, now_us)
+    yield from _hold_gates(group, check_boards=check_boards, accepted_us=accepted_us)
+    group.tables = _list_tables(group.boards.values())
+    group.looks_up = needs.must_look_up or (known_facts.ids_known and bool(needs.ids))
+    for partition, _, theirs in group.tables:
+        yield from _read_facts(group, partition, theirs, needs, known_facts)
+    for partition, table, theirs in group.tables:
+        yield from _at(group, partition, _hold_rows(table, theirs, needs.owners))
+    if group.has_states:
+        yield from _find_hidden_rows(group, needs.owners)
+    if group.looks_up:
+        yield from _look_up(group, needs.ids)
+        group.learned.ids_known = bool(group.known)
+    return group
+
+
+def _begin_group(store: Store, boards: Iterable[Entries], needs: _Needs, now_us: int) -> GroupFacts:
+    opened: dict[int, BoardFacts] = {}
+    for each in sorted(boards, key=attrgetter("leaf.key")):
+        opened[each.leaf.key] = BoardFacts(each, each.leaf.rows_key)
+        needs.places[each.leaf.key] = each.leaf.partition
+    home = [partition for partition in {*needs.places.values()} if store.at(partition) is store]
+    return GroupFacts(now_us, home[0] if home else None, opened, needs.places)
+
+
+def _hold_gates(group: GroupFacts, *, check_boards: bool, accepted_us: int | None) -> Program[None]:
+    copies = map(attrgetter("entries.leaf"), group.boards.values())
+    gates = yield from hold_gates(copies, now_us=group.now_us, check_all=check_boards)
+    if accepted_us is not None:
+        yield from admit_accepted(gates, accepted_us)
+    for key, leaf in gates.items():
+        board = group.boards[key]
+        board.exists = leaf is not None
+        if leaf is not None:
+            board.gate, board.rows_key = leaf.gate, leaf.rows_key
+            board.shut = leaf.gate.is_shut(accepted_us or group.now_us)
+
+
+def _list_tables(boards: Iterable[BoardFacts]) -> list[tuple[int, TableRows, list[BoardFacts]]]:
+    """Return triples (partition, table, the table's boards that take posts). All writers use the same order."""
+    tables: dict[tuple[int, int, TableRows], list[BoardFacts]] = {}
+    for board in boards:
+        if board.exists and not board.shut:
+            leaf, table = board.entries.leaf, board.entries.table
+            table_key = leaf.key if leaf.table_key is None else leaf.table_key
+            tables.setdefault((leaf.partition, table_key, table), []).append(board)
+    return [(key[0], key[2], tables[key]) for key in sorted(tables, key=itemgetter(0, 1))]
+
+
+def _read_facts(
+    group: GroupFacts, partition: int, boards: Sequence[BoardFacts], needs: _Needs, known_facts: KnownFacts
+) -> Program[None]:
+    """Find the states of owners, and the epochs and last resets of boards. Read only what is not remembered."""
+    facts = group.facts.get(partition) or known_facts.facts.get(partition)
+    if facts is None:
+        facts = yield from read_facts(partition, needs.owners.values(), known_facts.unbounded, group.learned)
+    group.facts[partition] = facts
+    group.has_states |= bool(facts.owner_states)
+    for board in boards:
+        key = board.entries.leaf.key
+        if (epoch := facts.epochs.get((key, board.rows_key))) is not None:
+            group.epochs[key] = epoch
+        elif key in needs.remembering:
+            group.looks_up = True
+    if needs.dated:
+        theirs = {key: board for board in boards if (key := board.entries.leaf.key) in needs.dated}
+        yield from _find_resets(group, partition, facts, theirs)
+
+
+def _find_resets(group: GroupFacts, partition: int, facts: Facts, boards: dict[int, BoardFacts]) -> Program[None]:
+    """Find when boards that get posts with a time of their own were last emptied."""
+    group.is_dated |= bool(boards)
+    unknown = [key for key in boards if key not in facts.resets]
+    gates = (yield from read_gates(partition, unknown)) if unknown else {}
+    resets = {key: gate.reset_us or 0 for key, (_, gate) in gates.items()}
+    _learn(group, partition, {}, resets)
+    for key, board in boards.items():
+        board.reset_us = resets.get(key, facts.resets.get(key, 0))
+
+
+def read_facts(
+    partition: int, owners: Iterable[Iterable[str]], unbounded: set[int], learned: Learned
+) -> Program[Facts]:
+    """Read which owners of a partition are hidden or are being shown again. Note the facts in `learned`.
+
+    If there are more than `STATES_MAX` of them, note only this, and return those that are in `owners`.
+    """
+    if partition not in unbounded | learned.unbounded:
+        found = Facts(*(yield from in_partition(partition, read_states())), {}, {})
+        if len(found.owner_states) <= STATES_MAX:
+            learned.facts[partition] = found
+            return found
+        learned.unbounded.add(partition)
+    asked = sorted(set[str]().union(*owners))
+    return Facts(*(yield from in_partition(partition, read_states(asked))), {}, {})
+
+
+def _learn(group: GroupFacts, partition: int, epochs: dict[tuple[int, int], int], resets: dict[int, int]) -> None:
+    """Note facts of boards. If there are too many states of owners to remember any fact of a partition, do nothing."""
+    facts = group.facts.get(partition)
+    if facts is None or partition in group.learned.unbounded or not (epochs or resets):
+        return
+    learned = group.learned.facts.setdefault(partition, facts._replace(epochs={}, resets={}))
+    learned.epochs.update(epochs)
+    learned.resets.update(resets)
+
+
+def _hold_rows(table: TableRows, boards: Sequence[BoardFacts], owners: dict[int, dict[str, None]]) -> Program[None]:
+    rows: dict[int, dict[str, Entry]] = {}
+    wanted: list[RowId] = []
+    for board in boards:
+        rows[board.rows_key] = board.rows
+        wanted += [(board.rows_key, owner) for owner in owners[board.entries.leaf.key]]
+    for rows_key, entry in (yield from table.lock_rows(wanted)):
+        rows[rows_key][entry.owner] = entry
+
+
+def _find_hidden_rows(group: GroupFacts, owners: dict[int, dict[str, None]]) -> Program[None]:
+    """Read rows from the hidden table (see `hidden_owners`). Call this only after reading the boards' own rows."""
+    for partition, facts in group.facts.items():
+        theirs = [key for key, board in group.boards.items() if board.exists and group.places[key] == partition]
+        stated = list({owner for key in theirs for owner in owners[key]} & facts.owner_states.keys())
+        if not stated:
+            continue
+        for each in (yield from _at(group, partition, hidden_owners.find_hidden_entries(theirs, stated))):
+            board = group.boards[each.board_key]
+            entry = each.widen_cells(len(board.entries.leaf.spec.columns))
+            if entry.owner not in board.rows:
+                board.hidden_rows[entry.owner] = entry
+
+
+def _look_up(group: GroupFacts, asked: Iterable[PostKey]) -> Program[None]:
+    """Find which posts were applied before. Their existing rows are locked, so nobody else writes to them."""
+    for partition in sorted(set(group.places.values())):
+        yield from _at(group, partition, _find_known(group, partition, asked))
+    for board in group.boards.values():
+        if board.exists and board.entries.leaf.archived_us is not None:
+            yield from _find_in_segments(group, board.entries.leaf, asked)
+
+
+def _find_known(group: GroupFacts, partition: int, asked: Iterable[PostKey]) -> Program[None]:
+    deleted = {key for key, board in group.boards.items() if not board.exists}
+    theirs = [each for each in asked if group.places[each[0]] == partition and each[0] not in deleted]
+    if not theirs:
+        return
+    known = yield from find_known(
+        theirs, {key: group.boards[key].entries.leaf.epoch for key, _ in theirs if key in group.boards}
+    )
+    group.known |= known.posts
+    group.epochs |= known.epochs
+    _learn(group, partition, {(key, group.boards[key].rows_key): each for key, each in known.epochs.items()}, {})
+
+
+def _find_in_segments(group: GroupFacts, leaf: Leaf, asked: Iterable[PostKey]) -> Program[None]:
+    """Look up posts to an archived board among the ids that are stored for its former segments."""
+    hashes = [post_hash for key, post_hash in asked if key == leaf.key]
+    for part in (yield from find_posted_leaves(leaf)) if hashes else ():
+        finding = find_known([(part.key, post_hash) for post_hash in hashes], {part.key: part.epoch})
+        known = yield from in_partition(part.partition, finding)
+        group.known |= {(leaf.key, post_hash): post for (_, post_hash), post in known.posts.items()}

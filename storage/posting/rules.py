@@ -1,0 +1,138 @@
+"""The rules that refuse a post on a board: one list, in the order in which they are asked. The first refusal decides.
+
+Direct posts, posts to a family and queued posts pass the same list in the transaction that applies them (`decision`).
+A view also asks it when a post arrives, or before it queues the post, with what the process knows of the boards. And
+`storage.queue.queue_application` asks it about boards that were deleted or emptied since a post was queued.
+
+To add a rule, write a function, put it into `RULES`, and give its error a class in `storage/errors.py` and a code in
+`service/contract/problems.py`. If all boards but this one may take the post, derive the error from `PeriodClosedError`.
+
+A post that passes can still fail in its last step: `Merger.merge_changes` refuses a result outside a column's range.
+Rules know nothing of the form of a request, nor of names and types of columns: views refuse these while they parse.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from storage.errors import (
+    AtInFutureError,
+    BeforeResetError,
+    NotOpenYetError,
+    PeriodClosedError,
+    PostError,
+    PostIdConflictError,
+    PostVoidedError,
+    UnknownBoardError,
+)
+from storage.records import Gate, Post
+
+from .post_ids import RememberedPost
+
+
+class Attempt(NamedTuple):
+    """A post that is to change one board, and what is known of both. A fact that says nothing is None, 0 or False."""
+
+    named_us: int | None  # the time that the post names
+    now_us: int  # when the post was accepted
+    board_id: str = ""  # empty if the attempt is judged by other facts alone, for example because the post is a retry
+    in_family: bool = False
+    fingerprint: str = ""  # of the post
+    ahead_s_max: float | None = None  # how far in the future the time of a post may be
+    known: RememberedPost | None = None  # the post that was applied with this id
+    deleted: str | None = None  # how the board was lost, for a message
+    is_emptied: bool = False  # whether the board was emptied since the post was queued
+    gate: Gate | None = None  # None: the board takes posts of any time
+    reset_us: int = 0  # when the board was last emptied
+
+    @property
+    def at_us(self) -> int:
+        return self.now_us if self.named_us is None else self.named_us
+
+
+class Rule(NamedTuple):
+    refuse: Callable[[Attempt], PostError | None]
+    given: str = (
+        "board_id"  # the rule is asked only if this fact says something; nearly every post has none of the others
+    )
+
+
+def refuse_future(attempt: Attempt) -> PostError | None:
+    ahead_s_max = attempt.ahead_s_max or 0
+    if attempt.at_us <= attempt.now_us + ahead_s_max * 1e6:
+        return None
+    return AtInFutureError(f"at is more than {ahead_s_max:.15g} s ahead", pointer="/at")
+
+
+def refuse_voided(attempt: Attempt) -> PostError | None:
+    assert attempt.known is not None
+    return PostVoidedError(pointer="/post_id") if attempt.known.is_voided else None
+
+
+def refuse_taken_id(attempt: Attempt) -> PostError | None:
+    assert attempt.known is not None
+    is_retry = attempt.known.fingerprint == attempt.fingerprint
+    return None if is_retry else PostIdConflictError(pointer="/post_id")
+
+
+def refuse_deleted(attempt: Attempt) -> PostError | None:
+    return UnknownBoardError(attempt.deleted)
+
+
+def refuse_emptied(_: Attempt) -> PostError | None:
+    return BeforeResetError("the leaderboard was emptied since the post was accepted")
+
+
+def refuse_closed(attempt: Attempt) -> PostError | None:
+    gate = attempt.gate
+    assert gate is not None
+    if gate.is_shut(attempt.now_us) or (gate.ends_us is not None and attempt.at_us >= gate.ends_us):
+        what = "the period of" if attempt.in_family else "the leaderboard"
+        return PeriodClosedError(f"{what} {attempt.board_id!r} is closed", pointer="/at")
+    return None
+
+
+def refuse_unopened(attempt: Attempt) -> PostError | None:
+    assert attempt.gate is not None
+    if attempt.gate.opens_us is None or attempt.at_us >= attempt.gate.opens_us:
+        return None
+    return NotOpenYetError(f"the leaderboard {attempt.board_id!r} opens after the time of the post", pointer="/at")
+
+
+def refuse_before_reset(attempt: Attempt) -> PostError | None:
+    if attempt.named_us is None or attempt.named_us >= attempt.reset_us:
+        return None
+    return BeforeResetError(f"{attempt.board_id!r} was emptied after the time of the post", pointer="/at")
+
+
+RULES = (
+    Rule(refuse_future, "ahead_s_max"),
+    Rule(refuse_voided, "known"),
+    Rule(refuse_taken_id, "known"),
+    Rule(refuse_deleted, "deleted"),
+    Rule(refuse_emptied, "is_emptied"),
+    Rule(refuse_closed, "gate"),
+    Rule(refuse_unopened, "gate"),
+    Rule(refuse_before_reset, "reset_us"),
+)
+
+
+def list_rules(attempt: Attempt) -> list[Rule]:
+    """Return the rules that judge a fact of this attempt."""
+    return [rule for rule in RULES if getattr(attempt, rule.given)]
+
+
+def find_refusal(attempt: Attempt) -> PostError | None:
+    """Return the error of the first rule that refuses this attempt, or None if none does."""
+    return next((error for rule in list_rules(attempt) if (error := rule.refuse(attempt)) is not None), None)
+
+
+def find_closure(post: Post, now_us: int) -> PostError | None:
+    """Return an error if all boards refuse the post by what this process knows of them. Otherwise return None."""
+    error: PostError | None = None
+    if post.scope is not None:
+        return None if post.parts else PeriodClosedError("every period of the post is closed", pointer="/at")
+    for part in post.parts:
+        error = find_refusal(Attempt(post.at_us, now_us, part.leaf.id, gate=part.leaf.gate))
+        if error is None:
+            return None
+    return error
