@@ -70,8 +70,8 @@ def _hold_family_gates(leaves: Iterable[Leaf], now_us: int) -> Program[dict[int,
     """Lock the gates of the families of leaves. Return those leaves whose period is closed, by key."""
     found: dict[int, Leaf | None] = {}
     in_periods = [leaf for leaf in leaves if leaf.family_key is not None and leaf.gate.ends_us is not None]
-    for partition, theirs in by_partition(in_periods):
-        keys = sorted({leaf.family_key for leaf in theirs if leaf.family_key is not None})
+    for partition, theirs in by_partition(in_periods) if in_periods else ():
+        keys = list({leaf.family_key for leaf in theirs})
         gates = yield _HELD_FAMILIES.bind(keys=keys).at(partition)
         shut_us = {key: max(now_us, through_us) - grace_us for key, through_us, grace_us in gates}
         for leaf in theirs:
