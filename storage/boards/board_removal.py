@@ -58,7 +58,8 @@ def delete_board(*, board_id: str) -> Program[Board]:
     keys = [board.key, *(leaf.key for leaf in board.leaves), *(row.leaf.key for row in others)]
     if board.is_spread:  # the archive of all segments has the board's own key; a part may be stored already
         yield from in_partition(board.home, delete_of_leaves([ARCHIVE_BLOCKS], [board.key]))
-    yield from delete_of_leaves((BOARDS, REFRESH_REQUESTS), keys)
+    yield from delete_of_leaves([REFRESH_REQUESTS], keys)
+    yield delete(BOARDS).where(col("board_key").in_(param("keys"))).bind(keys=keys)
     earlier = [replace(row.leaf, segment=1) for row in others if row.kind is not RowKind.PENDING]
     if board.is_spread:  # before a split, the board itself may have had rows
         earlier.append(replace(board.leaves[0], key=board.key, place=Place(board.home), segment=1))
@@ -88,7 +89,7 @@ def drop_rows(leaf: Leaf) -> Program[None]:
 
 
 def delete_of_leaves(tables: Iterable[str], keys: Sequence[int]) -> Program[None]:
-    """Delete all rows of some leaves or boards from these tables. `keys` holds the keys of the leaves or boards."""
+    """Delete all rows of the leaves with these keys from these tables."""
     for table in tables:
         yield delete(table).where(col("board_key").in_(param("keys"))).bind(keys=list(keys))
 

@@ -44,7 +44,6 @@ class Ranking(Protocol):
     index: int
     padding: Padding
     timed: bool  # True: of equal values, the one that was reached first is better. False: equal values share a rank
-    board_key: int
 
     def order_of(self, entry: Entry) -> tuple[int, str]:
         """Return a sort key that puts the entries of this ranking in order, best first."""

@@ -32,7 +32,7 @@ from storage.schema.tables import ROW_TABLES_PREFIX
 from storage.store import Program
 
 # In shared tables, this column has the `rows_key` of a row's leaf. The parameter of `Layout.scope` has the same name.
-ROWS_KEY = "board_key"
+ROWS_KEY = "rows_key"
 SHARED_STATEMENTS_MAX = 1_024  # the most sets of statements in a cache; leaves with equal table and columns share one
 _SHARED_SIGNS = {Best.HIGH: "h", Best.LOW: "l"}
 

@@ -82,7 +82,7 @@ class SegmentedRanking(Ranking):
 
     def __init__(self, board: Board, index: int, parts: Sequence[Entries]) -> None:
         self.index, self.padding = index, Padding(board.spec, board.spec.columns[index])
-        self.timed, self.board_key = self.padding.timed, board.key
+        self.timed = self.padding.timed
         self._before_best = BETTER_THAN_ANY[self.padding.high], BEFORE_ALL_OWNERS
         self._board, self._parts = board, parts
 

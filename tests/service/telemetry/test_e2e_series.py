@@ -147,9 +147,9 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         columns=("board_key", "rows_key", "id", *copied),
         records=((10**6 + number, 10**6 + number, f"b{number}", *copy) for number in range(1, boards - 1)),
     )
-    *names, edition = TABLES[GATES].kinds
+    _, *names, edition = TABLES[GATES].kinds
     edition = f"(SELECT {edition} FROM {gates} WHERE board_key = (SELECT board_key FROM {catalog} WHERE id = 'b0'))"
-    copies = f"SELECT {', '.join(names)}, {edition} FROM {catalog} WHERE board_key >= {10**6}"
+    copies = f"SELECT board_key, {', '.join(names)}, {edition} FROM {catalog} WHERE board_key >= {10**6}"
     await connection.execute(f"INSERT INTO {gates} {copies}")
     await connection.close()
     return operator, other["id"]

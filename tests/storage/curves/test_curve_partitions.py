@@ -52,10 +52,11 @@ async def move_board(deployment: Deployment, board: Board, partition: int) -> Bo
     """Move an empty board without its curves, and return it as it is then."""
 
     def program() -> Program[None]:
-        of_board = col("board_key").eq(param("key"))
         for table in (CURVES, GATES):
-            yield structs.replace(delete(table).where(of_board).bind(key=board.key), partition=board.partition)
-        yield update(BOARDS).set(partition=partition).where(of_board).bind(key=board.key)
+            yield structs.replace(
+                delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key), partition=board.partition
+            )
+        yield update(BOARDS).set(partition=partition).where(col("board_key").eq(param("key"))).bind(key=board.key)
 
     await deployment.store.write(program)
     moved = await deployment.find(board.id)
