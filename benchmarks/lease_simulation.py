@@ -32,7 +32,7 @@ from jobs.leases.liberate import LiberateJob
 from jobs.leases.rebalance import BalanceJob
 from service.stores import SQLITE_PREFIX, open_store
 from storage.boards.catalog import Catalog
-from storage.curves.stored_curves import CurveBook
+from storage.curves.curve_book import CurveBook
 from storage.leases.lease_journal import lease_counts
 from storage.leases.lease_records import Grant, LeaseRequest, Pool, PoolRequest, Release
 from storage.leases.lease_transaction import LeaseTransactions

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from config.settings import Settings
 from storage.boards.catalog import Catalog
-from storage.curves.stored_curves import CurveBook
+from storage.curves.curve_book import CurveBook
 from storage.leases.work_leases import WorkLeases
 from storage.meter import Meter
 from storage.reads.open_boards import OpenBoards

@@ -126,12 +126,13 @@ class LiveCounts:
 
 
 class AsOf:
-    """The time up to which changes are counted. Many curves share one object, so one assignment updates all of them."""
+    """Up to when changes are counted. Many curves share one object, so one assignment updates all of them."""
 
-    __slots__ = ("us",)
+    __slots__ = ("mark", "us")
 
-    def __init__(self, us: int) -> None:
+    def __init__(self, us: int, mark: int = 0) -> None:
         self.us = us  # microseconds since 1970
+        self.mark = mark  # the same as a position in the log of changes, for the caller only
 
 
 class LiveCurve(KnotRanks):
@@ -141,13 +142,13 @@ class LiveCurve(KnotRanks):
         KnotsInvalidError: the counts cannot belong to this curve.
     """
 
-    __slots__ = ("_as_of", "_version", "fit", "is_as_fitted", "moved", "total")
+    __slots__ = ("_version", "as_of", "fit", "is_as_fitted", "moved", "total")
     is_live: ClassVar[bool] = True
 
     def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf, version: int = 0) -> None:
         """Make a curve of a fit and counts. `version` is a part of `tag`: other counts need another `version`."""
         self.fit, self._version = fit, version
-        self._as_of = as_of
+        self.as_of = as_of
         runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
         starts = [0, *(knot.better_count + knot.ties for knot in fit.knots)]
         ends = [*(knot.better_count for knot in fit.knots), fit.total]
@@ -177,11 +178,11 @@ class LiveCurve(KnotRanks):
     @property
     def as_of_us(self) -> int:
         """Return the time up to which changes are counted, in microseconds since 1970."""
-        return self._as_of.us
+        return self.as_of.us
 
-    def freeze_time(self) -> None:
-        """Keep `as_of_us` at its present value from now on. Call this when the counts are no longer updated."""
-        self._as_of = AsOf(self._as_of.us)
+    def freeze(self) -> None:
+        """Keep `as_of` at its present value from now on. Call this when the counts are no longer updated."""
+        self.as_of = AsOf(self.as_of.us, self.as_of.mark)
 
     @property
     def tag(self) -> str:

@@ -20,7 +20,7 @@ from service.streams.feed import Feeds
 from service.streams.long_answers import LongAnswers
 from service.telemetry.metrics.store_figures import StoreFigures
 from storage.boards.catalog import Catalog
-from storage.curves.stored_curves import CurveBook
+from storage.curves.curve_book import CurveBook
 from storage.errors import StoreAwayError, StoreBusyError, StoreDamagedError
 from storage.leases.batcher import LeaseBatcher
 from storage.posting.post_ids import PostIds

@@ -48,9 +48,9 @@ from service.telemetry.metrics.store_figures import StoreFigures
 from service.telemetry.tracing import make_tracer
 from storage.boards.catalog import Catalog
 from storage.coalesce import Crowd
+from storage.curves.curve_book import CurveBook
 from storage.curves.memcached import Memcached
 from storage.curves.shared_curves import Envelopes, SharedCurves
-from storage.curves.stored_curves import CurveBook
 from storage.errors import StoreBusyError
 from storage.leases.batcher import LeaseBatcher
 from storage.leases.lease_transaction import LeaseTransactions

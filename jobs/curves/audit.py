@@ -14,7 +14,7 @@ from config.settings import JobSettings
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from storage.curves.auditing import Audit, AuditedPart, audit_curve
-from storage.curves.stored_curves import CurveBook
+from storage.curves.curve_book import CurveBook
 from storage.errors import BoardChangedError, NoCurveError, StorageError, UnknownBoardError
 from storage.meter import Meter
 from storage.reads.open_boards import OpenBoards
@@ -57,7 +57,7 @@ class Auditor:
             served = self._book.find_served(leaf, column_index)
             if served is None:
                 raise NoCurveError(f"{board.spec.columns[column_index].name!r} of {board.id!r} has no curve yet")
-            parts.append(AuditedPart(self._boards.open_rows(leaf), served))
+            parts.append(AuditedPart(self._boards.open_rows(leaf), served, served.mark))
         limits = self._limits
         if owners is not None:
             limits = limits.model_copy(update={"audit_owners_max": min(owners, limits.audit_owners_max)})

@@ -19,8 +19,7 @@ import structlog
 from jobs.job_context import JobContext
 from predictor import Curve, RankCurve, Tally
 from storage.curves.sampling import sample_curve, scan_column
-from storage.curves.shared_curves import ListedCurve
-from storage.curves.stored_curves import find_listed_curves
+from storage.curves.stored_curves import ListedCurve, find_listed_curves
 from storage.leaves.totals import CHANGES, find_totals
 from storage.log.change_log import change_log, date_snapshot
 from storage.records import Leaf, RefreshMethod

@@ -21,8 +21,8 @@ from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from predictor import AsOf, Curve, CurveCorruptError, KnotsInvalidError, LiveCounts, LiveCurve, Move, decode_curve
 from storage.curves.folding import FoldBacklog, KnownCurves, read_fold_backlog
-from storage.curves.live_counts import FoldState, StoredCounts, store_folded
-from storage.curves.shared_curves import ListedCurve, Slot
+from storage.curves.live_counts import FoldState, Slot, StoredCounts, store_folded
+from storage.curves.stored_curves import ListedCurve
 from storage.leaves.totals import CHANGES
 from storage.log.cells import CellSpan, RankedCells
 from storage.log.change_log import date_snapshot

@@ -33,6 +33,8 @@ from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from jobs.request_origin import describe_origin, working_for
 from predictor import AnyCurve, Curve, SummedCurve
 from storage.boards.boards import REFRESH_WORK, refresh_resource
+from storage.curves.curve_book import CurveBook
+from storage.curves.live_counts import Slot
 from storage.curves.refresh_requests import (
     RefreshAnswer,
     answer_refresh_request,
@@ -41,8 +43,8 @@ from storage.curves.refresh_requests import (
     list_open_refresh_requests,
     store_refresh_request,
 )
-from storage.curves.shared_curves import Slot
-from storage.curves.stored_curves import CurveBook, ServedCurve, find_listed_curves, store_curve
+from storage.curves.served_curves import ServedCurve
+from storage.curves.stored_curves import find_listed_curves, store_curve
 from storage.errors import (
     LeaseLostError,
     LeaseTakenError,
@@ -340,7 +342,8 @@ class RefreshJob:
             stored = listed.get((leaf.key, column_index))
             if stored is not None and stored.version > due.seen_version:
                 return None
-        present = self._book.find_leaf_curve(leaf, column_index)
+        using = self._book.find_served(leaf, column_index)
+        present = None if using is None else using.curve
         curve, seen = await self._fitting.fit_curve(leaf, column_index, present)
         if due is not None and curve.total == 0 and present is None:
             return None

@@ -28,8 +28,7 @@ import structlog
 from jobs.job_context import JobContext
 from predictor import LiveCurve
 from storage.boards.boards import list_boards_after
-from storage.curves.shared_curves import ListedCurve
-from storage.curves.stored_curves import describe_rules, find_listed_curves
+from storage.curves.stored_curves import ListedCurve, describe_rules, find_listed_curves
 from storage.errors import StorageError
 from storage.leaves.catalog_rows import find_leaves
 from storage.leaves.totals import CHANGES, find_totals
@@ -215,7 +214,7 @@ class Schedule:
                     due.append(DueColumn(leaf, index, 1 + self._limits.refresh_patience_intervals, 0))
                 continue
             state = ColumnState(entries, totals.get(CHANGES, 0), listed)
-            certified = self._fitting.should_certify(leaf, self._book.find_leaf_curve(leaf, index), state)
+            certified = self._fitting.should_certify(leaf, None if served is None else served.curve, state)
             same_rules = listed.rules == describe_rules(leaf)
             if certified or not same_rules or listed.changes != totals.get(CHANGES, 0):
                 age_s = self._age_s(turn, index, listed, now_s)

@@ -21,7 +21,7 @@ from service.contract.responses.boards import Stats
 from service.contract.responses.positions import Position, PositionMethod
 from service.contract.values import format_us, to_wire_number
 from storage.coalesce import Crowd
-from storage.curves.stored_curves import CurveBook
+from storage.curves.curve_book import CurveBook
 from storage.errors import StoreDamagedError
 from storage.leaves.count_policy import CountPolicy, RankMode, limit_gap_rows
 from storage.leaves.exact_ranks import CountStart, GapCount

@@ -8,7 +8,7 @@ from config.settings import ReadingSettings
 from service.contract.cursors import CursorCodec
 from service.contract.responses.positions import Position
 from storage.coalesce import Crowd, StoreCoalescers
-from storage.curves.stored_curves import CurveBook
+from storage.curves.curve_book import CurveBook
 from storage.leaves.count_policy import RankMode
 from storage.leaves.totals import read_totals_of
 from storage.reads.open_boards import OpenBoards

@@ -32,7 +32,8 @@ from storage.records import Leaf
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, in_partition
 
-from .stored_curves import ServedCurve, find_listed_curves
+from .served_curves import ServedCurve
+from .stored_curves import find_listed_curves
 
 _PIECE = "m"
 
@@ -84,6 +85,7 @@ class AuditedPart(NamedTuple):
 
     entries: Entries
     served: ServedCurve
+    mark: int | None  # the mark of the curve before the audit's snapshots; None: unknown
 
 
 class _Known(NamedTuple):
@@ -152,11 +154,11 @@ def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Pr
         stored = (yield from find_listed_curves([leaf.key])).get((leaf.key, column_index))
         if stored is not None and (stored.version, stored.changes) == (served.version, totals.get(CHANGES, 0)):
             return _Known(entries, (), ())
-    if served.mark is None:
+    if part.mark is None:
         return None
-    if not (yield from change_log.read_counter()).holds_changes_since(served.mark):
+    if not (yield from change_log.read_counter()).holds_changes_since(part.mark):
         return None  # the changes were pruned, or the store was restored from a backup
-    rows = yield _CHANGES_AFTER.bind(key=leaf.key, limit=limits.audit_changes_max + 1, mark=served.mark)
+    rows = yield _CHANGES_AFTER.bind(key=leaf.key, limit=limits.audit_changes_max + 1, mark=part.mark)
     if len(rows) > limits.audit_changes_max:
         return None
     pieces = [(piece, len(piece) >> 1) for (piece,) in rows]

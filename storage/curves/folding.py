@@ -23,6 +23,7 @@ from storage.store import Program
 
 from .live_counts import (
     FoldState,
+    Slot,
     StoredCounts,
     changes_of_board,
     counted_fits,
@@ -30,8 +31,7 @@ from .live_counts import (
     find_fold_state,
     list_bundles_after,
 )
-from .shared_curves import ListedCurve, Slot
-from .stored_curves import curves_after, read_documents
+from .stored_curves import ListedCurve, curves_after, read_documents
 
 # A query names at most this many boards. With more, comparing the keys costs as much as reading all boards' changes.
 NAMED_BOARDS_MAX = 200

@@ -18,8 +18,7 @@ from storage.schema.placement import prepare_put
 from storage.schema.tables import CHANGE_LOG, LIVE_COUNTS, LIVE_MARK
 from storage.store import Program
 
-from .shared_curves import Slot
-
+Slot = tuple[int, int]  # board key, column index
 _ONLY = 0  # the key of the only row in the mark's table
 
 

@@ -16,7 +16,7 @@ from storage.schema.sequences import take_number
 from storage.schema.tables import REFRESH_REQUESTS
 from storage.store import Program
 
-from .shared_curves import Slot
+from .live_counts import Slot
 
 RefreshFailure = Literal["failed", "no room"]  # "no room": the disk of the store was full
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 
 import structlog
@@ -23,29 +22,11 @@ from predictor import Curve, CurveCorruptError, decode_curve, encode_curve
 from storage.meter import Meter, ReadOutcome
 
 from .memcached import Memcached
+from .stored_curves import ListedCurve
 
 log = structlog.get_logger(__name__)
 SEAL_BYTES = 16
 _VERSION_BYTES = 8
-Slot = tuple[int, int]  # board key, column index
-
-
-@dataclass(frozen=True, slots=True)
-class ListedCurve:
-    """A row of the table of curves, without the contents of the curve."""
-
-    board_key: int
-    column_index: int
-    epoch: int
-    version: int
-    as_of_us: int
-    mark: int | None = None  # the snapshot of the fit saw the changes up to this mark; None: unknown
-    changes: int | None = None  # the board's count of changes in the snapshot of the fit; None: unknown
-    rules: str | None = None  # the result of `describe_rules` at the time of the fit; None: unknown
-
-    @property
-    def slot(self) -> Slot:
-        return self.board_key, self.column_index
 
 
 class SharedCurves:

@@ -8,8 +8,8 @@ import pytest
 
 from jobs.boards.move import BoardMove, MoveCounts
 from storage.boards.board_copy import begin_move, begin_split
+from storage.curves.live_counts import Slot
 from storage.curves.refresh_requests import list_open_refresh_requests
-from storage.curves.shared_curves import Slot
 from storage.leases.work_leases import WorkLeases, store_clock
 from storage.store import CONTROL, Program, Store
 

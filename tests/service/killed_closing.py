@@ -15,7 +15,7 @@ from jobs.ownership import JOB_WORK, HeldLease
 from querybuilder import Bound
 from service.context import Context
 from storage.boards.catalog import Catalog
-from storage.curves.stored_curves import CurveBook
+from storage.curves.curve_book import CurveBook
 from storage.leases.work_leases import WorkLeases
 from storage.reads.open_boards import OpenBoards
 from storage.store import Program, Rows, Store

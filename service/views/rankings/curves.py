@@ -64,7 +64,8 @@ async def _find_curves(context: Context, board: Board, index: int) -> Sequence[R
         return await context.store.at(board.reading_partition).read(lambda: entries.read_curves(index))
     curves = []
     for leaf in board.leaves:
-        found = context.curves.book.find_leaf_curve(leaf, index) or await _build_final_curve(context, leaf, index)
+        served = context.curves.book.find_served(leaf, index)
+        found = await _build_final_curve(context, leaf, index) if served is None else served.curve
         if found is None:
             return []
         curves.append(found)

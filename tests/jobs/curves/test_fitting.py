@@ -29,7 +29,8 @@ async def create_board(world: World, method: RefreshMethod = RefreshMethod.AUTO,
 async def refresh_on_schedule(world: World, board: Board) -> RankCurve:
     """Run the next scheduled refresh. Return the curve that readers then get."""
     await refresh_due(world, await start_job(world))
-    curve = world.book.find_leaf_curve(board.leaf, 0)
+    served = world.book.find_served(board.leaf, 0)
+    curve = None if served is None else served.curve
     assert curve is not None
     return curve
 

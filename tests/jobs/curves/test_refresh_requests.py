@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from config.settings import Settings
 from jobs.curves.refresh import Refreshed
 from jobs.errors import NoJobProcessError
+from storage.curves.live_counts import Slot
 from storage.curves.refresh_requests import list_open_refresh_requests
-from storage.curves.shared_curves import Slot
 from storage.errors import StoreBusyError, StoreFullError, UnknownBoardError
 from storage.records import Board, Season
 from storage.store import CONTROL, Program

@@ -8,7 +8,8 @@ import pytest
 from config.settings import JobSettings
 from predictor import AsOf, Curve, LiveCounts, LiveCurve
 from storage.curves.auditing import Audit, AuditedPart, audit_curve
-from storage.curves.stored_curves import ServedCurve, store_curve
+from storage.curves.served_curves import ServedCurve
+from storage.curves.stored_curves import store_curve
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.leaves.totals import CHANGES
 from storage.log.cells import Padding
@@ -66,7 +67,7 @@ class Audited:
             now_s += ticks
             return now_s
 
-        parts = [AuditedPart(self.deployment.open_rows(self.board), moment)]
+        parts = [AuditedPart(self.deployment.open_rows(self.board), moment, moment.mark)]
 
         def program() -> Program[Audit]:
             return audit_curve(parts, INDEX, limits, rng=random.Random(5), monotonic=monotonic)
@@ -105,14 +106,14 @@ async def test_an_audit_ranks_as_of_the_fit_whatever_came_since(deployment: Depl
 
 async def test_an_audit_needs_the_log_only_if_the_board_changed_since_the_fit(deployment: Deployment) -> None:
     made, moment = await fit_audited(deployment)
-    unmarked = replace(moment, mark=None)
+    unmarked = replace(moment, fit_mark=None)
     assert (await made.audit(unmarked)).outcome == "compared"
     await made.post(3)
     assert (await made.audit(moment)).outcome == "compared"
     assert moment.mark is not None
     assert (await made.audit(unmarked)).outcome == "changed"
     assert (await made.audit(moment, LIMITS.model_copy(update={"audit_changes_max": 1}))).outcome == "changed"
-    restored = replace(moment, mark=moment.mark + 1_000)
+    restored = replace(moment, fit_mark=moment.mark + 1_000)
     assert (await made.audit(restored)).outcome == "changed"
     await deployment.prune_log()
     assert (await made.audit(moment)).outcome == "changed"
@@ -136,7 +137,7 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
     for owner in before.keys() | made.keys.keys():
         counts.count_moves([(before.get(owner), made.keys.get(owner))])
     mark = await deployment.store.read(change_log.take_mark)
-    live = replace(moment, curve=LiveCurve(moment.curve, counts, as_of=AsOf(NOW_US)), mark=mark)
+    live = replace(moment, curve=LiveCurve(moment.curve, counts, as_of=AsOf(NOW_US, mark)))
     now = sorted(made.keys.values())
     for _ in range(2):
         found = await made.audit(live)
@@ -144,7 +145,9 @@ async def test_an_audit_takes_a_live_curve_as_of_its_own_mark(deployment: Deploy
         for each in found.compared:
             assert each.true_rank == 1 + sum(other < made.padding.key_of_cell(each.cell) for other in now)
         # With the mark of the fit, the audit would compare the live curve with outdated ranks.
-        assert (await made.audit(replace(live, mark=moment.mark))).broken
+        assert moment.mark is not None
+        outdated = LiveCurve(moment.curve, counts, as_of=AsOf(NOW_US, moment.mark))
+        assert (await made.audit(replace(moment, curve=outdated))).broken
         await made.post(30)
 
 

@@ -8,7 +8,8 @@ import pytest
 from msgspec import structs
 
 from querybuilder import col, delete, param, update
-from storage.curves.stored_curves import CurveBook, store_curve
+from storage.curves.curve_book import CurveBook
+from storage.curves.stored_curves import store_curve
 from storage.errors import UnknownBoardError
 from storage.leaves.totals import store_gates
 from storage.records import Board, TableSharing
