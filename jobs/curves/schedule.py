@@ -191,43 +191,47 @@ class Schedule:
                 return []
             turn.leaf = leaf
         leaf = turn.leaf
-        now_s, refresh_s = self._monotonic(), leaf.spec.predictor.refresh_seconds
+        now_s, totals = self._monotonic(), stored.totals[leaf.key]
         # Jitter only shortens the interval, so a change waits at most `refresh_seconds` for the turn of its board.
-        shortened_s = refresh_s * (1 - self._limits.refresh_jitter_ratio * self._rng.random())
-        turn.due_s = now_s + shortened_s
-        due = []
-        totals = stored.totals[leaf.key]
-        counted = [index for index in leaf.sorted_indexes if _is_counted(leaf, index, stored)]
-        if len(counted) == len(leaf.sorted_indexes):
-            turn.due_s = now_s + COUNTED_INTERVALS * shortened_s
-        turn.room = INT64_MAX
-        for index in leaf.sorted_indexes:
-            listed, entries = stored.listed.get((leaf.key, index)), totals.get(index, 0)
-            served, limit = self._book.find_served(leaf, index), leaf.spec.predictor.exact_top
-            if served is not None:
-                limit = GROWTH_MAX * max(served.fit.total, GAP_ROWS_MIN)
-            turn.room = min(turn.room, max(0, limit - entries))
-            if index in counted:
-                continue
-            if listed is None or listed.epoch != leaf.epoch:
-                if entries:  # an empty column without a curve needs none
-                    due.append(DueColumn(leaf, index, 1 + self._limits.refresh_patience_intervals, 0))
-                continue
-            state = ColumnState(entries, totals.get(CHANGES, 0), listed)
-            certified = self._fitting.should_certify(leaf, None if served is None else served.curve, state)
-            same_rules = listed.rules == describe_rules(leaf)
-            if certified or not same_rules or listed.changes != totals.get(CHANGES, 0):
-                age_s = self._age_s(turn, index, listed, now_s)
-                outgrown = served is not None and served.version == listed.version and entries > limit
-                drifted = outgrown or self._has_drifted(leaf, index, listed.version)
-                if same_rules and not certified and drifted is False:
-                    continue  # its curve is live and near enough to its fit
-                if outgrown or age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
-                    need = self._need(listed, totals, age_s / refresh_s, index)
-                    due.append(DueColumn(leaf, index, need, listed.version))
-                else:
-                    turn.due_s = min(turn.due_s, now_s + shortened_s - age_s)
-        return due
+        jitter = self._limits.refresh_jitter_ratio * self._rng.random()
+        pause_s = leaf.spec.predictor.refresh_seconds * (1 - jitter)
+        looked_at = [index for index in leaf.sorted_indexes if not _is_counted(leaf, index, stored)]
+        turn.due_s = now_s + (pause_s if looked_at else COUNTED_INTERVALS * pause_s)
+        rooms = (self._growth_limit(leaf, index) - totals.get(index, 0) for index in leaf.sorted_indexes)
+        turn.room = max(0, min(rooms, default=INT64_MAX))
+        found = [self._see_column(turn, index, stored, now_s, pause_s) for index in looked_at]
+        return [due for due in found if due is not None]
+
+    def _see_column(
+        self, turn: _Turn, index: int, stored: _StoredState, now_s: float, pause_s: float
+    ) -> DueColumn | None:
+        """Return a column if it is due. If only its age keeps it from being due, let its turn come at that age."""
+        leaf, totals = turn.leaf, stored.totals[turn.leaf.key]
+        listed, entries, changes = stored.listed.get((leaf.key, index)), totals.get(index, 0), totals.get(CHANGES, 0)
+        if listed is None or listed.epoch != leaf.epoch:
+            if not entries:  # an empty column without a curve needs none
+                return None
+            return DueColumn(leaf, index, 1 + self._limits.refresh_patience_intervals, 0)
+        served, refresh_s = self._book.find_served(leaf, index), leaf.spec.predictor.refresh_seconds
+        state = ColumnState(entries, changes, listed)
+        certified = self._fitting.should_certify(leaf, None if served is None else served.curve, state)
+        is_needed = certified or listed.rules != describe_rules(leaf)
+        if not is_needed and listed.changes == changes:
+            return None
+        age_s = self._age_s(turn, index, listed, now_s)
+        is_served = served is not None and served.version == listed.version
+        outgrown = is_served and entries > self._growth_limit(leaf, index)
+        if not is_needed and not outgrown and self._has_drifted(leaf, index, listed.version) is False:
+            return None  # its curve is live and near enough to its fit
+        if outgrown or age_s >= refresh_s * (1 - self._limits.refresh_jitter_ratio):
+            return DueColumn(leaf, index, self._need(listed, totals, age_s / refresh_s, index), listed.version)
+        turn.due_s = min(turn.due_s, now_s + pause_s - age_s)
+        return None
+
+    def _growth_limit(self, leaf: Leaf, index: int) -> int:
+        """Return the number of entries above which a column outgrows its curve, or needs its first one."""
+        served = self._book.find_served(leaf, index)
+        return leaf.spec.predictor.exact_top if served is None else GROWTH_MAX * max(served.fit.total, GAP_ROWS_MIN)
 
     def _has_drifted(self, leaf: Leaf, column_index: int, version: int) -> bool | None:
         """Return whether the curve in use has drifted too far from its fit, or None if its age must decide.

@@ -6,7 +6,7 @@ separated by commas. Only the parameter `with` may be repeated, because ids of l
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from functools import lru_cache
 from math import isfinite
@@ -295,28 +295,38 @@ def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str
     scalars = {field.encode_name: _is_scalar(msgspec.inspect.type_info(field.type)) for field in fields}
     lists = frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
 
+    bounds = [
+        (field.name, field.encode_name, getattr(settings, bound[0]), bound[1])
+        for field in fields
+        if (bound := bound_of(kind, field.encode_name)) is not None
+    ]
+
     def parse(raw: str) -> Q:
         found = _split(raw, lists)
         if _REST in scalars:
-            rest = {name: found.pop(name) for name in list(found) if name == _REST or name not in scalars}
-            for name in rest:
-                if not is_facet(name):
-                    detail = f"{clip_text(name)!r} is not a parameter of this path"
-                    raise ProblemError("unknown_field", detail, pointer=clip_text(name))
-            found[_REST] = rest
+            _collect_rest(found, scalars)
         for name in found:
             if scalars.get(name):
                 text = found[name]
                 found[name] = _read_scalar(text) if isinstance(text, str) else tuple(map(_read_scalar, text))
         query = _converted(found, kind)
-        for field in fields:
-            value, bound = getattr(query, field.name), bound_of(kind, field.encode_name)
+        for name, shown, most, code in bounds:
+            value = getattr(query, name)
             count = len(value) if isinstance(value, tuple) else value
-            if bound is not None and isinstance(count, int):
-                check_count(count, getattr(settings, bound[0]), bound[1], field.encode_name, field.encode_name)
+            if isinstance(count, int):
+                check_count(count, most, code, shown, shown)
         return query
 
     return lru_cache(maxsize=CACHED_QUERIES_MAX)(parse), parse
+
+
+def _collect_rest(found: dict[str, Any], known: Container[str]) -> None:
+    rest = {name: found.pop(name) for name in list(found) if name == _REST or name not in known}
+    for name in rest:
+        if not is_facet(name):
+            shown = clip_text(name)
+            raise ProblemError("unknown_field", f"{shown!r} is not a parameter of this path", pointer=shown)
+    found[_REST] = rest
 
 
 def _is_scalar(kind: msgspec.inspect.Type) -> bool:
