@@ -6,7 +6,7 @@ from service.contract.routes import FOUND_BY_HANDLER, IN_BODY, IN_PATH_AND_QUERY
 from service.views.boards import boards, families
 from service.views.keys import KEYS
 from service.views.leases import LEASES, POOLS
-from service.views.owners import owners, positions, profiles
+from service.views.owners import owners, positions
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding
 from service.views.rankings import around, curves, rankings
 from service.views.retry_on_change import retry_on_change
@@ -88,10 +88,10 @@ _OTHERS = [
     Route("DELETE", "/v1/owners/{owner}", owners.erase_owner, Role.OPS, "erase_owner", "Owners"),
     Route("PUT", "/v1/owners/{owner}/hidden", owners.hide_owner, Role.OPS, "hide_owner", "Owners"),
     Route("DELETE", "/v1/owners/{owner}/hidden", owners.show_owner, Role.OPS, "show_owner", "Owners"),
-    Route("PUT", _PROFILE, profiles.put_profile, Role.WRITER, "put_profile", "Owners", body=requests.ProfileBody,
+    Route("PUT", _PROFILE, owners.put_profile, Role.WRITER, "put_profile", "Owners", body=requests.ProfileBody,
         raw_body=True),
-    Route("GET", _PROFILE, profiles.get_profile, Role.READER, "profile", "Owners"),
-    Route("DELETE", _PROFILE, profiles.remove_profile, Role.WRITER, "remove_profile", "Owners"),
+    Route("GET", _PROFILE, owners.get_profile, Role.READER, "profile", "Owners"),
+    Route("DELETE", _PROFILE, owners.remove_profile, Role.WRITER, "remove_profile", "Owners"),
     Route("GET", "/v1/owners/{owner}/boards", owners.get_owner_boards, Role.READER, "owner_boards", "Owners",
         query=queries.ListQuery, boards=FOUND_BY_HANDLER),
     Route("GET", "/v1/owners/{owner}/posts", journal.get_owner_posts, Role.READER, "owner_posts", "Journal",

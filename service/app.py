@@ -13,8 +13,8 @@ from service.contract.keys import Role
 from service.contract.problems import ProblemError, clip_text, internal_problem
 from service.contract.routes import Call, Route
 from service.http.bodies import BodyReader
-from service.http.cross_origin import Preflight
 from service.http.endpoint import Endpoint, EndpointContext, RequestIds, count_answer, make_problem_response
+from service.http.foreign_pages import Preflight
 from service.http.malformed import ProblemServer, Refuse, describe_fault
 from service.http.route_table import RouteTable
 

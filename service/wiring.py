@@ -30,11 +30,10 @@ from jobs.curves.refresh import Refresher
 from jobs.queue import QueueParts
 from jobs.wiring import JobParts, start_jobs, start_watch
 from service.contract.cursors import CursorCodec
-from service.http.anonymous_callers import AnonymousCallers
-from service.http.cross_origin import CrossOrigin
+from service.http.foreign_pages import CrossOrigin
 from service.http.key_watch import watch_keys
 from service.http.openapi import service_version
-from service.http.rate_limits import KeyLimits
+from service.http.rate_limits import AnonymousCallers, KeyLimits
 from service.http.relay import Relay
 from service.lease_peers import open_peer_reader
 from service.monitoring.jolokia import JolokiaAgent

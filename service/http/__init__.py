@@ -1,11 +1,9 @@
 """Works before and after every handler: turns the bytes of a request into a parsed `Call`, and an answer into bytes.
 
     bytes ──malformed──> route_table ──> endpoint ──> handler of a view
-                                          │  foreign_pages  refuse requests that foreign web pages send
+                                          │  foreign_pages  refuse requests of foreign web pages, or let some read
                                           │  keys           identify the caller and check the role
-                                          │  rate_limits    check the rate of the API key
-                                          │  anonymous_callers  check the rate of callers without an API key
-                                          │  cross_origin   let web pages of other sites see an answer
+                                          │  rate_limits    check the rate of the API key, or of a caller without one
                                           │  bodies         read the body, within its bounds
                                           │  relay          in a front process: pass requests that write on
                                           │  compression    compress a long answer

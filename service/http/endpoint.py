@@ -3,7 +3,7 @@
     request ──> foreign pages ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
-An answer to a read may get CORS headers (see `cross_origin`), and is compressed if it is long.
+An answer to a read may get CORS headers (see `foreign_pages`), and is compressed if it is long.
 
 When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
 the cause, which is only in the log. `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares everything
@@ -44,13 +44,11 @@ from storage.boards.family_ids import FAMILY_PATTERN
 from storage.errors import NotOwnerError
 from storage.meter import Meter
 
-from .anonymous_callers import AnonymousCallers
 from .bodies import BodyReader
 from .compression import BYTES_MIN, accepts_gzip, compress_answer
-from .cross_origin import CrossOrigin
 from .fast_json import BODY_BYTES_MAX, FastJsonResponse, PlainResponse
-from .foreign_pages import refuse_foreign_page
-from .rate_limits import KeyLimits
+from .foreign_pages import CrossOrigin, refuse_foreign_page
+from .rate_limits import AnonymousCallers, KeyLimits
 from .relay import Relay
 
 _encode = msgspec.json.Encoder().encode

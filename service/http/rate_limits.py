@@ -3,12 +3,19 @@
 A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket's number of tokens
 then becomes negative. So a batch of any size passes eventually, but a caller can't exceed the rate with large batches.
 
-If no API keys exist, all callers are on this machine and share the same buckets. If keys exist, `anonymous_callers`
-has the buckets of the callers without a key.
+If no API keys exist, all callers are on this machine and share the same buckets. If keys exist, `AnonymousCallers`
+bounds what callers without one may read, as far as the setting `anonymous_role` lets them. Each address has a rate
+limit and a maximum number of open requests. All addresses together have another rate limit. An IPv6 network of 64 bits
+counts as one address, because one caller usually has all addresses of such a network.
 """
 
+import ipaddress
+import re
+from collections import Counter
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
+
+from aiohttp import hdrs, web
 
 from config.settings import Settings
 from service.contract.problems import ProblemError
@@ -73,3 +80,71 @@ class KeyLimits:
         limit = partial(RateLimit, callers_max=settings.keys_max + 1, meter=meter, monotonic=monotonic)
         self.reads = limit("reads", settings.key_reads_per_s, settings.key_reads_burst)
         self.posts = limit("posts", settings.key_posts_per_s, settings.key_posts_burst)
+
+
+ADDRESSES_MAX = 10_000  # at most this many addresses have buckets, see `RateLimit`
+IPV6_NETWORK_BITS = 64
+_ALL = "all"  # the name of the bucket that all addresses share
+_WITH_PORT = re.compile(r"([0-9.]+|\[.*\]):[0-9]*")  # an address with its port, as some proxies write it
+
+
+class AnonymousCallers:
+    """Counts the requests of callers without an API key, and refuses those that are too many."""
+
+    def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
+        self._settings, self._meter = settings, meter
+        self._open: Counter[str] = Counter()  # open requests by address
+        limit = partial(RateLimit, "anonymous reads", meter=meter, monotonic=monotonic)
+        self._by_address = limit(
+            settings.anonymous_reads_per_s, settings.anonymous_reads_burst, callers_max=ADDRESSES_MAX
+        )
+        self._total = limit(settings.anonymous_total_reads_per_s, settings.anonymous_total_reads_burst, callers_max=1)
+
+    def begin_request(self, request: web.BaseRequest) -> str:
+        """Count a request, and return its address for `end_request`.
+
+        Raises ProblemError `rate_limited` if the address has too many open requests, or if a rate limit is reached.
+        """
+        address = find_address(request, proxies=self._settings.trusted_proxies)
+        if self._open[address] >= self._settings.anonymous_requests_max:
+            self._meter.add("rankcurve_rate_limit", 1, "anonymous reads", "refused")
+            detail = f"{self._open[address]} requests without an API key are open from this address"
+            raise ProblemError("rate_limited", detail)
+        wait_s = self._by_address.take_tokens(address, 1) or self._total.take_tokens(_ALL, 1)
+        self._total.count_or_refuse(1, wait_s)
+        self._open[address] += 1
+        return address
+
+    def end_request(self, address: str) -> None:
+        self._open[address] -= 1
+        if not self._open[address]:
+            del self._open[address]
+
+
+def find_address(request: web.BaseRequest, *, proxies: int) -> str:
+    """Return the address of the caller. `proxies`: how many proxies a request passes before it reaches the service.
+
+    Each of these proxies adds the address from which it got the request to the end of `X-Forwarded-For`. All addresses
+    that stand before come from the caller, who may have invented them.
+    """
+    if proxies:
+        lines = request.headers.getall(hdrs.X_FORWARDED_FOR, ())
+        addresses = [part.strip() for line in lines for part in line.split(",")]
+        if len(addresses) >= proxies:
+            return _shorten(addresses[-proxies])
+    return _shorten(request.remote or "")
+
+
+@lru_cache(maxsize=ADDRESSES_MAX)
+def _shorten(address: str) -> str:
+    """Return an IPv4 address, or the network of an IPv6 address, without a port. Return any other text unchanged."""
+    with_port = _WITH_PORT.fullmatch(bare := address.strip('"'))
+    try:
+        found = ipaddress.ip_address((with_port[1] if with_port else bare).strip("[]"))
+    except ValueError:
+        return address
+    if found.version == 4:
+        return str(found)
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.ip_network((int(found) >> IPV6_NETWORK_BITS << IPV6_NETWORK_BITS, IPV6_NETWORK_BITS)))

@@ -17,9 +17,8 @@ from service.contract.requests import Lookup, PostBody, PostList
 from service.contract.responses.boards import EntryAnswer, LookupAnswer, Page
 from service.contract.responses.positions import OwnerPositions
 from service.contract.routes import Call, Handler, Reply, Route
-from service.http.anonymous_callers import AnonymousCallers
 from service.http.endpoint import EndpointContext
-from service.http.rate_limits import KeyLimits
+from service.http.rate_limits import AnonymousCallers, KeyLimits
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from storage.errors import OverloadedError, QueueFullError, StoreBusyError, UnknownBoardError

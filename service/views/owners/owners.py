@@ -1,9 +1,14 @@
-"""Handlers that read entries of owners, and that erase, hide and show owners (with `storage.owners`)."""
+"""Handlers that read entries of owners, and that erase, hide and show owners (with `storage.owners`).
+
+A profile is a JSON object about an owner, such as a name and a picture. It is stored as it was sent, without white
+space. `add_profiles` adds profiles to rows of other answers.
+"""
 
 import secrets
 from collections.abc import Collection, Iterable, Sequence
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Raw
 
 from service.context import Context
 from service.contract.cursors import ListCursor
@@ -17,13 +22,17 @@ from service.contract.responses.boards import (
     OwnerBoard,
     OwnerBoards,
     OwnerEntries,
+    RankedEntry,
 )
+from service.contract.responses.journal import ProfileAnswer
 from service.contract.responses.positions import Position
 from service.contract.routes import Call, Tagged
+from service.contract.strict_json import decode_strictly
 from service.contract.values import ONLY_COLUMN, format_us, parse_owner
 from service.ranks.locator import Locator, WantedRank
 from service.ranks.rank_context import AskedRank
 from service.views.unchanged import find_unchanged, tag_answer
+from storage.boards import profiles
 from storage.boards.boards import list_boards
 from storage.boards.postponed_changes import OwnerChange
 from storage.errors import UnknownColumnError, UnknownOwnerError
@@ -32,8 +41,6 @@ from storage.owners import OwnerChanges
 from storage.reads.point_reads import EntryRead
 from storage.records import Board, Entry
 from storage.store import Program
-
-from .profiles import add_profiles
 
 EXAMINED_BOARDS_MAX = 100  # most boards on which one request looks for an owner's entry
 TOKEN_BYTES = 8  # length of the random token that replaces the name of an erased owner in the journal
@@ -223,3 +230,42 @@ def _changes(context: Context, call: Call, away: Collection[int]) -> OwnerChange
         token=secrets.token_hex(TOKEN_BYTES),
         away=away,
     )
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, Raw])
+_COMPACT = -1
+
+
+async def put_profile(context: Context, call: Call) -> ProfileAnswer:
+    owner, most = call.path["owner"], context.settings.profile_bytes_max
+    decode_strictly(call.body, _OBJECT)
+    text = msgspec.json.format(call.body, indent=_COMPACT)
+    if len(text) > most:
+        raise ProblemError("body_too_large", f"a profile has at most {most} bytes")
+    await context.store.write(lambda: profiles.store_profile(owner, text.decode(), now_us=context.now_us()))
+    return ProfileAnswer(owner, Raw(text))
+
+
+async def get_profile(context: Context, call: Call) -> ProfileAnswer:
+    owner = call.path["owner"]
+    found = await context.store.read(lambda: profiles.find_profiles([owner]))
+    if owner not in found:
+        raise ProblemError("no_profile", f"{owner!r} has no profile")
+    return ProfileAnswer(owner, Raw(found[owner].encode()))
+
+
+async def remove_profile(context: Context, call: Call) -> None:
+    owner = call.path["owner"]
+    if not await context.store.write(lambda: profiles.remove_profile(owner)):
+        raise ProblemError("no_profile", f"{owner!r} has no profile")
+
+
+async def add_profiles(context: Context, rows: Sequence[EntryAnswer | RankedEntry]) -> None:
+    """Set `profile` of each row; None if the owner has no profile. Read the profiles of all rows in one statement."""
+    owners = list(dict.fromkeys(row.owner for row in rows))
+    if not owners:
+        return
+    found = await context.store.read(lambda: profiles.find_profiles(owners))
+    for row in rows:
+        text = found.get(row.owner)
+        row.profile = None if text is None else Raw(text.encode())

@@ -19,8 +19,7 @@ from service.ranks.locator import (
     WantedRank,
 )
 from service.ranks.pages import Pager, Window, cell_of
-from service.views.owners.owners import find_column
-from service.views.owners.profiles import add_profiles
+from service.views.owners.owners import add_profiles, find_column
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.errors import NotRankedError, UnknownOwnerError
 from storage.leaves.rankings import Neighbours

@@ -23,8 +23,7 @@ from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.buckets import Part, count_buckets, estimate_buckets
 from service.ranks.locator import Locator, WantedRank, percentile
 from service.ranks.rank_context import AskedRank
-from service.views.owners.owners import find_column, rank_entries
-from service.views.owners.profiles import add_profiles
+from service.views.owners.owners import add_profiles, find_column, rank_entries
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.errors import UnknownColumnError
 from storage.leaves.exact_ranks import CountStart

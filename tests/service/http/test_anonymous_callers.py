@@ -8,7 +8,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from config import Settings
 from service.contract.problems import ProblemError
-from service.http.anonymous_callers import AnonymousCallers, find_address
+from service.http.rate_limits import AnonymousCallers, find_address
 from storage.meter import NO_METER
 
 
