@@ -26,7 +26,7 @@ from storage.archive.blocks import OWNERS
 from storage.archive.board_closing import (
     ClosingStage,
     check_archive_time,
-    freeze_boards,
+    freeze_board,
     list_columns_to_fit,
     list_due_boards,
     set_due_time,
@@ -55,7 +55,7 @@ class CloseJob:
         self._store, self._book, self._ownership = context.store, context.book, Ownership(context)
         self._fitting, self._catalog, self._open_boards = Fitting(context), context.catalog, context.open_boards
         self._limits, self._meter, self._clock = context.limits, context.meter, clock
-        self._sleep = context.make_sleep(RESOURCE)
+        self._now_us, self._sleep = context.now_us, context.make_sleep(RESOURCE)
 
     async def run_forever(self) -> None:
         await self._ownership.run_steps(
@@ -165,7 +165,8 @@ class CloseJob:
 
     async def _freeze(self, held: HeldLease, board: Board) -> None:
         await self._fit_columns(board)
-        await self._store.write(lambda: held.renew_and(freeze_boards([board])))
+        now_us = await self._store.read(self._clock)
+        await self._store.write(lambda: held.renew_and(freeze_board(board, now_us=now_us)))
         log.info("board_frozen", board=board.id)
 
     async def _fit_columns(self, board: Board) -> None:
@@ -188,7 +189,7 @@ class CloseJob:
     async def _fit(self, leaf: Leaf, index: int) -> None:
         async def work(held: HeldLease) -> None:
             curve, seen = await self._fitting.scan_curve(leaf, index)
-            served = await store_and_serve(self._store, self._book, held, (leaf, index), curve, seen)
+            served = await store_and_serve(self._store, self._book, held, (leaf, index), curve, seen, self._now_us())
             await self._book.share_curve(served)
 
         resource = refresh_resource(leaf.key, index)

@@ -54,8 +54,10 @@ from storage.errors import (
     UnknownBoardError,
 )
 from storage.leases.work_leases import WorkLeases
+from storage.log.change_log import BoardEvent, log_board_events
+from storage.log.log_record import ChangeKind
 from storage.records import Board, Leaf
-from storage.store import Store
+from storage.store import Program, Store
 
 from .fitting import FitSnapshot, Fitting
 from .fold import RESOURCE as FOLDING
@@ -68,7 +70,13 @@ REQUESTS = "demands"  # the name by which operators know the job that looks for 
 
 
 async def store_and_serve(
-    store: Store, book: CurveBook, held: HeldLease, column: tuple[Leaf, int], curve: Curve, seen: FitSnapshot
+    store: Store,
+    book: CurveBook,
+    held: HeldLease,
+    column: tuple[Leaf, int],
+    curve: Curve,
+    seen: FitSnapshot,
+    now_us: int,
 ) -> ServedCurve:
     """Store a fitted curve and release the lease on its column in one transaction. Then use the curve, and return it.
 
@@ -77,7 +85,15 @@ async def store_and_serve(
         UnknownBoardError: the board was deleted, emptied or moved since the fit; nothing was stored.
     """
     leaf, column_index = column
-    storing = partial(store_curve, leaf, column_index, curve, changes=seen.changes, mark=seen.mark, owned=held.release)
+
+    def storing() -> Program[int]:
+        version = yield from store_curve(
+            leaf, column_index, curve, changes=seen.changes, mark=seen.mark, owned=held.release
+        )
+        event = BoardEvent(ChangeKind.SERVED, leaf.id, leaf.key, leaf.partition, column_index)
+        yield from log_board_events([event], now_us=now_us)
+        return version
+
     with book.remember_forgotten():
         version = await store.at(leaf.partition).write(storing)
         held.is_released = True
@@ -347,7 +363,9 @@ class RefreshJob:
         curve, seen = await self._fitting.fit_curve(leaf, column_index, present)
         if due is not None and curve.total == 0 and present is None:
             return None
-        served = await store_and_serve(self._store, self._book, held, (leaf, column_index), curve, seen)
+        served = await store_and_serve(
+            self._store, self._book, held, (leaf, column_index), curve, seen, self._context.now_us()
+        )
         refreshed = Refreshed(curve, self._monotonic() - started, served.version)
         self._meter.observe("rankcurve_refresh_seconds", refreshed.seconds)
         if self._context.record_span is not None:

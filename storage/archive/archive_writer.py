@@ -29,6 +29,8 @@ from storage.leaves.entries import Entries, add_totals
 from storage.leaves.row_rankings import RowRanking
 from storage.leaves.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.leaves.totals import CHANGES, find_totals_of, store_gates
+from storage.log.change_log import BoardEvent, log_board_events
+from storage.log.log_record import ChangeKind
 from storage.records import Board, Entry, Leaf, Place
 from storage.schema.placement import prepare_put
 from storage.schema.tables import ARCHIVE_BLOCKS, CURVES, REFRESH_REQUESTS, TOTALS
@@ -248,6 +250,8 @@ class ArchiveWriter:
             yield from add_totals({board.key: totals})
             archived.insert(0, Leaf(board.key, board.id, board.spec, Place(board.home), gate, board.family_key))
         yield from store_gates(archived)
+        event = BoardEvent(ChangeKind.ARCHIVED, board.id, board.key, board.home)
+        yield from log_board_events([event], now_us=now_us)
         return replace(board, leaves=(archived[0],))
 
 

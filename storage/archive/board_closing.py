@@ -14,6 +14,8 @@ from storage.boards.family_ids import parse_board_id
 from storage.leaves.catalog_rows import COLUMNS, decode_row, find_families_by_key, read_rows, store_columns
 from storage.leaves.gates import close_family_gate, close_gates
 from storage.leaves.totals import find_totals_of
+from storage.log.change_log import BoardEvent, log_board_events
+from storage.log.log_record import ChangeKind
 from storage.periods import advance_period
 from storage.records import Board, Family, Leaf
 from storage.schema.tables import BOARDS, FAMILIES
@@ -72,8 +74,15 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
         yield from close_family_gate(family_key, homes[family_key], now_us=now_us)
         closed += yield from _shut(theirs, now_us)
     totals = yield from find_totals_of(closed)
-    yield from freeze_boards([board for board in closed if not list_columns_to_fit(board, totals)])
+    frozen = yield from _freeze([board for board in closed if not list_columns_to_fit(board, totals)])
+    events = [(ChangeKind.CLOSED, board) for board in closed] + [(ChangeKind.FROZEN, board) for board in frozen]
+    yield from _log_events(events, now_us)
     return closed
+
+
+def _log_events(events: Iterable[tuple[ChangeKind, Board]], now_us: int) -> Program[None]:
+    logged = [BoardEvent(kind, board.id, board.key, board.home) for kind, board in events]
+    yield from log_board_events(logged, now_us=now_us)
 
 
 def _shut(keys: Sequence[int], now_us: int) -> Program[list[Board]]:
@@ -101,17 +110,27 @@ def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list
     return [(leaf, index) for leaf, index in columns if totals[leaf.key].get(index, 0) > exact_top]
 
 
-def freeze_boards(boards: Iterable[Board]) -> Program[None]:
-    """Mark shut boards as frozen, after their final curves were stored. Set `due_at` to the time of archiving."""
+def freeze_board(board: Board, *, now_us: int) -> Program[None]:
+    """Mark a shut board as frozen, after its final curves were stored. Set `due_at` to the time of archiving."""
+    frozen = yield from _freeze([board])
+    yield from _log_events([(ChangeKind.FROZEN, each) for each in frozen], now_us)
+
+
+def _freeze(boards: Iterable[Board]) -> Program[list[Board]]:
+    """Freeze the shut ones of these boards, and return them."""
     families: dict[int, Family] = {}
+    frozen = []
     for board in boards:
         due_us = yield from _archive_us(board, families)
-        yield (
+        [[changed]] = yield (
             update(BOARDS)
             .set(stage=int(ClosingStage.FROZEN), due_at=param("due_at"))
             .where(col("board_key").eq(param("key")), col("stage").eq(int(ClosingStage.SHUT)))
             .bind(key=board.key, due_at=due_us)
         )
+        if changed:
+            frozen.append(board)
+    return frozen
 
 
 def check_archive_time(board: Board, *, now_us: int) -> Program[bool]:

@@ -18,6 +18,8 @@ from storage.errors import (
 from storage.leaves.catalog_rows import RowKind, encode_spec, replace_times, times_of
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
 from storage.leaves.totals import store_gates
+from storage.log.change_log import BoardEvent, log_board_events
+from storage.log.log_record import ChangeKind
 from storage.records import SEGMENT_SIGN, Board, BoardSpec, Gate, Leaf, Place, TableSharing
 from storage.schema.creation import count_partitions
 from storage.schema.sequences import take_keys
@@ -56,13 +58,7 @@ def create_board(
     if found := (yield from find_boards_by_id([board_id])):
         _check_existing(found[0], partition)
         return found[0]
-    family_id, colon, _ = board_id.partition(":")
-    if colon:
-        named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
-        if (yield named.bind(family_id=family_id)):
-            raise FamilyBoardError(
-                f"{board_id!r} would belong to the family {family_id!r}, whose boards are created by its posts"
-            )
+    yield from _check_id(board_id)
     shared = spec.table is TableSharing.SHARED
     if spec.segments > 1:
         check_segments(shared=shared, partition=partition)
@@ -86,7 +82,17 @@ def create_board(
         if table_key is None:
             yield from in_partition(leaf.partition, create_row_table(layout_of(leaf)))
     yield from store_gates(board.leaves)
+    yield from log_board_events([BoardEvent(ChangeKind.CREATED, board_id, board_key, board.home)], now_us=now_us)
     return board
+
+
+def _check_id(board_id: str) -> Program[None]:
+    """Raise `FamilyBoardError` if the id of a new board would make it belong to a family."""
+    family_id, colon, _ = board_id.partition(":")
+    named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
+    if colon and (yield named.bind(family_id=family_id)):
+        detail = f"{board_id!r} would belong to the family {family_id!r}, whose boards are created by its posts"
+        raise FamilyBoardError(detail)
 
 
 def _choose_table(spec: BoardSpec, partition: int, *, none_made: bool, spare: bool) -> Program[int | None]:

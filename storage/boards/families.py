@@ -45,6 +45,8 @@ from storage.leaves.catalog_rows import (
 from storage.leaves.gates import store_family_gate
 from storage.leaves.row_tables import add_columns, create_row_table, layout_of
 from storage.leaves.totals import store_gates
+from storage.log.change_log import BoardEvent, log_board_events
+from storage.log.log_record import ChangeKind
 from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_keys
@@ -269,6 +271,8 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
     if not shared:
         for leaf in leaves:
             yield from in_partition(leaf.partition, create_row_table(layout_of(leaf)))
+    created = [BoardEvent(ChangeKind.CREATED, leaf.id, leaf.key, leaf.partition) for leaf in leaves]
+    yield from log_board_events(created, now_us=now_us)
 
 
 def read_resets(family: Family) -> Program[dict[str, tuple[str, int]]]:

@@ -12,7 +12,7 @@ from itertools import accumulate, islice
 from storage.leaves.catalog_rows import find_leaves
 from storage.log import partition_journal
 from storage.log.change_log import BundleSizes, NewChange, change_log, last_number_before
-from storage.log.log_record import ChangeKind, ChangeRecord, RecordFields, record_of_deletion, record_of_event
+from storage.log.log_record import ChangeKind, ChangeRecord, RecordFields, record_of_board_event, record_of_deletion
 from storage.log.partition_journal import JOURNAL_PAGES, JournalRow, changes_of, find_ends
 from storage.records import INT64_MAX, SEGMENT_SIGN, Leaf, by_partition
 from storage.schema.creation import count_partitions, in_each_partition
@@ -145,7 +145,7 @@ def log_event(leaves: Iterable[Leaf], kind: ChangeKind, now_us: int) -> Program[
     Log one change for each segment; `is_told` says which of these changes callers see. After a move or split, streams
     look up the board in the catalog again.
     """
-    yield from _log_changes(leaves, lambda _: record_of_event(kind), now_us)
+    yield from _log_changes(leaves, lambda leaf: record_of_board_event(kind, leaf.id, leaf.key), now_us)
 
 
 def log_deleted(leaves: Iterable[Leaf], now_us: int) -> Program[None]:

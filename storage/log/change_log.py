@@ -13,7 +13,8 @@ come last. If it waited while holding the counter, it could deadlock with a tran
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, groupby
+from operator import attrgetter
 from typing import NamedTuple
 
 from querybuilder import (
@@ -40,10 +41,10 @@ from querybuilder import (
 from querybuilder import rows as rows_of
 from storage.records import INT64_MAX
 from storage.schema.tables import CHANGE_LOG, LOG_COUNTER
-from storage.store import Program, Row
+from storage.store import Program, Row, in_partition
 
 from .bundles import PLACES, BundleDraft
-from .log_record import RecordFields
+from .log_record import ChangeKind, RecordFields, record_of_board_event
 
 
 class NewChange(NamedTuple):
@@ -52,6 +53,16 @@ class NewChange(NamedTuple):
     previous: str  # the ranked cells before the change, see `RankedCells`
     next: str  # the ranked cells after the change; this text has the same length as `previous`
     record: RecordFields  # see `log_record`
+
+
+class BoardEvent(NamedTuple):
+    """An event of a whole board that changes no entry. `ChangeKind` lists them."""
+
+    kind: ChangeKind
+    board_id: str
+    board_key: int  # of a curve that begins to serve: the key of its leaf
+    partition: int  # in whose log the event is recorded: the board's home
+    column_index: int | None = None
 
 
 class LogState(NamedTuple):
@@ -250,12 +261,6 @@ class ChangeLog:
             yield self._append.bind(bundle_rows=rows)
         return logged
 
-    def append_events(self, records: Sequence[RecordFields], *, now_us: int) -> Program[None]:
-        """Log events that change no entry, each of a whole board, in one bundle."""
-        if records:
-            draft = BundleDraft(None, [("", "", record) for record in records])
-            yield from self.append_drafts([draft], now_us=now_us)
-
     def read_facts(self) -> Program[int]:
         [[facts]] = yield self._facts.bind()
         return int(facts)
@@ -345,6 +350,15 @@ class ChangeLog:
         rows = yield self._delete.bind(boundary=boundary)
         yield self._set_pruned.bind(boundary=boundary)
         return int(rows[0][0])
+
+
+def log_board_events(events: Iterable[BoardEvent], *, now_us: int) -> Program[None]:
+    """Log events in the transaction that causes them, after its other writes: one bundle for each partition."""
+    home = attrgetter("partition")
+    for partition, theirs in groupby(sorted(events, key=home), home):
+        records = [record_of_board_event(*each[:3], each.column_index) for each in theirs]
+        draft = BundleDraft(None, [("", "", record) for record in records])
+        yield from in_partition(partition, change_log.append_drafts([draft], now_us=now_us))
 
 
 def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:

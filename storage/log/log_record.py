@@ -94,7 +94,7 @@ def record_of_deletion(board_id: str, spec: object) -> RecordFields:
 def record_of_board_event(
     happened: ChangeKind, board_id: str, board_key: int, column_index: int | None = None
 ) -> RecordFields:
-    """Return the record of an event that changes no entry."""
+    """Return the record of an event of a whole board."""
     found = happened, (), None, None, (), None, board_id, None, None, board_key
     return found if column_index is None else (*found, column_index)
 

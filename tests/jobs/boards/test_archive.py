@@ -15,6 +15,8 @@ from storage.boards.shared_tables import sweep_rows
 from storage.errors import ArchivedError, BoardChangedError
 from storage.leaves.rankings import OpenBoard
 from storage.leaves.row_tables import layout_of, scope_of
+from storage.log.following import Follower
+from storage.log.log_record import ChangeKind
 from storage.queue.outcomes import find_post_fate
 from storage.records import Best, Board, Entry, PostStatus, Season, TableSharing, Ties
 from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, TOTALS
@@ -391,3 +393,20 @@ async def test_a_board_that_cannot_be_archived_is_tried_again_and_delays_no_othe
     world.advance(31)
     await close_all(world, job)
     assert (await world.deployment.find(bad.id)).gate.archived_us is not None
+
+
+async def test_each_step_in_the_life_of_a_board_is_logged_once(world: World) -> None:
+    board = await make_season(world, entries=30)
+    world.advance(100)
+    for _ in range(2):
+        await close_all(world)
+    follower = Follower("test", board.home, lambda _: none(), from_oldest=True, events_only=True)
+    changes = (await world.store.at(board.home).read(follower.read_page)).changes
+    assert {each.record.board_id for each in changes if each.record} == {"b"}
+    served = [ChangeKind.SERVED] * len(board.sorted_indexes)
+    stages = [ChangeKind.CREATED, ChangeKind.CLOSED, *served, ChangeKind.FROZEN, ChangeKind.ARCHIVED]
+    assert [each.kind for each in changes] == stages
+
+
+def none() -> Program[None]:
+    yield from ()

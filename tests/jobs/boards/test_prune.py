@@ -86,7 +86,7 @@ async def test_changes_are_deleted_after_their_retention(world: World) -> None:
     await apply_posts(world, board, 25)
     world.deployment.clock.now_us += round(LIMITS.change_log_retention_s * 1e6) - 3
     positions = [change.position for change in await world.deployment.read_log()]
-    assert await run_steps(world, world.prune_job().prune_changes(), pauses=3) == 21
+    assert await run_steps(world, world.prune_job().prune_changes(), pauses=3) == 22, "with the creation"
     assert [change.position for change in await world.deployment.read_log()] == positions[21:], "the rest is younger"
     world.deployment.clock.now_us += 10
     assert await run_steps(world, world.prune_job().prune_changes()) == 3, "the last change always stays"

@@ -36,7 +36,7 @@ Rows = dict[str, list[tuple[Any, ...]]]  # the sorted rows of each table
 OWNERS = [f"owner{number}" for number in range(40)]
 # No request fills these tables, or a job empties them soon: these rows are made up.
 MADE_UP = {
-    tables.ARCHIVE_BLOCKS, tables.DROPPED_ROWS, tables.JOURNAL_BLOCKS, tables.OWNER_CHANGES,
+    tables.ARCHIVE_BLOCKS, tables.DROPPED_ROWS, tables.FOLLOWERS, tables.JOURNAL_BLOCKS, tables.OWNER_CHANGES,
     ingest_tables.INGEST_BLOCKS, ingest_tables.SEMAPHORES, "lease_elsewhere", "lease_loads", "lease_peers",
 }  # fmt: skip
 BOARDS = ("own", "shared", "other", "wider", "segments", "deals")
@@ -219,7 +219,7 @@ def test_the_rows_of_every_table_beside_the_catalog_name_their_board_first() -> 
     """`Spread` finds the partition of such a row by this key."""
     spread = {name for place, name in list_tables(1, apart=True) if place != CONTROL}
     spread -= {*store_copy._UNFINISHED, *store_copy._LEFT_OUT, *store_copy._IN_NEW_STORES, tables.CHANGE_LOG}
-    spread -= {tables.HIDDEN_OWNERS}  # every partition gets all of its rows
+    spread -= {tables.HIDDEN_OWNERS, tables.FOLLOWERS}  # every partition gets all of their rows
     assert {TABLES[name].keys[0] for name in spread} == {"board_key", "family_key"}
 
 

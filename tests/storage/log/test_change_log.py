@@ -26,6 +26,7 @@ async def test_positions_are_found_by_time_with_few_statements(
 ) -> None:
     monkeypatch.setattr("storage.log.change_log.PROBES_MAX", 8)
     store, clock = deployment.store.at(board.partition), deployment.clock
+    clock.now_us += 1  # after the creation of the board
     begun_us, first = clock(), await mark_of(store)
     for _ in range(40):
         clock.now_us += 10
@@ -74,7 +75,7 @@ async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_c
 
     assert await prune(clock.now_us - 50) == 0
     assert await pruned() == 0
-    assert await prune(clock.now_us, rows_max=1) == 1
+    assert await prune(clock.now_us, rows_max=2) == 2, "the creation of the board, and a change"
     assert await pruned() <= marks[0]
     assert [owner for owner, _, _ in await texts(deployment, marks[0])] == ["b", "c", "d", "e"]
     assert await prune(clock.now_us - 15) == 2

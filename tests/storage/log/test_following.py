@@ -10,8 +10,11 @@ from typing import Any
 import pytest
 
 from querybuilder import col, select
+from storage.boards.journal import read_page
 from storage.errors import JournalIncompleteError, LostRaceError
+from storage.log.change_log import BoardEvent, log_board_events
 from storage.log.following import FollowedPage, Follower
+from storage.log.log_record import ChangeKind
 from storage.log.partition_journal import JournalRow
 from storage.schema.sequences import take_number
 from storage.schema.tables import SEQUENCES
@@ -152,3 +155,42 @@ async def test_two_processes_that_are_killed_again_and_again_handle_each_change_
 
     await asyncio.gather(post(), *map(run, others))
     assert await follow_all(posting.store, make_follower(posting, from_oldest=True)) == POSTS
+
+
+async def test_events_of_boards_reach_followers_but_no_reader_of_entries(deployment: Deployment) -> None:
+    board, store = await deployment.create("b", XP), deployment.store
+    other = await deployment.create("other", XP)
+    seen: list[tuple[ChangeKind | None, str | None]] = []
+
+    def handle(changes: Sequence[JournalRow]) -> Program[None]:
+        yield from ()
+        seen.extend((change.kind, change.record.board_id) for change in changes if change.record)
+
+    follower = Follower("events", deployment.partition, handle, from_oldest=True, events_only=True, page_changes=4)
+    await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
+    await deployment.reset("b")
+    events = [BoardEvent(ChangeKind.CLOSED, each.id, each.key, deployment.partition) for each in (board, other)]
+    await deployment.write(log_board_events, events, now_us=deployment.clock())
+    while await follow(store, follower):
+        pass
+    kinds = [ChangeKind.CREATED, ChangeKind.CREATED, ChangeKind.RESET, ChangeKind.CLOSED, ChangeKind.CLOSED]
+    assert seen == [*zip(kinds, ["b", "other", "b", "b", "other"], strict=True)]
+    assert [change.kind for change in await deployment.read_journal()] == [ChangeKind.FIRST, ChangeKind.RESET]
+    assert {bundle.board_key for bundle in await deployment.read_log()} == {board.key}
+    assert await follow_all(store, make_follower(deployment, from_oldest=True)) == 1
+
+
+async def test_a_reader_of_the_journal_who_is_at_its_end_misses_nothing_if_only_events_follow(
+    deployment: Deployment,
+) -> None:
+    board = await deployment.create("b", XP)
+    for owner in ("ada", "bob"):
+        await deployment.apply(deployment.post(owner, part(board, {"xp": 1})))
+    [*_, last] = await deployment.read_journal()
+    for _ in range(3):
+        event = BoardEvent(ChangeKind.FROZEN, board.id, board.key, deployment.partition)
+        await deployment.write(log_board_events, [event], now_us=deployment.clock())
+    assert await deployment.prune_log() > 0
+    seen = (0,) * deployment.partition + (last.number,)
+    page = await deployment.store.read(lambda: read_page(seen, limit=9, partitions=[deployment.partition]))
+    assert (page.find_lost(seen), [*page.list_changes()]) == (None, [])
