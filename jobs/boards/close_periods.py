@@ -83,16 +83,12 @@ class CloseJob:
             StoreBusyError: the store failed.
         """
         now_us, due = await self._store.read(self._due)
-        to_shut = due[ClosingStage.OPEN]
-        # Boards that wait for the queue below count, too, so that a queue that stands is seen.
-        lag_s = max(0.0, (now_us - to_shut[0][0]) / 1e6) if to_shut else 0.0
+        # Boards that wait for the queue count, too, so that a queue that stands is seen.
+        lag_s = max([0.0, *((now_us - due_us) / 1e6 for due_us, _ in due[ClosingStage.OPEN])])
         self._meter.set("rankcurve_closing_lag_seconds", lag_s)
+        to_shut = await self._choose_to_shut([board for _, board in due[ClosingStage.OPEN]])
         if to_shut:
-            # What was accepted in time counts, so a board is shut after the posts that were queued before its end.
-            oldest_us = min((each.oldest_us for each in (await read_backlog(self._store)).values()), default=INT64_MAX)
-            to_shut = [(due_us, board) for due_us, board in to_shut if (board.gate.closes_us or 0) <= oldest_us]
-        if to_shut:
-            await self._shut(held, [board for _, board in to_shut], now_us)
+            await self._shut(held, to_shut, now_us)
         for _, board in due[ClosingStage.SHUT]:
             await self._tried(held, board, now_us, self._freeze)
         if to_shut or due[ClosingStage.SHUT]:
@@ -100,6 +96,13 @@ class CloseJob:
         for _, board in due[ClosingStage.FROZEN]:
             await self._tried(held, board, now_us, self._archive)
         return bool(due[ClosingStage.FROZEN])
+
+    async def _choose_to_shut(self, boards: list[Board]) -> list[Board]:
+        """Leave out boards with posts in the queue: what was accepted in time counts, so they are shut after these."""
+        if not boards:
+            return []
+        oldest_us = min((each.oldest_us for each in (await read_backlog(self._store)).values()), default=INT64_MAX)
+        return [board for board in boards if (board.gate.closes_us or 0) <= oldest_us]
 
     async def _archive(self, held: HeldLease, board: Board) -> None:
         """Archive the next rows of a board that has its final curves. No transaction is open while rows are encoded."""

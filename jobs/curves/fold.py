@@ -66,41 +66,35 @@ class Counting:
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
         """Count a backlog. Return counts that must be stored; they are empty if a curve's changes can't be counted."""
-        version = 0 if found.before is None else found.before.version
         written: list[StoredCounts] = []
-        gone: list[ListedCurve] = []
-        if found.lost:
-            self._held.clear()
-            self.known.fits.clear()  # this backlog lists all curves again
         begun = self._learn(found)
-        gone += [fit for fit in found.fits if fit.slot in found.void]
+        gone = [fit for fit in found.fits if fit.slot in found.void]
         changed = {(key, index) for key in found.changes for index in self.known.fits.get(key, {})}
         for slot in sorted(changed | begun):
-            tracked = self._tracked(slot, found, begun)
+            tracked = self._track(slot, found, is_new=slot in begun)
             if tracked is None:
+                self._forget(slot)
                 continue
             try:
                 if self._counted(tracked, found) or slot in begun:
                     LiveCurve(tracked.curve, tracked.counts, as_of=AsOf(0))  # raises if counts and curve don't match
-                    fit, number = tracked.fit, version + len(written) + 1
+                    fit, number = tracked.fit, found.version + len(written) + 1
                     document, changes = tracked.counts.encode(), found.totals[slot[0]].get(CHANGES, 0)
                     written.append(StoredCounts(*slot, fit.epoch, fit.version, number, document, changes))
             except KnotsInvalidError as error:
                 log.error("live_counts_void", board_key=slot[0], column_index=slot[1], detail=str(error))
                 gone.append(tracked.fit)
-        for fit in gone:
-            slot = fit.slot
-            self._held.pop(slot, None)
-            self.known.fits[slot[0]].pop(slot[1], None)
-            number = version + len(written) + 1
-            written.append(StoredCounts(*slot, fit.epoch, fit.version, number, b"", 0))
+        for number, fit in enumerate(gone, found.version + len(written) + 1):
+            self._forget(fit.slot)
+            written.append(StoredCounts(*fit.slot, fit.epoch, fit.version, number, b"", 0))
         self.void, self.busy = len(gone), found.changed
-        while len(self._held) > self._curves_max:
-            self._held.popitem(last=False)
         return written
 
     def _learn(self, found: FoldBacklog) -> set[Slot]:
         """Remember the new curves of a backlog. Return (leaf key, column index) of curves whose counting begins now."""
+        if found.lost:
+            self._held.clear()
+            self.known.fits.clear()  # this backlog lists all curves again
         begun = set()
         for fit in found.fits:
             slot = fit.slot
@@ -114,34 +108,21 @@ class Counting:
                 begun.add(slot)
         return begun
 
-    def _tracked(self, slot: Slot, found: FoldBacklog, begun: set[Slot]) -> TrackedCurve | None:
+    def _track(self, slot: Slot, found: FoldBacklog, *, is_new: bool) -> TrackedCurve | None:
         """Return a curve and its live counts, from memory or the backlog, or None if its changes can't be counted."""
-        fit = self.known.fits[slot[0]][slot[1]]
-        leaf = found.leaves.get(slot[0])
+        fit, leaf = self.known.fits[slot[0]][slot[1]], found.leaves.get(slot[0])
         if leaf is None or leaf.epoch != fit.epoch or leaf.partition != self._partition:
-            self._forget(slot)  # the leaf was deleted, emptied or moved, so its earlier changes do not count
-            return None
-        held = self._held.get(slot)
-        if held is not None:
-            self._held.move_to_end(slot)
-            return held
-        document, stored = found.curves.get(fit.version), found.counts.get(slot)
-        if document is None or (slot not in begun and (stored is None or stored.curve_version != fit.version)):
-            self._forget(slot)  # the curve was replaced meanwhile; the next backlog has the new curve
-            return None
-        try:
-            curve = decode_curve(document)
-            counts = LiveCounts(curve) if stored is None or slot in begun else LiveCounts.decode(stored.document, curve)
-        except CurveCorruptError as error:
-            log.warning("live_counts_unreadable", board_key=slot[0], column_index=slot[1], detail=str(error))
-            self._forget(slot)
-            return None
-        tracked = self._held[slot] = TrackedCurve(fit, curve, counts)
+            return None  # the leaf was deleted, emptied or moved, so its earlier changes do not count
+        tracked = self._held.pop(slot, None) or _read_curve(fit, found, is_new=is_new)
+        if tracked is not None:
+            self._held[slot] = tracked
+            while len(self._held) > self._curves_max:
+                self._held.popitem(last=False)
         return tracked
 
     def _forget(self, slot: Slot) -> None:
         self._held.pop(slot, None)
-        del self.known.fits[slot[0]][slot[1]]
+        self.known.fits[slot[0]].pop(slot[1], None)
 
     @staticmethod
     def _counted(tracked: TrackedCurve, found: FoldBacklog) -> bool:
@@ -151,6 +132,19 @@ class Counting:
         if rows is None:
             rows = found.changes.get(slot[0], [])
         return tracked.counts.count_moves(list_moves(rows, RankedCells(leaf.spec).find_span(slot[1]))) > 0
+
+
+def _read_curve(fit: ListedCurve, found: FoldBacklog, *, is_new: bool) -> TrackedCurve | None:
+    document, stored = found.curves.get(fit.version), None if is_new else found.counts.get(fit.slot)
+    if document is None or not (is_new or (stored is not None and stored.curve_version == fit.version)):
+        return None  # the curve was replaced meanwhile; the next backlog has the new curve
+    try:
+        curve = decode_curve(document)
+        counts = LiveCounts(curve) if stored is None else LiveCounts.decode(stored.document, curve)
+    except CurveCorruptError as error:
+        log.warning("live_counts_unreadable", board_key=fit.board_key, column_index=fit.column_index, detail=str(error))
+        return None
+    return TrackedCurve(fit, curve, counts)
 
 
 class FoldJob:
@@ -206,7 +200,7 @@ class FoldJob:
         as_of_us = date_snapshot(found.changed_us, asked_us, self._now_us)
         has_news = was_busy or counts or found.changed
         if has_news or before is None or as_of_us - before.as_of_us >= IDLE_US:
-            version = counts[-1].version if counts else before.version if before else 0
+            version = counts[-1].version if counts else found.version
             folded = FoldState(found.mark, as_of_us, version)
             await self._store.write(lambda: held.renew_and(store_folded(folded, counts)))
             await self._book.poll(self._partition)

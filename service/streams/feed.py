@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
-from operator import le
+from operator import le, lt
 from typing import Any
 
 import structlog
@@ -28,11 +28,10 @@ from storage.errors import (
 )
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.totals import read_board_totals
-from storage.log import partition_journal
 from storage.log.partition_journal import JournalRow
 from storage.meter import Meter
 from storage.records import Board
-from storage.store import Program, Store, in_partition
+from storage.store import Program, Store
 
 from .subscriptions import CountStarts, Event, FeedSnapshot, OwnerTopic, RankedColumnId, Subscriber, Topic
 
@@ -181,27 +180,26 @@ class Feed:
         self, starts: CountStarts, topics: dict[Hashable, Topic], joining: list[_Joining]
     ) -> Program[_PollResult]:
         watched = [each for each in topics.values() if each.state is not None]
-        begins, ends = ([0] * (self.partitions[-1] + 1) for _ in range(2))
-        for partition in self.partitions:
-            begins[partition], ends[partition] = yield from in_partition(partition, partition_journal.find_ends())
-        snapshot = FeedSnapshot(starts, tuple(ends))
-        poll = _PollResult(snapshot, tuple(begins))
-        seen = snapshot.ends if self._seen is None else self._seen
-        if any(number < begin for number, begin in zip(seen, begins, strict=True)):
-            poll.lost = True
-        elif watched and seen != snapshot.ends:
-            found = yield from self._read_changes(seen, [each.board for each in watched])
-            if len(found) == self._limits.stream_rows_max:
-                snapshot.until = found[-1][0]
-            owners = [each for each in watched if isinstance(each, OwnerTopic)]
-            snapshot.add_rows([row for _, row in found], ((each.board.key, each.owner) for each in owners))
+        begins, ends = yield from journal.find_ends(self.partitions)
+        snapshot = FeedSnapshot(starts, ends)
+        seen = ends if self._seen is None else self._seen
+        poll = _PollResult(snapshot, begins, lost=any(map(lt, seen, begins)))
+        if watched and seen != ends and not poll.lost:
+            yield from self._read_rows(snapshot, seen, watched)
         for each in watched:
             yield from _follow(poll, each)
-        if seen != snapshot.ends:
+        if seen != ends:
             yield from self._reached(poll, watched)
         for one in joining:
             yield from self._join(poll, one, topics[one.key])
         return poll
+
+    def _read_rows(self, snapshot: FeedSnapshot, seen: Numbers, watched: Sequence[Topic]) -> Program[None]:
+        found = yield from self._read_changes(seen, [each.board for each in watched])
+        if len(found) == self._limits.stream_rows_max:
+            snapshot.until = found[-1][0]
+        owners = [each for each in watched if isinstance(each, OwnerTopic)]
+        snapshot.add_rows([row for _, row in found], ((each.board.key, each.owner) for each in owners))
 
     def _read_changes(self, after: Numbers, boards: Iterable[Board]) -> Program[list[tuple[Numbers, JournalRow]]]:
         """Return up to `stream_rows_max` changes of these boards, each with the journal numbers to continue after."""
@@ -240,25 +238,37 @@ class Feed:
     def _first_events(
         self, poll: _PollResult, topic: Topic, state: Any, last_seen: Numbers | None
     ) -> Program[list[Event]]:
-        ends, until = poll.snapshot.ends, poll.snapshot.until
+        until = poll.snapshot.until
         event = state.last._replace(numbers=until)
         if last_seen is None:
             return [] if state.is_empty and isinstance(topic, OwnerTopic) else [event]
-        found: list[tuple[Numbers, JournalRow]] | None = None
-        bounds = zip(poll.begins_after, last_seen, ends, strict=True)
-        # The feed can tell what the client has missed only if the feed has read the journals to their ends, and if the
-        # journals still have all rows after `last_seen`.
-        if until == ends and all(begin <= number <= last for begin, number, last in bounds):
-            found = yield from self._read_changes(last_seen, [topic.board])
-        if found is None or len(found) == self._limits.stream_rows_max:
+        rows = yield from self._find_missed_rows(poll, topic, last_seen)
+        if rows is None:
             return [Event(until, "reset", RESET), event]
-        missed = topic.find_missed_event(state, [row for _, row in found], until)
-        if missed is None and state.is_empty:  # if the board is new, the client may have seen an earlier one's rows
-            keys = [leaf.key for leaf in topic.board.leaves]
-            first = yield from journal.read_page((), limit=1, partitions=self.partitions, boards=keys)
-            if not any(all(map(le, numbers, last_seen)) for numbers, _ in first.list_changes()):
-                missed = event
+        missed = topic.find_missed_event(state, rows, until)
+        if missed is None and state.is_empty and (yield from self._is_newer(topic.board, last_seen)):
+            missed = event
         return [] if missed is None else [missed]
+
+    def _find_missed_rows(
+        self, poll: _PollResult, topic: Topic, last_seen: Numbers
+    ) -> Program[list[JournalRow] | None]:
+        """Return what a client has missed, or None if the feed can't tell.
+
+        It can if it has read the journals to their ends, and if they still have all rows after `last_seen`.
+        """
+        ends = poll.snapshot.ends
+        bounds = zip(poll.begins_after, last_seen, ends, strict=True)
+        if poll.snapshot.until != ends or not all(begin <= number <= last for begin, number, last in bounds):
+            return None
+        found = yield from self._read_changes(last_seen, [topic.board])
+        return None if len(found) == self._limits.stream_rows_max else [row for _, row in found]
+
+    def _is_newer(self, board: Board, last_seen: Numbers) -> Program[bool]:
+        """Return whether a client may have seen rows of an earlier board only, because this one had none then."""
+        keys = [leaf.key for leaf in board.leaves]
+        first = yield from journal.read_page((), limit=1, partitions=self.partitions, boards=keys)
+        return not any(all(map(le, numbers, last_seen)) for numbers, _ in first.list_changes())
 
     def _deliver(self, poll: _PollResult) -> int:
         self._seen = poll.snapshot.until
@@ -274,17 +284,19 @@ class Feed:
         for followed in poll.ended:
             for client in followed.clients:
                 client.end_stream()
-        for one, topic, first in poll.joined:
-            if one.done.done():  # the client left while it waited
-                continue
-            if isinstance(topic, Exception):
-                one.done.set_exception(topic)
-                continue
-            self._topics.setdefault(one.key, topic).clients.add(one.client)
-            sent += self._send(first, [one.client])
-            one.done.set_result(None)
+        sent += sum(self._admit(*joined) for joined in poll.joined)
         self._meter.set("rankcurve_streams_open", self._feeds.clients)
         return sent
+
+    def _admit(self, one: _Joining, topic: Topic | Exception, first: list[Event]) -> int:
+        if one.done.done():  # the client left while it waited
+            return 0
+        if isinstance(topic, Exception):
+            one.done.set_exception(topic)
+            return 0
+        self._topics.setdefault(one.key, topic).clients.add(one.client)
+        one.done.set_result(None)
+        return self._send(first, [one.client])
 
     def _beat(self) -> None:
         now_s = self._monotonic()

@@ -263,17 +263,19 @@ class ArchivedEntries(OpenLeaf):
         owners = [owner for owner in owners if (owner in unseen) is hidden]
         if not owners:
             return {}
-        key, columns = self.leaf.key, len(self.leaf.spec.columns)
-        if len(owners) == 1:
-            rows = yield _FIRST_UP_TO.bind(board_key=key, section=OWNERS, text=owners[0])
-        else:
-            directory = yield _DIRECTORY.bind(board_key=key, section=OWNERS)
-            numbers, firsts = [number for number, _ in directory], [first for _, first in directory]
-            covering = {after - 1 for owner in owners if (after := bisect_right(firsts, owner))}
-            found = sorted(numbers[index] for index in covering)
-            rows = yield _NUMBERED.bind(board_key=key, section=OWNERS, numbers=found)
+        columns = len(self.leaf.spec.columns)
+        rows = yield from self._read_blocks_of(owners)
         entries = {entry.owner: entry for _, document in rows for entry in _widened(document, columns)}
         return {owner: entries[owner] for owner in owners if owner in entries}
+
+    def _read_blocks_of(self, owners: Sequence[str]) -> Program[Rows]:
+        named = {"board_key": self.leaf.key, "section": OWNERS}
+        if len(owners) == 1:
+            return (yield _FIRST_UP_TO.bind(**named, text=owners[0]))
+        directory = yield _DIRECTORY.bind(**named)
+        firsts = [first for _, first in directory]
+        covering = {after - 1 for owner in owners if (after := bisect_right(firsts, owner))}
+        return (yield _NUMBERED.bind(**named, numbers=sorted(directory[index][0] for index in covering)))
 
     def erase_entry(self, owner: str) -> Program[bool]:
         """Erase an owner from the archive. Return False if the archive does not have the owner.

@@ -54,25 +54,9 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
 
     A board needs no final curve if it has so few entries that every rank is counted. Freeze such a board immediately.
     """
-    closed: list[Board] = []
     # Boards without a family come first, because posts lock the gates of boards before the gates of families.
-    for key in sorted(board.key for board in boards if board.family_key is None):
-        # Shutting locks the board's row. A split of the board waits for this lock, so the segments stay the same.
-        for board in (yield from _shut([key], now_us)):
-            closed.append((yield from _shut_leaves(board, now_us)))
-    homes = {board.family_key: board.home for board in boards if board.family_key is not None}
-    for family_key in sorted(homes):
-        theirs = [board.key for board in boards if board.family_key == family_key]
-        yield (
-            update(FAMILIES)
-            .set(closed_through=now_us)
-            .where(col("family_key").eq(param("key")), col("closed_through").lt(now_us))
-            .bind(key=family_key)
-        )
-        # Every transaction that posts to the family locks the family's gate, so this waits for these transactions to
-        # end. Transactions that begin later therefore see all posts that the closed boards took.
-        yield from close_family_gate(family_key, homes[family_key], now_us=now_us)
-        closed += yield from _shut(theirs, now_us)
+    closed = yield from _shut_standalone([board for board in boards if board.family_key is None], now_us)
+    closed += yield from _shut_of_families([board for board in boards if board.family_key is not None], now_us)
     totals = yield from find_totals_of(closed)
     frozen = yield from _freeze([board for board in closed if not list_columns_to_fit(board, totals)])
     events = [(ChangeKind.CLOSED, board) for board in closed] + [(ChangeKind.FROZEN, board) for board in frozen]
@@ -83,6 +67,31 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
 def _log_events(events: Iterable[tuple[ChangeKind, Board]], now_us: int) -> Program[None]:
     logged = [BoardEvent(kind, board.id, board.key, board.home) for kind, board in events]
     yield from log_board_events(logged, now_us=now_us)
+
+
+def _shut_standalone(boards: Sequence[Board], now_us: int) -> Program[list[Board]]:
+    closed = []
+    for key in sorted(board.key for board in boards):
+        # Shutting locks the board's row. A split of the board waits for this lock, so the segments stay the same.
+        for board in (yield from _shut([key], now_us)):
+            closed.append((yield from _shut_leaves(board, now_us)))
+    return closed
+
+
+def _shut_of_families(boards: Sequence[Board], now_us: int) -> Program[list[Board]]:
+    closed: list[Board] = []
+    for family_key, home in sorted({(board.family_key or 0, board.home) for board in boards}):
+        yield (
+            update(FAMILIES)
+            .set(closed_through=now_us)
+            .where(col("family_key").eq(param("key")), col("closed_through").lt(now_us))
+            .bind(key=family_key)
+        )
+        # Every transaction that posts to the family locks the family's gate, so this waits for these transactions to
+        # end. Transactions that begin later therefore see all posts that the closed boards took.
+        yield from close_family_gate(family_key, home, now_us=now_us)
+        closed += yield from _shut([board.key for board in boards if board.family_key == family_key], now_us)
+    return closed
 
 
 def _shut(keys: Sequence[int], now_us: int) -> Program[list[Board]]:

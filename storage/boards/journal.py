@@ -13,9 +13,9 @@ from storage.leaves.catalog_rows import find_leaves
 from storage.log import partition_journal
 from storage.log.change_log import BundleSizes, NewChange, change_log, last_number_before
 from storage.log.log_record import ChangeKind, ChangeRecord, RecordFields, record_of_board_event, record_of_deletion
-from storage.log.partition_journal import JOURNAL_PAGES, JournalRow, changes_of, find_ends
+from storage.log.partition_journal import JOURNAL_PAGES, JournalRow, changes_of
 from storage.records import INT64_MAX, SEGMENT_SIGN, Leaf, by_partition
-from storage.schema.creation import count_partitions, in_each_partition
+from storage.schema.creation import count_partitions
 from storage.store import Program, Row, in_partition
 
 _LEAVES_A_STATEMENT = 1_000  # one statement logs events of at most this many leaves; a deletion's row holds a spec
@@ -91,33 +91,44 @@ def read_posts_of_owner(
     """
     places = yield from count_partitions()  # more than `partitions`, so that the next page finds the others, too
     numbers = (INT64_MAX,) * places if before is None else padded(before, places)
-    found: list[list[JournalRow]] = []
+    found: dict[int, list[JournalRow]] = {}
     following = [*numbers]
-    for partition, number in enumerate(numbers):
-        rows: list[JournalRow] = []
-        if number and partition in partitions:
+    for partition in partitions:
+        if numbers[partition]:
             read = partition_journal.read_changes_of_owner(
-                owner, before=number, limit=limit, blocks_max=max(1, blocks_max // len(partitions))
+                owner, before=numbers[partition], limit=limit, blocks_max=max(1, blocks_max // len(partitions))
             )
-            rows, more = yield from in_partition(partition, read)
+            found[partition], more = yield from in_partition(partition, read)
             following[partition] = more or 0
-        found.append(rows)
-    order = sorted(
-        (-logged_us, partition, index)
-        for partition, rows in enumerate(found)
-        for index, logged_us in enumerate(accumulate((row.logged_us for row in rows), min))
-    )
-    shown = [(partition, found[partition][index]) for _, partition, index in order[:limit]]
-    for partition, rows in enumerate(found):
+    shown = _choose_newest(found, limit)
+    for partition, rows in found.items():
         theirs = [row.number for place, row in shown if place == partition]
         if len(theirs) < len(rows):
-            following[partition] = theirs[-1] if theirs else numbers[partition]
+            following[partition] = [numbers[partition], *theirs][-1]
     return shown, tuple(following) if any(following[partition] for partition in partitions) else None
+
+
+def _choose_newest(found: Mapping[int, list[JournalRow]], limit: int) -> list[tuple[int, JournalRow]]:
+    """Return pairs (partition, change), newest first. `found`: the changes of each partition, newest first."""
+    order = sorted(
+        (-logged_us, partition, index)
+        for partition, rows in found.items()
+        for index, logged_us in enumerate(accumulate((row.logged_us for row in rows), min))
+    )
+    return [(partition, found[partition][index]) for _, partition, index in order[:limit]]
+
+
+def find_ends(partitions: Sequence[int]) -> Program[tuple[Numbers, Numbers]]:
+    """Return, for each of these partitions, what `partition_journal.find_ends` returns, and 0 for the others."""
+    begins, ends = ([0] * (max(partitions) + 1) for _ in range(2))
+    for partition in partitions:
+        begins[partition], ends[partition] = yield from in_partition(partition, partition_journal.find_ends())
+    return tuple(begins), tuple(ends)
 
 
 def find_begins() -> Program[Numbers]:
     """Return, for each partition, the number after which the journal of the partition is complete."""
-    return tuple(begin for begin, _ in (yield from in_each_partition(find_ends)).values())
+    return (yield from find_ends(range((yield from count_partitions()))))[0]
 
 
 def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: Sequence[int]) -> Program[dict[int, Leaf]]:

@@ -100,6 +100,11 @@ class FoldBacklog:
     curves: dict[int, bytes] = field(default_factory=dict)
     counts: dict[Slot, StoredCounts] = field(default_factory=dict)  # stored live counts that `curves` continue from
 
+    @property
+    def version(self) -> int:
+        """Return the version of the newest stored live counts."""
+        return 0 if self.before is None else self.before.version
+
     def goes_on(self, fit: ListedCurve) -> bool:
         """Return whether a curve of `fits` keeps its stored live counts, which end at the mark. If not, it is new."""
         return not self.lost and self.counted.get(fit.slot) == fit.version
@@ -162,14 +167,7 @@ def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Pro
 
 def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
     """Read what a change of live counts needs: leaves and totals, and the curves and counts that are not in memory."""
-    versions: dict[Slot, int] = {}
-    for board_key in found.changes:
-        fits = known.fits.get(board_key, {}).values()
-        versions |= {fit.slot: fit.version for fit in fits}
-    for fit in found.fits:
-        versions.pop(fit.slot, None)  # this was the version of the previous curve
-        if fit.slot in found.replays or (found.goes_on(fit) and fit.board_key in found.changes):
-            versions[fit.slot] = fit.version
+    versions = _find_versions(found, known)
     concerned = sorted({slot[0] for slot in versions})
     if concerned:
         found.leaves = yield from find_leaves(concerned)
@@ -179,3 +177,14 @@ def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
         found.curves = yield from read_documents(list(missing.values()))
     if old := sorted({slot[0] for slot in missing if slot not in found.replays}):
         found.counts = {one.slot: one for one in (yield from counts_of(old))}
+
+
+def _find_versions(found: FoldBacklog, known: KnownCurves) -> dict[Slot, int]:
+    """Return the versions of the curves whose live counts change."""
+    fits = [fit for board_key in found.changes for fit in known.fits.get(board_key, {}).values()]
+    versions = {fit.slot: fit.version for fit in fits}
+    for fit in found.fits:
+        versions.pop(fit.slot, None)  # this was the version of the previous curve
+        if fit.slot in found.replays or (found.goes_on(fit) and fit.board_key in found.changes):
+            versions[fit.slot] = fit.version
+    return versions

@@ -28,7 +28,7 @@ from querybuilder import (
 )
 from storage.errors import JournalIncompleteError, LostRaceError
 from storage.log.bundles import NAMELESS, owners_of
-from storage.log.change_log import AFTER_MARK, POSITION, change_log, count_rows_holding
+from storage.log.change_log import LogPages, change_log, count_rows_holding, last_number_before
 from storage.records import Leaf, segment_of
 from storage.schema.ingest_tables import INGEST_BLOCKS
 from storage.schema.placement import TABLES
@@ -42,7 +42,6 @@ from .row_tables import define_row_table, layout_of, scope_of
 T = TypeVar("T")
 
 PAGE_ROWS = 5_000
-PAGE_BUNDLES = 500
 PAGE_DOCUMENTS = 50  # rows in a page of a table with large documents: archive blocks or curves
 PAGE_PARTS = 20_000  # about how many changes or posts a page has if its rows have several
 _PARTS = {CHANGE_LOG: "changes", INGEST_BLOCKS: "posts"}  # the columns that count them
@@ -183,16 +182,19 @@ class LeafCopy:
         log = yield from change_log.read_counter()
         if log.pruned_before > mark:
             raise JournalIncompleteError("the log was pruned during the move; raise change_log_retention_s")
-        bundles = yield _BUNDLES.bind(key=self.source.key, mark=mark, until=log.mark)
-        more = len(bundles) == PAGE_BUNDLES
-        names = dict.fromkeys(name for _, _, owners in bundles for name in owners_of(owners))
-        owners = sorted(name for name in names if name and not name.startswith(NAMELESS))
+        read = _PAGES.read_page(last_number_before(mark), changes_max=PAGE_ROWS, boards=[self.source.key])
+        bundles = [bundle for bundle in (yield from read) if bundle[0] < log.mark]
+        more = sum(changes for *_, changes in bundles) >= PAGE_ROWS
+        names = {name for _, _, owners, _ in bundles for name in owners_of(owners)} - {""}
+        owners = sorted(name for name in names if not name.startswith(NAMELESS))
         rows = (yield from self.rows[0].read_owners(owners)) if self.rows else []
-        ids: Rows = []
-        if times := sorted({row[1] for row in bundles}):
-            ids = [row for row in (yield _NEW_POST_IDS.bind(times=times)) if row[0] == self.source.key]
-        erased = any(name.startswith(NAMELESS) for name in names) and bool(self.rows)
+        ids = yield from self._read_new_post_ids(sorted({row[1] for row in bundles}))
+        erased = len(owners) < len(names) and bool(self.rows)
         return LeafChanges(bundles[-1][0] + 1 if more else log.mark, more, owners, rows, ids, erased)
+
+    def _read_new_post_ids(self, times_us: list[int]) -> Program[Rows]:
+        found = (yield _NEW_POST_IDS.bind(times=times_us)) if times_us else []
+        return [row for row in found if row[0] == self.source.key]
 
     def write_changes(self, changes: LeafChanges) -> Program[None]:
         """Write to the targets the changes that `read_changes` has returned."""
@@ -266,14 +268,6 @@ def _number_curves(rows: Rows) -> Program[Rows]:
 
 
 _BEGINNING: Row | None = ()  # with this key, `TableCopy.read_page` returns the first page
-_BUNDLES = (
-    select(POSITION, col("updated_at"), col("owners"))
-    .from_(CHANGE_LOG)
-    .where(col("board_key").eq(param("key")), AFTER_MARK, POSITION.lt(param("until")))
-    .order_by(asc(POSITION))
-    .limit(PAGE_BUNDLES)
-    .packed()
-    .prepared()
-)
+_PAGES = LogPages("position", "updated_at", "owners", "changes")
 _new_post_ids = select(*map(col, TABLES[POST_IDS].kinds)).from_(POST_IDS)
 _NEW_POST_IDS = _new_post_ids.where(col("remembered_at").in_(param("times"))).packed().prepared()

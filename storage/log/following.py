@@ -72,9 +72,7 @@ class Follower:
         rows = yield _FIND.bind(name=self.name)
         begins_after, ends = yield from find_ends()
         before: int | None = int(rows[0][0]) if rows else None
-        if before is None and not self._from_oldest:
-            return FollowedPage(before, ends, [])
-        after = begins_after if before is None else before
+        after = before if before is not None else begins_after if self._from_oldest else ends
         if not begins_after <= after <= ends:
             if self._recover is None:
                 raise JournalIncompleteError(
