@@ -33,8 +33,7 @@ from config import load
 from service.stores import SQLITE_PREFIX, open_store
 from storage.leases.lease_journal import lease_counts
 from storage.leases.lease_records import RegionCounts
-from storage.leases.lease_resources import RESOURCE_COLUMNS
-from storage.leases.pools import lease_pools
+from storage.leases.pools import RESOURCE_COLUMNS, lease_pools
 from storage.schema.creation import create_schema
 from storage.schema.lease_tables import LEASE_RESOURCES, RESOURCE_TABLES
 from tests.servers import DURABLE, postgres

@@ -49,7 +49,7 @@ PLACES: dict[str, dict[str, int]] = {
         "http": 12, "telemetry": 30, "contract": 60,
     },
     "jobs": {
-        "boards": 26, "curves": 26, "leases": 52, "queue": 80, "ownership": 46, "runner": 92,
+        "boards": 26, "curves": 26, "leases": 52, "queue": 80, "ownership": 46,
         "controls": 60, "errors": 14, "request_origin": 34,
     },
     "storage": {

@@ -10,6 +10,6 @@ No read request ever starts a job or waits for one. Any number of job processes 
 may be killed at any time. A job works in bounded transactions, so the next process that gets its lease can continue
 from what the store holds.
 
-The rooms may import the modules beside them and `storage`, but never `service`. Begin with `runner` and `ownership`,
+The rooms may import the modules beside them and `storage`, but never `service`. Begin with `controls` and `ownership`,
 then read `boards.prune`, the plainest job.
 """

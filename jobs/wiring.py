@@ -30,9 +30,8 @@ from storage.queue.workers import ShardLeases
 from storage.schema.creation import is_apart
 from storage.store import CONTROL
 
-from .controls import Sleep
+from .controls import Runner, Sleep
 from .job_context import JobContext
-from .runner import Runner
 
 log = structlog.get_logger(__name__)
 PARTITIONS_LOOK_S = 10  # seconds between two checks whether partitions were added

@@ -12,8 +12,7 @@ from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from storage.leases.lease_journal import Region, lease_counts, lease_journal
 from storage.leases.lease_records import Pool, ResourceChange
-from storage.leases.lease_resources import lease_resources
-from storage.leases.pools import lease_pools
+from storage.leases.pools import lease_pools, lease_resources
 from storage.store import Program, Store
 
 log = structlog.get_logger(__name__)

@@ -31,7 +31,7 @@ from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
 from storage.leases.lease_journal import Region, lease_counts
 from storage.leases.lease_records import Pool, ResourceChange
-from storage.leases.lease_resources import lease_resources
+from storage.leases.pools import lease_resources
 from storage.store import Program
 
 from .liberate import read_pool_pages

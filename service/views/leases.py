@@ -40,8 +40,7 @@ from service.contract.values import format_us, to_micros
 from service.streams.long_answers import encode_in_turns
 from storage.leases.lease_journal import PublishedLeaseEvent, lease_counts, lease_journal
 from storage.leases.lease_records import Grant, LeaseRequest, Pool, Release, Resource
-from storage.leases.lease_resources import lease_resources
-from storage.leases.pools import lease_pools
+from storage.leases.pools import lease_pools, lease_resources
 from storage.leases.work_leases import store_clock
 from storage.store import Program
 

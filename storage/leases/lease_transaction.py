@@ -41,8 +41,7 @@ from .lease_records import (
     Resource,
     ResourceChange,
 )
-from .lease_resources import RESOURCE_COLUMNS, ResourceKey, lease_resources, pool_condition
-from .pools import POOL_COLUMNS, lease_pools
+from .pools import POOL_COLUMNS, RESOURCE_COLUMNS, ResourceKey, lease_pools, lease_resources, pool_condition
 from .work_leases import StoreClock, store_clock
 
 Outcome = Grant | StorageError

@@ -27,8 +27,7 @@ from querybuilder import INTEGER, TEXT, all_of, asc, col, delete, param, rows, s
 from storage.errors import RacesLostError
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.lease_records import Grant, LeaseEvent, LeaseEventKind, Resource, ResourceChange
-from storage.leases.lease_resources import ResourceKey, lease_resources
-from storage.leases.pools import lease_pools
+from storage.leases.pools import ResourceKey, lease_pools, lease_resources
 from storage.leases.work_leases import StoreClock
 from storage.schema.lease_tables import LEASE_ELSEWHERE, LEASE_PEERS
 from storage.schema.placement import TABLES, prepare_put, prepare_put_rows

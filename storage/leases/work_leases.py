@@ -13,7 +13,7 @@ Every lease is a row with a version, and conditional writes claim it for a holde
 A row says who holds the lease and until when. Each write checks the row's version or expiry. If another
 process has changed the row first, nothing is written. So, by the store's clock, a row never has two holders at a time.
 The later holder has the greater version, and the resource that the lease protects refuses smaller versions. The clocks
-of holders are never used. `lease_resources` contains these writes for the resources of pools.
+of holders are never used. `pools` contains these writes for the resources of pools.
 
 The store's time is read before the write that uses it. So a new lease ends slightly early for its holder, and an
 expired lease becomes free slightly late for the next holder.

@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from jobs.controls import JobControls, Sleep
-from jobs.runner import Runner
+from jobs.controls import JobControls, Runner, Sleep
 from tests.jobs.world import LIMITS, ManualTime, within
 from tests.meter import RecordingMeter
 

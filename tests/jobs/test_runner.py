@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from config.settings import JobSettings
-from jobs.runner import Runner
+from jobs.controls import Runner
 from storage.errors import StoreBusyError, StoreDamagedError
 from tests.jobs.world import LIMITS, ManualTime, within
 

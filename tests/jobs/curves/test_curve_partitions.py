@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from jobs.controls import Runner
 from jobs.curves.refresh import RefreshJob
 from jobs.job_context import JobContext
-from jobs.runner import Runner
 from jobs.wiring import PARTITIONS_LOOK_S, start_by_partition
 from predictor import LiveCurve
 from querybuilder import col, param, update

@@ -10,8 +10,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from querybuilder import Bound
 from storage.errors import LeaseInPastError, NoResourceError, UnknownLeaseError, UnknownPoolError, UnknownRegionError
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts, Release, ResourceChange
-from storage.leases.lease_resources import lease_resources
 from storage.leases.lease_transaction import LeaseTransactions
+from storage.leases.pools import lease_resources
 from storage.leases.work_leases import store_clock
 from storage.schema.lease_tables import LEASE_RESOURCES, VERSIONS_IN_FLIGHT
 from storage.store import Program

@@ -11,8 +11,8 @@ import pytest
 from querybuilder import Bound
 from storage.errors import UnknownLeaseError
 from storage.leases.lease_records import RegionCounts, ResourceChange
-from storage.leases.lease_resources import lease_resources
 from storage.leases.peers import AppliedPage, remote_leases
+from storage.leases.pools import lease_resources
 from storage.schema.lease_tables import LEASE_RESOURCES
 from storage.store import Program
 from tests.storage.backends import Backend
