@@ -19,7 +19,7 @@ from storage.boards.family_ids import FACET_VALUES, find_reached, parse_facet_va
 from storage.errors import PostError, UnknownFacetError
 from storage.records import BoardPost, ColumnChange, Family
 
-from .posts import PostOutcome, check_time, make_post, parse_changes, parse_request_posts, take_posts
+from .posts import Resolved, check_time, make_post, parse_changes, parse_request_posts, take_posts
 
 
 async def post_to_family(context: Context, call: Call) -> Answer:
@@ -30,30 +30,30 @@ async def post_to_family(context: Context, call: Call) -> Answer:
     return await take_posts(context, call, posts, resolve, single=single, boards=boards)
 
 
-async def _resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[PostOutcome]:
-    """Find the boards of each post and create missing boards. Each outcome has a post for the writer, or an error."""
+async def _resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[Resolved]:
+    """Find the boards of each post and create missing boards. Return posts for the writer, or their errors."""
     family, now_us = await context.catalog.families.find_family(family_id), context.now_us()
     found = [_resolve(context, family, post, now_us) for post in posts]
     boards = await context.catalog.make_boards(
         family,
-        {str(each) for outcome, _ in found for each, error in outcome.boards if error is None},
+        {str(each) for resolved, _ in found for each, error in resolved.targets if error is None},
         now_us=now_us,
         boards_max=context.settings.catalog_boards_max,
         own_tables_max=context.own_tables_max,
     )
-    for post, (outcome, changes) in zip(posts, found, strict=True):
+    for post, (resolved, changes) in zip(posts, found, strict=True):
         if changes is not None:
-            parts = [BoardPost(boards[str(each)].leaf, changes) for each, error in outcome.boards if error is None]
-            outcome.post = make_post(context, post, family.spec.board, changes, parts, family.scope)
-    return [outcome for outcome, _ in found]
+            parts = [BoardPost(boards[str(each)].leaf, changes) for each, error in resolved.targets if error is None]
+            resolved.post = make_post(context, post, family.spec.board, changes, parts, family.scope)
+    return [resolved for resolved, _ in found]
 
 
 def _resolve(
     context: Context, family: Family, post: FacetedPostBody, now_us: int
-) -> tuple[PostOutcome, list[ColumnChange] | None]:
-    """Return an outcome with the boards that the post reaches, and the post's changes.
+) -> tuple[Resolved, list[ColumnChange] | None]:
+    """Return the post with the boards that the post reaches, and the post's changes.
 
-    If the post is faulty, the outcome has an error instead of boards, and the changes are None.
+    If the post is faulty, it has an error instead of boards, and the changes are None.
     """
     try:
         if (early := check_time(context, post)) is not None:
@@ -62,8 +62,8 @@ def _resolve(
         boards = find_reached(family, facets, now_us if at_us is None else at_us, now_us)
         changes = parse_changes(family.template_board, post.stats, post.set, context.settings.text_bytes_max)
     except (PostError, ProblemError) as error:
-        return PostOutcome([(family.template_board.leaf, error)], False), None
-    return PostOutcome(boards, True), changes
+        return Resolved([(family.template_board.leaf, error)], False), None
+    return Resolved(boards, True), changes
 
 
 def _check_facets(family: Family, values: dict[str, str]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from functools import lru_cache, partial
 from typing import Any
@@ -29,9 +29,7 @@ from service.contract.routes import Answer, Call
 from service.contract.values import format_us, parse_decimal, parse_owner, parse_text, to_wire_number
 from service.views.retry_on_change import PAUSES_S
 from storage.errors import (
-    AtInFutureError,
     FamilyBoardError,
-    NotOwnerError,
     OutcomeUnknownError,
     PostError,
     PostIdConflictError,
@@ -45,6 +43,7 @@ from storage.errors import (
 )
 from storage.leaves.catalog_rows import find_leaves
 from storage.posting.post_ids import hash_post
+from storage.posting.rules import Attempt, find_refusal
 from storage.queue.outcomes import POSTS_LISTED_MAX, find_post_fate, list_post_fates
 from storage.records import (
     Board,
@@ -127,75 +126,129 @@ def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome |
     return state(status=status, updated_at=format_us(fate.updated_at_us or 0), stats=stats)
 
 
+# Boards, or only their ids, each with the error that keeps a post from it, or with the outcome of the post.
+Targets = Sequence[tuple[Leaf | str, Exception | None]]
+Parts = Sequence[tuple[Leaf | str, PartOutcome | Exception | None]]
+
+
+class Resolved(msgspec.Struct):
+    """A post of a request, as far as this process knows its boards."""
+
+    targets: Targets  # empty if all is well, and the result does not list the boards
+    named: bool  # whether the result lists the boards
+    post: Post | None = None  # None: the post does not reach the writer
+
+
+class Settled(msgspec.Struct):
+    """What became of a post on each of its boards. An error without an outcome: the writer did not get the post."""
+
+    parts: Parts
+    named: bool
+    status: PostStatus = PostStatus.REJECTED  # the best of the statuses that the post has on its boards
+
+
+# A function that finds the boards of posts.
+Resolve = Callable[[Sequence[Any]], Awaitable[list[Resolved]]]
+
+
+class PostRequest(msgspec.Struct):
+    """The posts of a request on their way. It has copies confirmed before a post is refused for what a copy says."""
+
+    context: Context
+    posts: Sequence[PostBody]
+    resolve: Resolve
+    single: bool  # whether the body is a single post instead of a list
+    family: Sequence[str] = ()  # the id by which to confirm the family, if the caller posts to one
+
+    async def confirm(self, leaves: Iterable[Leaf]) -> bool:
+        """Read the boards of these leaves, and the family, from the store. Return whether there was any to read."""
+        ids = {leaf.id for leaf in leaves}.union(self.family)
+        if ids:
+            await self.context.catalog.confirm(ids)
+        return bool(ids)
+
+    async def find_boards(self, posts: Sequence[PostBody]) -> list[Resolved]:
+        """Resolve posts, and those that are refused once more, with confirmed copies."""
+        try:
+            found = await self.resolve(posts)
+        except UnknownFamilyError:  # the family was deleted, or created again
+            await self.confirm(())
+            return await self.resolve(posts)
+        refused: list[int] = []
+        for index, each in enumerate(found):  # a comprehension would be one more call for each post
+            if each.post is None or not each.post.parts:
+                refused.append(index)
+        if refused and await self.confirm(leaf for at in refused for leaf in _list_leaves(found[at].targets)):
+            for index, again in zip(refused, await self.resolve([posts[index] for index in refused]), strict=True):
+                found[index] = again
+        return found
+
+    async def find_accepted(self) -> list[Post]:
+        """Return all posts for the store. Raise the `ProblemError` of the first that is refused."""
+        found: list[Post] = []
+        for index, each in enumerate(await self.find_boards(self.posts)):
+            if each.post is None:
+                raise name_post(post_problem_of(_find_cause(each.targets)), None if self.single else index)
+            found.append(each.post)
+        return found
+
+    async def apply(self, posts: Sequence[PostBody]) -> list[Settled]:
+        """Let the writer apply posts. Try those again for which it finds a copy of a board outdated.
+
+        Raises:
+            OutcomeUnknownError: a board is missing in its partition in each try, but the catalog has it.
+        """
+        settled, pauses_s = await _apply(self.context, await self.find_boards(posts)), iter(PAUSES_S)
+        while lost := _find_lost(settled):
+            if (pause_s := next(pauses_s, None)) is None:  # the catalog still has the boards
+                raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
+            await asyncio.sleep(pause_s)
+            await self.confirm(leaf for leaves in lost.values() for leaf in leaves)
+            again = await _apply(self.context, await self.find_boards([posts[index] for index in lost]))
+            for index, each in zip(lost, again, strict=True):
+                settled[index] = each
+        return settled
+
+
+def _find_lost(settled: Sequence[Settled]) -> dict[int, list[Leaf]]:
+    """Return, by index of a post, the leaves that the writer did not find."""
+    lost: dict[int, list[Leaf]] = {}
+    for index, each in enumerate(settled):
+        if each.status is PostStatus.REJECTED and (leaves := _list_leaves(each.parts, UnknownBoardError)):
+            lost[index] = leaves
+    return lost
+
+
 async def take_posts(
     context: Context, call: Call, posts: Sequence[PostBody], resolve: Resolve, *, single: bool, boards: int = 1
 ) -> Answer:
     """Apply the posts of a request and return their results, or queue the posts if the request asks for that.
 
-    If a post is rejected by this process's copies of its boards or of its family, have the copies confirmed, and try
-    it again. Do so too if the writer finds an outdated copy. A post reaches up to `boards` boards; 0: those it names.
+    A post reaches up to `boards` boards; 0: those it names.
 
     Raises:
         ProblemError: the body was a single post, which is rejected, or a post can't be queued.
-        OutcomeUnknownError: a board is missing in its partition in each try, but the catalog has it.
+        OutcomeUnknownError: see `PostRequest.apply`.
     """
-    family = {f"{call.path['family']}:"} if "family" in call.path else set()
-
-    async def resolve_confirmed(posts: Sequence[PostBody]) -> list[PostOutcome]:
-        try:
-            found = await resolve(posts)
-        except UnknownFamilyError:  # the family was deleted, or created again
-            await context.catalog.confirm(family)
-            return await resolve(posts)
-        refused: list[int] = []
-        for index, each in enumerate(found):  # a comprehension would be one more call for each post
-            if each.post is None or not each.post.parts:
-                refused.append(index)
-        if refused and (ids := family or {leaf.id for at in refused for leaf in found[at].list_leaves(Exception)}):
-            await context.catalog.confirm(ids)
-            for index, outcome in zip(refused, await resolve([posts[index] for index in refused]), strict=True):
-                found[index] = outcome
-        return found
-
-    async def resolve_all() -> list[Post]:
-        found: list[Post] = []
-        for index, each in enumerate(await resolve_confirmed(posts)):
-            if each.post is None:
-                raise name_post(post_problem_of(each.find_cause()), None if single else index)
-            found.append(each.post)
-        return found
-
+    family = [f"{call.path['family']}:"] if "family" in call.path else ()
+    request = PostRequest(context, posts, resolve, single, family)
     if call.query.mode == QUEUED:
-        if context.relay is not None:
-            raise NotOwnerError
-        return await queue_posts(context, resolve_all, single=single)
-    values = [] if single else [(len(each.stats) + len(each.set)) * (boards or len(_boards_of(each))) for each in posts]
-    if len(values) > 1 and sum(values) > PIECE_VALUES_MAX:
-        return await _take_pieces(posts, max(values), partial(take_posts, context, call, resolve=resolve, single=False))
-    outcomes, pauses_s = await _apply(context, await resolve_confirmed(posts)), iter(PAUSES_S)
-    while True:
-        again: dict[int, list[Leaf]] = {}
-        for index, outcome in enumerate(outcomes):
-            if outcome.status is PostStatus.REJECTED and (leaves := outcome.list_leaves(UnknownBoardError)):
-                again[index] = leaves
-        if not again:
-            return make_results(context, posts, outcomes, single=single)
-        if (pause_s := next(pauses_s, None)) is None:  # the catalog still has the boards
-            raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
-        await asyncio.sleep(pause_s)
-        await context.catalog.confirm({leaf.id for leaves in again.values() for leaf in leaves})
-        applied = await _apply(context, await resolve_confirmed([posts[index] for index in again]))
-        for index, outcome in zip(again, applied, strict=True):
-            outcomes[index] = outcome
+        return await queue_posts(request)
+    if not single:
+        values = [(len(each.stats) + len(each.set)) * (boards or len(_boards_of(each))) for each in posts]
+        if len(values) > 1 and sum(values) > PIECE_VALUES_MAX:
+            return await _take_pieces(request, max(values))
+    return make_results(context, posts, await request.apply(posts), single=single)
 
 
-async def _take_pieces(posts: Sequence[PostBody], values_max: int, take: Callable[..., Awaitable[Any]]) -> PostResults:
+async def _take_pieces(request: PostRequest, values_max: int) -> PostResults:
     results: list[Any] = []
-    piece_posts = max(1, PIECE_VALUES_MAX // values_max)  # no post has more than `values_max` values
+    posts, piece_posts = request.posts, max(1, PIECE_VALUES_MAX // values_max)  # no post has more than `values_max`
     for begin in range(0, len(posts), piece_posts):
         await asyncio.sleep(0)  # lets other requests run, even if all posts are refused
+        piece = posts[begin : begin + piece_posts]
         try:
-            taken = await take(posts[begin : begin + piece_posts])
+            taken = make_results(request.context, piece, await request.apply(piece), single=False)
         except StorageError as error:
             if not begin:
                 raise
@@ -204,22 +257,24 @@ async def _take_pieces(posts: Sequence[PostBody], values_max: int, take: Callabl
     return PostResults(results)
 
 
-async def _apply(context: Context, outcomes: list[PostOutcome]) -> list[PostOutcome]:
-    """Let the writer apply the posts that are not rejected yet. Return `outcomes` with the results of the writer."""
-    accepted: list[PostOutcome] = []
+async def _apply(context: Context, resolved: Sequence[Resolved]) -> list[Settled]:
+    """Let the writer apply the posts that are not refused yet."""
     posts: list[Post] = []
-    for outcome in outcomes:
-        if outcome.post is not None:
-            accepted.append(outcome)
-            posts.append(outcome.post)
+    for each in resolved:
+        if each.post is not None:
+            posts.append(each.post)
     applied = await context.posting.writer.submit(posts) if posts else []
     repeated = await _find_repeated(context, posts, applied) if posts and posts[0].scope is not None else {}
-    for outcome, post, parts in zip(accepted, posts, applied, strict=True):
-        if outcome.named:
-            _fill_in(outcome, post, parts, repeated)
+    outcomes, settled = iter(applied), []
+    for each in resolved:
+        if each.post is None:
+            settled.append(Settled(each.targets, each.named))
+        elif each.named:
+            settled.append(_settle(each.targets, each.post, next(outcomes), repeated))
         else:
-            outcome.boards, outcome.status = [(post.parts[0].leaf, parts[0])], parts[0].status
-    return outcomes
+            [outcome] = next(outcomes)
+            settled.append(Settled([(each.post.parts[0].leaf, outcome)], False, outcome.status))
+    return settled
 
 
 async def _find_repeated(
@@ -239,18 +294,24 @@ async def _find_repeated(
     return by_key
 
 
-def _fill_in(outcome: PostOutcome, post: Post, parts: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> None:
-    """Write `parts`, the writer's result for each leaf of a post, into `outcome`, whose `named` must be true."""
-    outcome.status = min({part.status for part in parts}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
-    if post.scope is not None and outcome.status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
-        outcome.boards = [(repeated[key], part) for part in parts if (key := part.board_key or 0) in repeated]
-    elif post.scope is not None and parts and isinstance(parts[0].error, PostIdConflictError | PostVoidedError):
-        outcome.boards = [(board, parts[0]) for board, _ in outcome.boards]
-    else:
-        applied = [(target.leaf, part) for target, part in zip(post.parts, parts, strict=True)]
-        filled = iter(applied)
-        all_reached = len(applied) == len(outcome.boards)
-        outcome.boards = applied if all_reached else [each if each[1] else next(filled) for each in outcome.boards]
+def _settle(targets: Targets, post: Post, outcomes: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> Settled:
+    """Return what became of a post whose result lists its boards. `outcomes`: those of the writer, for each leaf."""
+    status = min({part.status for part in outcomes}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
+    if post.scope is not None and (known := _list_known(targets, outcomes, repeated)) is not None:
+        return Settled(known, True, status)
+    reached = zip([part.leaf for part in post.parts], outcomes, strict=True)
+    return Settled([(target, error) if error else next(reached) for target, error in targets], True, status)
+
+
+def _list_known(targets: Targets, outcomes: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> Parts | None:
+    """Return what became of a post to a family whose id is taken, on each board. Return None for another post."""
+    if not outcomes:
+        return None
+    if outcomes[0].status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
+        return [(repeated[key], part) for part in outcomes if (key := part.board_key or 0) in repeated]
+    if isinstance(outcomes[0].error, PostIdConflictError | PostVoidedError):
+        return [(target, outcomes[0]) for target, _ in targets]
+    return None
 
 
 async def _find_board(context: Context, named: str) -> Board:
@@ -263,67 +324,76 @@ async def _find_board(context: Context, named: str) -> Board:
     return await context.catalog.find_board(board_id)
 
 
-async def _resolve_posts(context: Context, only_board: str | None, posts: Sequence[PostBody]) -> list[PostOutcome]:
-    """Find the boards of each post. Each outcome has a post for the writer, or the errors of boards that refuse it."""
+async def _resolve_posts(context: Context, only_board: str | None, posts: Sequence[PostBody]) -> list[Resolved]:
+    """Find the boards of each post. Return posts for the writer, or the errors of boards that refuse them."""
     named = {only_board} if only_board is not None else {each for post in posts for each in _boards_of(post)}
     boards: dict[str, Board] = {}
     for each in named:
         with nullcontext() if only_board is not None else suppress(UnknownBoardError):
             boards[each] = await _find_board(context, each)
-    outcomes: list[PostOutcome] = []
+    only = None if only_board is None else boards[only_board]
+    resolved: list[Resolved] = []
     for begin in range(0, len(posts), TURN_POSTS):
         if begin:
             await asyncio.sleep(0)  # lets other requests run
-        outcomes += [_resolve(context, post, only_board, boards) for post in posts[begin : begin + TURN_POSTS]]
-    return outcomes
+        turn = posts[begin : begin + TURN_POSTS]
+        resolved += [
+            _resolve_plain(context, post, only) or _resolve(context, post, only_board, boards) for post in turn
+        ]
+    return resolved
 
 
 def _boards_of(post: PostBody) -> Sequence[str]:
     return post.boards if isinstance(post, FanPostBody) else ()
 
 
-def _resolve(context: Context, post: PostBody, only_board: str | None, boards: Mapping[str, Board]) -> PostOutcome:
-    board = None if only_board is None or post.at else boards.get(only_board)
-    if board is not None and board.family_key is None:  # nearly every post; the loop below takes 2 % longer
-        try:
-            changes = parse_changes(board, post.stats, post.set, context.settings.text_bytes_max)
-        except (PostError, ProblemError):
-            pass  # the loop below raises the error again, and puts it into the outcome
-        else:
-            parts = [BoardPost(board.leaf_of(post.owner) if board.is_spread else board.leaf, changes)]
-            if not isinstance(post.post_id, str):  # do what `make_post` does, without a call for every post
-                return PostOutcome((), False, Post(post.owner, parts, None, None, ""))
-            return PostOutcome((), False, make_post(context, post, board.spec, changes, parts))
+def _resolve_plain(context: Context, post: PostBody, board: Board | None) -> Resolved | None:
+    """Do what `_resolve` does for nearly every post, in less time. Return None for other posts, and for faulty ones."""
+    if board is None or post.at or board.family_key is not None:
+        return None
+    try:
+        changes = parse_changes(board, post.stats, post.set, context.settings.text_bytes_max)
+    except (PostError, ProblemError):
+        return None
+    parts = [BoardPost(board.leaf_of(post.owner) if board.is_spread else board.leaf, changes)]
+    if not isinstance(post.post_id, str):  # do what `make_post` does, without a call for every post
+        return Resolved((), False, Post(post.owner, parts, None, None, ""))
+    return Resolved((), False, make_post(context, post, board.spec, changes, parts))
+
+
+def _resolve(context: Context, post: PostBody, only_board: str | None, boards: Mapping[str, Board]) -> Resolved:
     board_ids, named = (_boards_of(post), True) if only_board is None else ((only_board,), False)
     if (early := check_time(context, post)) is not None:
-        return PostOutcome([(each, early) for each in board_ids], named)
-    errors: dict[str, Exception] = {}
-    parts = []
+        return Resolved([(each, early) for each in board_ids], named)
+    targets: list[tuple[Leaf | str, Exception | None]] = []
+    parts: list[BoardPost] = []
     for board_id in board_ids:
+        board = boards.get(board_id)
+        error: Exception | None = None
         try:
-            board = boards[board_id]
-            if board.family_key is not None:
-                raise FamilyBoardError(f"{board.id!r} belongs to a family: post to the family")
-            changes = parse_changes(board, post.stats, post.set, context.settings.text_bytes_max)
-            parts.append(BoardPost(board.leaf_of(post.owner), changes))
-        except KeyError:
-            errors[board_id] = UnknownBoardError(f"no leaderboard {board_id!r}")
-        except (PostError, ProblemError) as error:
-            errors[board_id] = error
-    if errors:
-        reached = [boards[each].leaf if each in boards else each for each in board_ids]
-        causes = [errors.get(each) or PostRejectedError() for each in board_ids]
-        return PostOutcome(list(zip(reached, causes, strict=True)), named)
-    untried = [(each, None) for each in board_ids] if named else []
-    return PostOutcome(untried, named, make_post(context, post, parts[0].leaf.spec, parts[0].changes, parts))
+            parts.append(_make_part(context, post, board_id, board))
+        except (PostError, ProblemError) as refused:
+            error = refused
+        targets.append((board_id if board is None else board.leaf_of(post.owner), error))
+    if len(parts) < len(targets):
+        return Resolved([(target, error or PostRejectedError()) for target, error in targets], named)
+    return Resolved(targets, named, make_post(context, post, parts[0].leaf.spec, parts[0].changes, parts))
 
 
-def check_time(context: Context, post: PostBody) -> AtInFutureError | None:
+def _make_part(context: Context, post: PostBody, board_id: str, board: Board | None) -> BoardPost:
+    if board is None:
+        raise UnknownBoardError(f"no leaderboard {board_id!r}")
+    if board.family_key is not None:
+        raise FamilyBoardError(f"{board.id!r} belongs to a family: post to the family")
+    changes = parse_changes(board, post.stats, post.set, context.settings.text_bytes_max)
+    return BoardPost(board.leaf_of(post.owner), changes)
+
+
+def check_time(context: Context, post: PostBody) -> PostError | None:
     """Return an error if the time of a post is more than `at_ahead_s_max` seconds in the future, else None."""
-    ahead_s_max, at_us = context.settings.at_ahead_s_max, post.at_us
-    if at_us is None or at_us <= context.now_us() + ahead_s_max * 1e6:
+    if post.at_us is None:
         return None
-    return AtInFutureError(f"at is more than {ahead_s_max:.15g} s ahead", pointer="/at")
+    return find_refusal(Attempt(post.at_us, context.now_us(), ahead_s_max=context.settings.at_ahead_s_max))
 
 
 def make_post(
@@ -352,7 +422,7 @@ def parse_changes(
         UnknownColumnError, ValueOutOfRangeError, ProblemError: the board can't take the post.
     """
     changes = []
-    for values in (stats, overwrite) if overwrite else (stats,):
+    for values in (stats, overwrite):
         overwrites = values is overwrite
         for name, raw in values.items():
             index = board.column_index.get(name)
@@ -396,66 +466,55 @@ def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
     }
 
 
-class PostOutcome(msgspec.Struct):
-    """A post of a request and its outcome on each of its boards, before and after the writer has applied it.
-
-    `boards` has pairs of a leaf (or only the id of a board) and the post's outcome on it: None before the writer has
-    answered, and then the writer's answer. The outcome is an error if the writer does not get the post for this board.
-    """
-
-    boards: Sequence[tuple[Leaf | str, PartOutcome | Exception | None]]
-    named: bool  # whether the result lists the boards
-    post: Post | None = None  # None: the post does not reach the writer
-    status: PostStatus = PostStatus.REJECTED  # the best of the statuses that the post has on its boards
-
-    def find_cause(self) -> Exception:
-        """Return the first error that is a board's own reason to refuse the post, or else a `PostRejectedError`."""
-        errors = [error for _, part in self.boards if (error := _error_of(part)) is not None] or [PostRejectedError()]
-        return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
-
-    def list_leaves(self, error: type[Exception]) -> list[Leaf]:
-        """Return the leaves that refuse the post with an error of this class."""
-        return [leaf for leaf, part in self.boards if isinstance(leaf, Leaf) and isinstance(_error_of(part), error)]
-
-
-# A function that finds the boards of posts. It returns the posts for the writer, or the errors of rejected posts.
-Resolve = Callable[[Sequence[Any]], Awaitable[list[PostOutcome]]]
-
-
 def _error_of(part: PartOutcome | Exception | None) -> Exception | None:
     return part.error if isinstance(part, PartOutcome) else part
 
 
+def _find_cause(parts: Parts) -> Exception:
+    """Return the first error that is a board's own reason to refuse the post, or else a `PostRejectedError`."""
+    errors = [error for _, part in parts if (error := _error_of(part)) is not None] or [PostRejectedError()]
+    return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
+
+
+def _list_leaves(parts: Parts, error: type[Exception] = Exception) -> list[Leaf]:
+    """Return the leaves that refuse the post with an error of this class."""
+    return [leaf for leaf, part in parts if isinstance(leaf, Leaf) and isinstance(_error_of(part), error)]
+
+
 def make_results(
-    context: Context, posts: Sequence[PostBody], outcomes: Sequence[PostOutcome], *, single: bool
+    context: Context, posts: Sequence[PostBody], settled: Sequence[Settled], *, single: bool
 ) -> PostResults:
     """Return the results of the posts of a request. Raise ProblemError if the body was a single, rejected post."""
-    statuses = [outcome.status for outcome in outcomes]
+    statuses = [each.status for each in settled]
     for status in _BEST_FIRST:
         if count := statuses.count(status):
             # `_value_` is a plain attribute, and faster than the property `value`
             context.metrics.meter.add("rankcurve_posts", count, status._value_)
     results = []
-    for post, outcome in zip(posts, outcomes, strict=True):
-        status = outcome.status
-        if status is PostStatus.REJECTED:
-            problem = post_problem_of(outcome.find_cause())
-            if single:
-                raise problem
-            result = PostResult(owner=post.owner, status=status, error=problem.to_document())
-        elif outcome.named:
-            result = PostResult(owner=post.owner, status=status)
-        else:
-            [(leaf, part)] = outcome.boards
-            assert isinstance(leaf, Leaf)
-            assert isinstance(part, PartOutcome)
-            updated_at = _time_text(part.updated_at_us or 0)
-            stats = format_stats(leaf.spec, part.stats or ())
-            result = PostResult(owner=post.owner, status=status, updated_at=updated_at, stats=stats)
-        if outcome.named:
-            result.boards = [_board_result(board, part) for board, part in outcome.boards]
-        results.append(result)
+    for post, each in zip(posts, settled, strict=True):
+        if each.named or each.status is PostStatus.REJECTED:
+            results.append(_make_result(post, each, single=single))
+            continue
+        [(leaf, part)] = each.parts
+        assert isinstance(leaf, Leaf)
+        assert isinstance(part, PartOutcome)
+        updated_at = _time_text(part.updated_at_us or 0)
+        stats = format_stats(leaf.spec, part.stats or ())
+        results.append(PostResult(owner=post.owner, status=each.status, updated_at=updated_at, stats=stats))
     return PostResults(results)
+
+
+def _make_result(post: PostBody, settled: Settled, *, single: bool) -> PostResult:
+    """Return the result of a post that is rejected, or whose result lists its boards."""
+    result = PostResult(owner=post.owner, status=settled.status)
+    if settled.status is PostStatus.REJECTED:
+        problem = post_problem_of(_find_cause(settled.parts))
+        if single:
+            raise problem
+        result.error = problem.to_document()
+    if settled.named:
+        result.boards = [_board_result(board, part) for board, part in settled.parts]
+    return result
 
 
 def _board_result(board: Leaf | str, part: PartOutcome | Exception | None) -> BoardResult:

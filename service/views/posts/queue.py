@@ -5,7 +5,10 @@ A queued request is accepted or refused as a whole. An accepted request is answe
 A retry of a post that was already applied is accepted as a duplicate, even if all boards of the post are closed now.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import UNSET
 
@@ -13,51 +16,71 @@ from service.context import Context
 from service.contract.problems import name_post, post_problem_of
 from service.contract.responses.boards import Accepted, QueueAnswer, ShardAnswer
 from service.contract.routes import Answer, Call, Reply
-from storage.errors import BoardChangedError, PeriodClosedError, UnknownBoardError
+from storage.errors import BoardChangedError, NotOwnerError, PeriodClosedError, PostError, UnknownBoardError
 from storage.posting.rules import find_closure
 from storage.queue.ingest_queue import Shard, list_queues
 from storage.queue.workers import QueueState, find_workers, read_queue_state
-from storage.records import Post, PostStatus
+from storage.records import PartOutcome, Post, PostStatus
 from storage.store import CONTROL, Program
+
+if TYPE_CHECKING:
+    from .posts import PostRequest
 
 QUEUED = "queued"  # the value of the parameter `mode`
 _RENEWALS_MAX = 3  # how often a request is tried at most, if its boards change during each try
 
 
-async def queue_posts(context: Context, resolve: Callable[[], Awaitable[list[Post]]], *, single: bool) -> Answer:
-    """Queue the posts of a request. `resolve` returns the posts, or raises the `ProblemError` of a faulty post.
-
-    If all boards of a post are closed or not open yet, the post is not queued. The writer is then asked whether it was
-    applied before. If it was, it counts as a duplicate, and otherwise the whole request is refused.
+async def queue_posts(request: PostRequest) -> Answer:
+    """Queue the posts of a request.
 
     Raises:
         ProblemError: a post is faulty, or all its boards are closed or not open yet.
         BoardChangedError: the boards changed during every try.
     """
+    if request.context.relay is not None:
+        raise NotOwnerError
     for _ in range(_RENEWALS_MAX):
-        found, now_us = await resolve(), context.now_us()
-        late = {index: closed for index, post in enumerate(found) if (closed := find_closure(post, now_us)) is not None}
-        if late:
-            repeats = await context.posting.writer.submit([found[index] for index in late])
-            if any(isinstance(part.error, UnknownBoardError) for parts in repeats for part in parts):
-                await context.catalog.confirm({part.leaf.id for index in late for part in found[index].parts})
-                continue
-            for (index, closed), parts in zip(late.items(), repeats, strict=True):
-                errors = [part.error for part in parts if part.error is not None]
-                if not parts or len(errors) == len(parts):  # no board took the post, now or earlier: refuse it
-                    error = next((error for error in errors if not isinstance(error, PeriodClosedError)), closed)
-                    raise name_post(post_problem_of(error), None if single else index)
-        posts = [post for index, post in enumerate(found) if index not in late]
+        found = await request.find_accepted()
         try:
-            if posts:
-                await context.posting.enqueuer.submit(posts)
+            return await _queue(request, found)
         except BoardChangedError:
-            await context.catalog.confirm({part.leaf.id for post in posts for part in post.parts})
-            continue
-        if late:
-            context.metrics.meter.add("rankcurve_posts", len(late), PostStatus.DUPLICATE.value)
-        return Reply(Accepted(len(found), len(late) or UNSET), status=202)
+            await request.confirm(part.leaf for post in found for part in post.parts)
     raise BoardChangedError
+
+
+async def _queue(request: PostRequest, found: Sequence[Post]) -> Answer:
+    """Queue posts. A post is not queued if all its boards refuse it now, but it may repeat an applied post."""
+    context, now_us = request.context, request.context.now_us()
+    late = {index: error for index, post in enumerate(found) if (error := find_closure(post, now_us)) is not None}
+    if late:
+        await _check_repeats(request, found, late)
+    if posts := [post for index, post in enumerate(found) if index not in late]:
+        await context.posting.enqueuer.submit(posts)
+    if late:
+        context.metrics.meter.add("rankcurve_posts", len(late), PostStatus.DUPLICATE.value)
+    return Reply(Accepted(len(found), len(late) or UNSET), status=202)
+
+
+async def _check_repeats(request: PostRequest, found: Sequence[Post], late: Mapping[int, PostError]) -> None:
+    """Raise ProblemError if a post that is too late was not applied before. `late`: by index, why it is refused."""
+    repeats = await request.context.posting.writer.submit([found[index] for index in late])
+    for (index, error), parts in zip(late.items(), repeats, strict=True):
+        if (cause := _find_cause(error, parts)) is not None:
+            raise name_post(post_problem_of(cause), None if request.single else index)
+
+
+def _find_cause(closed: PostError, parts: Sequence[PartOutcome]) -> PostError | None:
+    """Return why a post that is too late can't be queued, or None if a board took it earlier. `parts`: of the writer.
+
+    Raises:
+        BoardChangedError: the writer did not find a board.
+    """
+    errors = [part.error for part in parts if part.error is not None]
+    if any(isinstance(error, UnknownBoardError) for error in errors):
+        raise BoardChangedError
+    if parts and len(errors) < len(parts):
+        return None
+    return next((error for error in errors if not isinstance(error, PeriodClosedError)), closed)
 
 
 async def show_queue(context: Context, _call: Call) -> QueueAnswer:
