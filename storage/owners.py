@@ -33,8 +33,8 @@ from .leaves.entries import Entries, RankingChange, lock_boards_with_owner, log_
 from .leaves.gates import read_gates_of
 from .leaves.rankings import OpenLeaf
 from .leaves.totals import read_totals
+from .log.bundles import ChangeKind
 from .log.change_log import change_log
-from .log.log_record import ChangeKind
 from .queue.queue_erasure import drop_queued
 from .reads.open_boards import OpenBoards
 from .records import Board, Leaf, by_partition

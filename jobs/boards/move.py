@@ -117,7 +117,6 @@ class BoardMove:
             self._report(self.counts)
 
     async def _write(self, program: Callable[[], Program[T]]) -> T:
-        """Run a program of the move, and renew the lease of the move in the same transaction."""
         return await self._store.write(lambda: self._held.renew_and(program()))
 
     async def _catch_up_and_switch(self) -> MoveCounts:
@@ -171,7 +170,6 @@ class BoardMove:
                 await self._write(partial(leaf.write_owners, owners, found))
 
     async def _abandon(self) -> None:
-        """Remove the copy and release the lease, unless the board already uses the copy."""
         await self._store.write(lambda: self._copied.remove_copy(self._held.release()))
 
 

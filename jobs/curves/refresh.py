@@ -54,8 +54,8 @@ from storage.errors import (
     UnknownBoardError,
 )
 from storage.leases.work_leases import WorkLeases
+from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
-from storage.log.log_record import ChangeKind
 from storage.records import Board, Leaf
 from storage.store import Program, Store
 

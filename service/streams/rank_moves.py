@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from storage.log.bundles import NO_CHANGE
 from storage.log.cells import WORSE_THAN_ANY, RankedCells
-from storage.log.log_record import NO_CHANGE
 from storage.log.partition_journal import JournalRow
 from storage.records import Board
 

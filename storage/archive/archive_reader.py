@@ -137,7 +137,6 @@ class ArchivedRanking(Ranking):
         return ties, next((index for index, name in enumerate(tied) if name > owner), len(tied))
 
     def _find_ties_before(self, owner: str) -> Program[int | None]:
-        """Return how many entries with the owner's cell stand before the owner, or None if this is not stored."""
         found = yield _FIRST_UP_TO.bind(board_key=self.board_key, section=OWNERS, text=owner)
         for _, document in found:
             rows = decode_rows(document)
@@ -219,7 +218,6 @@ class ArchivedRanking(Ranking):
         return entry.owner == owner and entry.cells[self.index] == cell
 
     def _check_end(self) -> Program[None]:
-        """Raise `ArchivedError` if the archive keeps only the best rows of the ranking, and not all rows."""
         kept = yield from self._count(SectionKind.TOP)
         if kept < (yield from self._total()):
             raise ArchivedError(f"the leaderboard was archived with its first {kept} rows by this column")
@@ -318,7 +316,6 @@ def note_change(leaves: Iterable[Leaf]) -> Program[None]:
 
 
 def _nobodys(entry: Entry, index: int) -> Entry:
-    """Return an entry of the owner `NOBODY` with the cell of `entry` in column `index`, and None in other columns."""
     return Entry(NOBODY, 0, [cell if at == index else None for at, cell in enumerate(entry.cells)])
 
 

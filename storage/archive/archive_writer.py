@@ -29,8 +29,8 @@ from storage.leaves.entries import Entries, add_totals
 from storage.leaves.row_rankings import RowRanking
 from storage.leaves.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from storage.leaves.totals import CHANGES, find_totals_of, store_gates
+from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
-from storage.log.log_record import ChangeKind
 from storage.records import Board, Entry, Leaf, Place
 from storage.schema.placement import prepare_put
 from storage.schema.tables import ARCHIVE_BLOCKS, CURVES, REFRESH_REQUESTS, TOTALS

@@ -14,8 +14,8 @@ from storage.boards.family_ids import parse_board_id
 from storage.leaves.catalog_rows import COLUMNS, decode_row, find_families_by_key, read_rows, store_columns
 from storage.leaves.gates import close_family_gate, close_gates
 from storage.leaves.totals import find_totals_of
+from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
-from storage.log.log_record import ChangeKind
 from storage.periods import advance_period
 from storage.records import Board, Family, Leaf
 from storage.schema.tables import BOARDS, FAMILIES

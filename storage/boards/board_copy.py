@@ -48,7 +48,7 @@ from storage.leaves.entries import add_totals
 from storage.leaves.leaf_copy import LeafChanges, LeafCopy, RowsCopy
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
 from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_gates
-from storage.log.log_record import ChangeKind
+from storage.log.bundles import ChangeKind
 from storage.records import Board, Leaf
 from storage.schema.creation import count_partitions
 from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, HIDDEN_ENTRIES, POST_IDS, TOTALS
@@ -154,7 +154,6 @@ class BoardCopy:
         yield from store_gates([replace(now.leaf, place=moved.place)])
 
     def _begin_segments(self, now: Board, marks: Sequence[int], begun_us: int) -> Program[None]:
-        """Copy the last changes, clear and retire the earlier leaves, and let the catalog refer to the new segments."""
         if now.gate.closed_us is not None:
             raise BoardChangedError(f"{now.id!r} was closed during the split")
         counted = {key: dict(counts) for key, counts in self._counted.items()}
@@ -216,7 +215,6 @@ def _count_changes(leaf: LeafCopy, found: LeafChanges, counted: dict[int, _Count
 
 
 def _remove_tables(targets: Sequence[Leaf]) -> Program[None]:
-    """Drop the tables of a copy, and delete the copy's pending segments from the catalog."""
     for target in targets:
         if target.table_key is None and target.archived_us is None:
             yield drop_table(layout_of(target).table, if_exists=True).bind().at(target.partition)

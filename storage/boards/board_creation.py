@@ -18,8 +18,8 @@ from storage.errors import (
 from storage.leaves.catalog_rows import RowKind, encode_spec, replace_times, times_of
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
 from storage.leaves.totals import store_gates
+from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
-from storage.log.log_record import ChangeKind
 from storage.records import SEGMENT_SIGN, Board, BoardSpec, Gate, Leaf, Place, TableSharing
 from storage.schema.creation import count_partitions
 from storage.schema.sequences import take_keys

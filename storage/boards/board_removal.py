@@ -14,7 +14,7 @@ from storage.errors import PeriodClosedError
 from storage.leaves.catalog_rows import RowKind, store_columns
 from storage.leaves.row_tables import ROWS_KEY, layout_of
 from storage.leaves.totals import hold_epoch, store_gates
-from storage.log.log_record import ChangeKind
+from storage.log.bundles import ChangeKind
 from storage.records import Board, Leaf, Place
 from storage.schema.sequences import count_fact, take_keys
 from storage.schema.tables import (

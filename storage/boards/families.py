@@ -45,8 +45,8 @@ from storage.leaves.catalog_rows import (
 from storage.leaves.gates import store_family_gate
 from storage.leaves.row_tables import add_columns, create_row_table, layout_of
 from storage.leaves.totals import store_gates
+from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
-from storage.log.log_record import ChangeKind
 from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_keys

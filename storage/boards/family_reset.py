@@ -12,7 +12,7 @@ import msgspec
 from querybuilder import Lock, col, param, plus, update
 from storage.leaves.catalog_rows import CATALOG_ROWS, read_rows
 from storage.leaves.totals import store_gates
-from storage.log.log_record import ChangeKind
+from storage.log.bundles import ChangeKind
 from storage.periods import Period, PeriodKind, calendar_of
 from storage.records import Family, Leaf
 from storage.schema.sequences import count_fact

@@ -11,8 +11,8 @@ from itertools import accumulate, islice
 
 from storage.leaves.catalog_rows import find_leaves
 from storage.log import partition_journal
+from storage.log.bundles import ChangeKind, ChangeRecord, RecordFields, record_of_board_event, record_of_deletion
 from storage.log.change_log import BundleSizes, NewChange, change_log, last_number_before
-from storage.log.log_record import ChangeKind, ChangeRecord, RecordFields, record_of_board_event, record_of_deletion
 from storage.log.partition_journal import JOURNAL_PAGES, JournalRow, changes_of
 from storage.records import INT64_MAX, SEGMENT_SIGN, Leaf, by_partition
 from storage.schema.creation import count_partitions

@@ -21,16 +21,7 @@ from storage.log.change_log import LogState, change_log
 from storage.records import INT64_MAX, Leaf
 from storage.store import Program
 
-from .live_counts import (
-    FoldState,
-    Slot,
-    StoredCounts,
-    changes_of_board,
-    counted_fits,
-    counts_of,
-    find_fold_state,
-    list_bundles_after,
-)
+from .live_counts import FoldState, Slot, StoredCounts, counted_fits, counts_of, find_fold_state, list_bundles_after
 from .stored_curves import ListedCurve, curves_after, read_documents
 
 # A query names at most this many boards. With more, comparing the keys costs as much as reading all boards' changes.
@@ -154,8 +145,8 @@ def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Pro
         if fit.mark is None or not log.holds_changes_since(fit.mark):
             found.void.add(fit.slot)
             continue
-        changes, bundles = yield from changes_of_board(fit.board_key, fit.mark, changes_max=rows_max)
-        rows_max -= changes
+        bundles = yield from list_bundles_after(fit.mark, changes_max=rows_max + 1, boards=[fit.board_key])
+        rows_max -= sum(bundle.changes_count for bundle in bundles)
         if rows_max < 0:
             found.void.add(fit.slot)
             rows_max = 0
@@ -180,7 +171,6 @@ def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
 
 
 def _find_versions(found: FoldBacklog, known: KnownCurves) -> dict[Slot, int]:
-    """Return the versions of the curves whose live counts change."""
     fits = [fit for board_key in found.changes for fit in known.fits.get(board_key, {}).values()]
     versions = {fit.slot: fit.version for fit in fits}
     for fit in found.fits:

@@ -11,11 +11,11 @@ not known. The curve then has no live counts until it is fitted anew.
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
-from querybuilder import asc, coalesce, col, param, select, sum_
+from querybuilder import asc, col, param, select
 from storage.log.bundles import Bundle
-from storage.log.change_log import AFTER_MARK, OF_ENTRIES, LogPages, last_number_before
+from storage.log.change_log import OF_ENTRIES, LogPages, last_number_before
 from storage.schema.placement import prepare_put
-from storage.schema.tables import CHANGE_LOG, LIVE_COUNTS, LIVE_MARK
+from storage.schema.tables import LIVE_COUNTS, LIVE_MARK
 from storage.store import Program
 
 Slot = tuple[int, int]  # board key, column index
@@ -55,8 +55,6 @@ _COUNTS_AFTER = _COUNTS.where(col("version").gt(param("version"))).order_by(asc(
 _COUNTS_OF_BOARDS = _COUNTS.where(col("board_key").in_(param("keys"))).prepared()
 _COUNTED = select(col("board_key"), col("column_index"), col("curve_version")).from_(LIVE_COUNTS)
 _COUNTED_FITS = _COUNTED.where(col("counted").eq(1)).packed().prepared()
-_PAST_MARK = col("board_key").eq(param("key")), AFTER_MARK
-_COUNT_CHANGES = select(coalesce(sum_(col("changes")), 0)).from_(CHANGE_LOG).where(*_PAST_MARK).prepared()
 BUNDLE_PAGES = LogPages(*Bundle._fields[:-1], "changes", where=OF_ENTRIES)
 
 
@@ -92,17 +90,6 @@ def counts_of(board_keys: Sequence[int]) -> Program[list[StoredCounts]]:
 def counted_fits() -> Program[dict[tuple[int, int], int]]:
     rows = yield _COUNTED_FITS.bind()
     return {(row[0], row[1]): row[2] for row in rows}
-
-
-def changes_of_board(board_key: int, done: int, *, changes_max: int) -> Program[tuple[int, list[Bundle]]]:
-    """Return the number of a board's changes since the mark `done`, and the bundles of these changes.
-
-    If there are more than `changes_max` changes, the list is empty.
-    """
-    [[changes]] = yield _COUNT_CHANGES.bind(key=board_key, mark=done)
-    if changes > changes_max:
-        return changes, []
-    return changes, (yield from list_bundles_after(done, changes_max=changes, boards=[board_key]))
 
 
 def list_bundles_after(done: int, *, changes_max: int, boards: Sequence[int] | None = None) -> Program[list[Bundle]]:

@@ -27,9 +27,9 @@ from querybuilder import (
     update,
 )
 from storage.errors import LostRaceError
+from storage.log.bundles import ChangeKind, record_of_event
 from storage.log.cells import RankedCells
 from storage.log.change_log import Logged, NewChange, change_log
-from storage.log.log_record import ChangeKind, record_of_event
 from storage.log.merging import Merger
 from storage.records import BoardSpec, Entry, Leaf
 from storage.schema.tables import TOTALS

@@ -10,9 +10,8 @@ token then come before all changes under the name, so a job that counts from the
 from collections.abc import Mapping
 
 from querybuilder import INTEGER, TEXT, Lock, asc, coalesce, col, contains_text, min_, null, param, select, update
-from storage.log.bundles import NAMELESS, cells_text, owners_of, owners_text, pieces_of
+from storage.log.bundles import NAMELESS, cells_text, decode_records, encode_records, owners_of, owners_text, pieces_of
 from storage.log.change_log import NEXT_POSITION, POSITION, count_rows_holding
-from storage.log.log_record import decode_records, encode_records
 from storage.log.owner_index import PositionRange, may_hold, owner_blocks
 from storage.records import INT64_MAX
 from storage.schema.tables import CHANGE_LOG, CURVES, LIVE_MARK

@@ -33,9 +33,9 @@ import msgspec
 
 from querybuilder import INTEGER, TEXT, Bound, Lock, asc, col, delete, insert, null, param, select, union_all, update
 from storage.errors import BoardChangedError, LostRaceError
+from storage.log.bundles import ChangeKind, record_of_event
 from storage.log.cells import Cell
 from storage.log.change_log import NewChange
-from storage.log.log_record import ChangeKind, record_of_event
 from storage.records import Entry
 from storage.schema.creation import hold_partitions, in_each_partition
 from storage.schema.placement import TABLES, prepare_put_rows

@@ -10,5 +10,5 @@ The most important rule: a transaction logs at its end, and holds the log's coun
 are numbered in the order of the commits, and a reader simply continues after the last number that it saw.
 
 This room may import `schema` and the modules at the root of `storage`. It never reads the rows of boards.
-Begin with `cells` and `merging`, then `log_record`, `bundles` and `change_log`.
+Begin with `cells` and `merging`, then `bundles` and `change_log`.
 """

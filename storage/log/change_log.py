@@ -43,8 +43,7 @@ from storage.records import INT64_MAX
 from storage.schema.tables import CHANGE_LOG, LOG_COUNTER
 from storage.store import Program, Row, in_partition
 
-from .bundles import PLACES, BundleDraft
-from .log_record import ChangeKind, RecordFields, record_of_board_event
+from .bundles import PLACES, BundleDraft, ChangeKind, RecordFields, record_of_board_event
 
 
 class NewChange(NamedTuple):
@@ -52,7 +51,7 @@ class NewChange(NamedTuple):
     owner: str
     previous: str  # the ranked cells before the change, see `RankedCells`
     next: str  # the ranked cells after the change; this text has the same length as `previous`
-    record: RecordFields  # see `log_record`
+    record: RecordFields  # see `bundles`
 
 
 class BoardEvent(NamedTuple):
@@ -97,9 +96,7 @@ NEXT_POSITION = select(col("next")).from_(LOG_COUNTER).scalar()
 PRUNED_BEFORE = select(col("pruned_before")).from_(LOG_COUNTER)
 CHANGED_AT = select(col("changed_at")).from_(LOG_COUNTER)
 AFTER_MARK = POSITION.ge(param("mark"))  # the condition that a mark does not cover a bundle
-OF_ENTRIES = col(
-    "board_key"
-).not_null()  # the condition that a bundle may change entries, see `log_record.BOARD_EVENTS`
+OF_ENTRIES = col("board_key").not_null()  # the condition that a bundle may change entries, see `bundles.ChangeKind`
 _only_row = col("counter_key").eq(0)
 _BUNDLE_ROW = dict.fromkeys(("position", "board_key", "updated_at", "changes"), INTEGER)
 _BUNDLE_ROW |= dict.fromkeys(("owners", "cells", "posts"), TEXT)
@@ -238,8 +235,7 @@ class ChangeLog:
         latest = latest.where(col("board_key").eq(param("key")), POSITION.lt(param("before")))
         self._latest = latest.limit(param("limit")).packed().prepared()
         times = select(POSITION, col("updated_at")).from_(CHANGE_LOG).where(POSITION.in_(param("positions")))
-        recent = select(POSITION, col("board_key"), col("changes")).from_(CHANGE_LOG).where(AFTER_MARK, OF_ENTRIES)
-        self._recent = recent.order_by(asc(POSITION)).limit(param("limit")).packed().prepared()
+        self._recent = LogPages("position", "board_key", "changes", where=OF_ENTRIES)
         self._times = times.packed().prepared()
         self._last_of_entries = select(max_(POSITION)).from_(CHANGE_LOG).where(OF_ENTRIES).prepared()
         self._delete = delete(CHANGE_LOG).where(POSITION.lt(param("boundary"))).prepared()
@@ -322,7 +318,7 @@ class ChangeLog:
         found: dict[int, int] = {}
         if mark is None or mark == log.mark or not log.holds_changes_since(mark):
             return found, log.mark
-        rows = yield self._recent.bind(mark=mark, limit=COUNTED_ROWS)
+        rows = yield from self._recent.read_rows(last_number_before(mark), limit=COUNTED_ROWS)
         for _, board_key, changes in rows:
             found[board_key] = found.get(board_key, 0) + changes
         return found, rows[-1][0] + 1 if len(rows) == COUNTED_ROWS else log.mark

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from querybuilder import asc, col, delete, desc, insert, max_, param, select
-from storage.schema.tables import CHANGE_LOG, JOURNAL_BLOCKS
+from storage.schema.tables import JOURNAL_BLOCKS
 from storage.store import Program, Rows
 
 from .bundles import owners_of
-from .change_log import POSITION, change_log, count_rows_holding
+from .change_log import LogPages, change_log, last_number_before
 
 BLOCK_CHANGES = 8_192
 _FILTER_BITS = BLOCK_CHANGES * 16  # with 4 probes per owner, 1 of 400 filters reports an owner that it lacks
@@ -63,10 +63,7 @@ class OwnerBlocks:
 
     def __init__(self) -> None:
         self._covered = select(max_(col("last"))).from_(JOURNAL_BLOCKS).prepared()
-        sizes = select(POSITION, col("changes")).from_(CHANGE_LOG).where(POSITION.gt(param("past")))
-        self._sizes = sizes.order_by(asc(POSITION)).limit(param("limit")).packed().prepared()
-        owners = select(col("owners")).from_(CHANGE_LOG).where(POSITION.gt(param("past")), POSITION.le(param("last")))
-        self._owners = owners.packed().prepared()
+        self._log = LogPages("position", "owners")
         self._add = (
             insert(JOURNAL_BLOCKS).values(first=param("first"), last=param("last"), owners=param("owners")).prepared()
         )
@@ -84,14 +81,13 @@ class OwnerBlocks:
     def build_next_block(self) -> Program[OwnerBlock | None]:
         """Read the log and return the next block, or None if too few changes follow the last block."""
         past = yield from self.find_covered_position()
-        sizes = yield self._sizes.bind(past=past, limit=BLOCK_CHANGES)
-        if sum(changes for _, changes in sizes) < BLOCK_CHANGES:
+        after = last_number_before(past + 1)
+        sizes = yield from self._log.read_sizes(after, limit=BLOCK_CHANGES)
+        if sum(row.changes for row in sizes.rows) < BLOCK_CHANGES:
             return None
-        last = int(sizes[count_rows_holding([row[1:] for row in sizes], BLOCK_CHANGES) - 1][0])
-        rows = yield self._owners.bind(past=past, last=last)
-        return OwnerBlock(
-            PositionRange(past + 1, last), filter_of({owner for row in rows for owner in owners_of(row[0])})
-        )
+        rows = yield from self._log.read_page(after, changes_max=BLOCK_CHANGES)
+        owners = {owner for row in rows for owner in owners_of(row[1])}
+        return OwnerBlock(PositionRange(past + 1, int(rows[-1][0])), filter_of(owners))
 
     def store_block(self, block: OwnerBlock) -> Program[None]:
         yield self._add.bind(first=block.positions.first, last=block.positions.last, owners=block.filter)

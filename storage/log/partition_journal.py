@@ -15,10 +15,20 @@ from storage.records import INT64_MAX, SEGMENT_SIGN, BoardSpec, Leaf, Place
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row
 
-from .bundles import NAMELESS, PLACES, owners_of, owners_text, pieces_of
+from .bundles import (
+    NAMELESS,
+    PLACES,
+    ChangeKind,
+    ChangeRecord,
+    decode_record,
+    decode_records,
+    owners_of,
+    owners_text,
+    pieces_of,
+    split_records,
+)
 from .cells import Cell, RankedCells
 from .change_log import OF_ENTRIES, POSITION, LogPages, change_log, count_rows_holding, last_number_before
-from .log_record import ChangeKind, ChangeRecord, decode_record, decode_records, split_records
 from .owner_index import PositionRange, may_hold, owner_blocks
 
 _LAST_BUNDLES = 100  # `find_deletion` searches at most this many of the newest bundles of a leaf

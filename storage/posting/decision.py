@@ -14,9 +14,8 @@ from storage.errors import OutdatedFactsError, PeriodClosedError, PostError, Pos
 from storage.leaves.entries import Entries, TableRows
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
-from storage.log.bundles import BundleDraft
+from storage.log.bundles import BundleDraft, ChangeKind, record_of_post
 from storage.log.cells import Cell
-from storage.log.log_record import ChangeKind, record_of_post
 from storage.records import BoardPost, Entry, PartOutcome, Post, PostStatus
 
 from .group_facts import BoardFacts, GroupFacts

@@ -37,8 +37,8 @@ from storage.leaves.entries import Entries, add_totals
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_gates
 from storage.log import partition_journal
+from storage.log.bundles import POSTS, ChangeKind
 from storage.log.change_log import change_log
-from storage.log.log_record import POSTS, ChangeKind
 from storage.log.partition_journal import JournalRow
 from storage.records import Board, Entry, Leaf, PartOutcome, PostStatus
 from storage.store import CONTROL, Program, in_partition

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from storage.errors import SpecConflictError, ValueOutOfRangeError
+from storage.log.bundles import POSTS, ChangeKind, ChangeRecord
 from storage.log.cells import Cell
-from storage.log.log_record import POSTS, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow
 from storage.records import BoardSpec, ColumnChange, Entry, PartOutcome, PostStatus

@@ -29,8 +29,8 @@ from storage.leaves.catalog_rows import find_keys_ever, find_rows_by_key
 from storage.leaves.entries import Entries, RankingChange, log_ranking_changes
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import CHANGES
+from storage.log.bundles import FIRST_POSTS, POSTS, ChangeKind, record_of_post
 from storage.log.change_log import NewChange
-from storage.log.log_record import FIRST_POSTS, POSTS, ChangeKind, record_of_post
 from storage.log.partition_journal import JournalRow
 from storage.records import Board, Entry, Family, Leaf, PartOutcome, PostStatus, StatValue
 from storage.schema.creation import count_partitions

@@ -22,7 +22,7 @@ from storage import errors
 from storage.errors import PostError, PostRejectedError, StorageError, UnknownPostError
 from storage.leaves.catalog_rows import find_keys_ever, find_posted_leaves
 from storage.log import partition_journal
-from storage.log.log_record import RecordedError
+from storage.log.bundles import RecordedError
 from storage.posting.post_ids import PostIds, in_range, list_keys, range_of
 from storage.records import Board, Family, Leaf, PartOutcome, PostStatus
 from storage.schema.creation import in_each_partition

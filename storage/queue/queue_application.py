@@ -46,8 +46,8 @@ from storage.leases.work_leases import WorkLease, WorkLeases
 from storage.leaves.catalog_rows import find_families_by_key
 from storage.leaves.entries import Entries
 from storage.leaves.gates import read_gates_of
+from storage.log.bundles import record_of_rejection
 from storage.log.change_log import NewChange
-from storage.log.log_record import record_of_rejection
 from storage.posting.decision import decide_posts
 from storage.posting.group_facts import KnownFacts, read_group
 from storage.posting.packed_posts import PackedPost, unpack_post

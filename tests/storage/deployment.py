@@ -32,9 +32,8 @@ from storage.leaves.entries import Entries, log_ranking_changes
 from storage.leaves.rankings import OpenBoard
 from storage.leaves.row_tables import layout_of, scope_of
 from storage.leaves.totals import find_totals_of
-from storage.log.bundles import Bundle
+from storage.log.bundles import Bundle, ChangeKind
 from storage.log.change_log import change_log
-from storage.log.log_record import ChangeKind
 from storage.log.merging import Merger
 from storage.log.partition_journal import JOURNAL_PAGES, JournalRow, changes_of
 from storage.meter import NO_METER, Meter

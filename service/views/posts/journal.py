@@ -25,7 +25,7 @@ from service.streams.long_answers import encode_in_turns
 from storage.boards import journal
 from storage.boards.journal import JournalPage, Numbers, is_told, padded
 from storage.errors import BadCursorError
-from storage.log.log_record import NO_CHANGE, ChangeKind, ChangeRecord
+from storage.log.bundles import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow, RowReader, board_key_of
 from storage.queue.outcomes import decode_error

@@ -15,8 +15,8 @@ from storage.boards.shared_tables import sweep_rows
 from storage.errors import ArchivedError, BoardChangedError
 from storage.leaves.rankings import OpenBoard
 from storage.leaves.row_tables import layout_of, scope_of
+from storage.log.bundles import ChangeKind
 from storage.log.following import Follower
-from storage.log.log_record import ChangeKind
 from storage.queue.outcomes import find_post_fate
 from storage.records import Best, Board, Entry, PostStatus, Season, TableSharing, Ties
 from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, TOTALS

@@ -32,7 +32,7 @@ from storage.leaves import erasure, hidden_owners
 from storage.leaves.entries import log_ranking_changes
 from storage.leaves.gates import hold_gates
 from storage.leaves.totals import CHANGES, find_totals, read_totals
-from storage.log.log_record import ChangeKind
+from storage.log.bundles import ChangeKind
 from storage.queue.outcomes import find_post_fate
 from storage.reads.point_reads import PointReads
 from storage.records import Board, PostStatus, TableSharing, Ties

@@ -16,8 +16,8 @@ from storage.boards.board_creation import create_board
 from storage.curves.folding import FoldBacklog
 from storage.curves.live_counts import counted_fits, counts_of, find_fold_state
 from storage.errors import LeaseLostError, LostRaceError, StoreBusyError
+from storage.log.bundles import ChangeKind
 from storage.log.change_log import NewChange, change_log
-from storage.log.log_record import ChangeKind
 from storage.records import Best, Board, Merge, Ties
 from storage.schema.tables import LIVE_MARK, LOG_COUNTER
 from storage.store import Program

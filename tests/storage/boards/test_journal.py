@@ -5,8 +5,8 @@ import pytest
 from storage.leaves import erasure
 from storage.log import owner_index as journal_blocks
 from storage.log import partition_journal
+from storage.log.bundles import ChangeKind, ChangeRecord
 from storage.log.change_log import change_log
-from storage.log.log_record import ChangeKind, ChangeRecord
 from storage.log.owner_index import owner_blocks
 from storage.log.partition_journal import JournalRow
 from storage.records import Board

@@ -19,7 +19,7 @@ from storage.leaves import hidden_owners
 from storage.leaves.entries import log_ranking_changes
 from storage.leaves.hidden_owners import HIDDEN, SHOWING, read_states
 from storage.leaves.totals import ALL_ENTRIES
-from storage.log.log_record import ChangeKind
+from storage.log.bundles import ChangeKind
 from storage.meter import NO_METER
 from storage.posting import group_facts
 from storage.posting.group_facts import Learned, read_facts

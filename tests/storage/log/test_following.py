@@ -12,9 +12,9 @@ import pytest
 from querybuilder import col, select
 from storage.boards.journal import read_page
 from storage.errors import JournalIncompleteError, LostRaceError
+from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
 from storage.log.following import FollowedPage, Follower
-from storage.log.log_record import ChangeKind
 from storage.log.partition_journal import JournalRow
 from storage.schema.sequences import take_number
 from storage.schema.tables import SEQUENCES

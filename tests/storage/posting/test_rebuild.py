@@ -13,8 +13,8 @@ from storage.errors import JournalIncompleteError
 from storage.leaves import erasure
 from storage.leaves.row_tables import layout_of, scope_of
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
+from storage.log.bundles import ChangeKind
 from storage.log.change_log import change_log
-from storage.log.log_record import ChangeKind
 from storage.records import Best, Board, Merge, PostStatus, TableSharing, Ties
 from storage.schema.tables import HIDDEN_ENTRIES
 from storage.store import Program

@@ -15,8 +15,8 @@ from storage.errors import (
     UnknownPostError,
 )
 from storage.leaves.totals import ALL_ENTRIES
+from storage.log.bundles import ChangeKind, record_of_rejection
 from storage.log.change_log import NewChange, change_log
-from storage.log.log_record import ChangeKind, record_of_rejection
 from storage.periods import PeriodKind
 from storage.records import Board, Family, Post, PostStatus, Season
 from storage.store import Program, in_partition
