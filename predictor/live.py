@@ -49,21 +49,21 @@ _DECODER = msgspec.msgpack.Decoder(_StoredCounts)
 class LiveCounts:
     """Counts the changes since a fit, for each knot and each gap. `count_moves` adds changes to this object."""
 
-    __slots__ = ("_keys", "_step", "best", "gaps", "moves", "off_lattice", "runs", "worst")
+    __slots__ = ("_step", "best", "gaps", "keys", "moves", "off_lattice", "runs", "worst")
 
     def __init__(self, curve: Curve) -> None:
-        self._keys = tuple([knot.key for knot in curve.knots])
+        self.keys = tuple([knot.key for knot in curve.knots])
         self._step = curve.step
-        self.runs = [0] * len(self._keys)  # for each knot, the change of its number of entries since the fit
-        self.gaps = [0] * (len(self._keys) + 1)  # for each gap, even open ones, the change of its number of entries
-        self.moves = [0] * (len(self._keys) + 1)  # for each gap, the number of moves into, out of and within it
+        self.runs = [0] * len(self.keys)  # for each knot, the change of its number of entries since the fit
+        self.gaps = [0] * (len(self.keys) + 1)  # for each gap, even open ones, the change of its number of entries
+        self.moves = [0] * (len(self.keys) + 1)  # for each gap, the number of moves into, out of and within it
         self.off_lattice = False  # whether any new key is off the fit's lattice; if so, keys must not be rounded
         self.best: int | None = None  # the best new key ever in the open gap at the better end
         self.worst: int | None = None  # the worst new key ever in the open gap at the worse end
 
     def _note(self, j: int, key: int) -> None:
         """Update `off_lattice`, `best` and `worst` after an owner got a key within gap j."""
-        keys = self._keys
+        keys = self.keys
         if self._step != 1 and keys and (key - keys[0]) % self._step:
             self.off_lattice = True
         if j == 0 and (self.best is None or key < self.best):
@@ -73,7 +73,7 @@ class LiveCounts:
 
     def count_moves(self, moves: Iterable[Move]) -> int:
         """Count changes of owners' keys; return how many were counted. A change to the same key is not counted."""
-        keys, knot_count, runs, gaps, moved = self._keys, len(self._keys), self.runs, self.gaps, self.moves
+        keys, knot_count, runs, gaps, moved = self.keys, len(self.keys), self.runs, self.gaps, self.moves
         ends, plain, count = (0, knot_count), self._step == 1, 0
         for before, after in moves:
             if before == after:
@@ -104,6 +104,11 @@ class LiveCounts:
     def moved(self) -> int:
         """Return how often an owner's key came into, left or changed within a gap, added up over all gaps."""
         return sum(self.moves)
+
+    def find_ends(self) -> tuple[int, int]:
+        """Return the best and the worst key that an entry may have."""
+        keys = self.keys or (0,)
+        return keys[0] if self.best is None else self.best, keys[-1] if self.worst is None else self.worst
 
     def encode(self) -> bytes:
         """Return the counts as bytes. The caller has to store which curve the counts belong to."""
@@ -149,31 +154,17 @@ class LiveCurve(KnotRanks):
         """Make a curve of a fit and counts. `version` is a part of `tag`: other counts need another `version`."""
         self.fit, self._version = fit, version
         self.as_of = as_of
-        runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
-        starts = [0, *(knot.better_count + knot.ties for knot in fit.knots)]
-        ends = [*(knot.better_count for knot in fit.knots), fit.total]
-        gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
-        if min(runs, default=0) < 0 or min(gaps) < 0:
-            raise KnotsInvalidError("more entries left a knot or gap than were in it")
-        # Running totals: first 0, then the number of entries up to and including gap 0, knot 0, gap 1, knot 1 ….
-        upto = list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
+        upto = _add_up(fit, counts)
         self.total = upto[-1]
         self.moved = counts.moved
         # Whether every rank is still the same as at the fit: no entry moved into, out of or within a gap, and every
         # knot and gap has as many entries as at the fit.
         self.is_as_fitted = not (self.moved or any(counts.runs) or any(counts.gaps))
-        reaches = None
-        if fit.errors is not None:
-            errors = (0, *fit.errors, 0) if fit.knots else (0,)
-            pairs = zip(errors, counts.moves, strict=True)
-            reaches = [error + moves + 1 if moves else error for error, moves in pairs]
-        keys = tuple([knot.key for knot in fit.knots])
         lows = tuple([1 + count for count in upto[:-1:2]])
         highs = tuple([1 + count for count in upto[1::2]])
-        best = counts.best if counts.best is not None else 0
-        worst = counts.worst if counts.worst is not None else 0
         snap = 1 if counts.off_lattice else fit.step
-        self._set_knots(keys, lows, highs, fit.step, snap, reaches, fit.shapes, (best, worst))
+        reaches, ends = _widen_errors(fit, counts), counts.find_ends()
+        self._set_knots(counts.keys, lows, highs, fit.step, snap, reaches, fit.shapes, ends)
 
     @property
     def as_of_us(self) -> int:
@@ -210,6 +201,24 @@ class LiveCurve(KnotRanks):
         if self.fit.certificate is None or not self.moved:
             return self.fit.certificate
         return self.estimate_drift(1).bound
+
+
+def _add_up(fit: Curve, counts: LiveCounts) -> list[int]:
+    """Return running totals: 0, then the number of entries up to and including gap 0, knot 0, gap 1, knot 1 …."""
+    runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
+    starts = [0, *(knot.better_count + knot.ties for knot in fit.knots)]
+    ends = [*(knot.better_count for knot in fit.knots), fit.total]
+    gaps = [end - start + delta for start, end, delta in zip(starts, ends, counts.gaps, strict=True)]
+    if min(runs, default=0) < 0 or min(gaps) < 0:
+        raise KnotsInvalidError("more entries left a knot or gap than were in it")
+    return list(accumulate(chain.from_iterable(zip(gaps, [*runs, 0], strict=True)), initial=0))
+
+
+def _widen_errors(fit: Curve, counts: LiveCounts) -> list[int] | None:
+    if fit.errors is None:
+        return None
+    errors = (0, *fit.errors, 0) if fit.knots else (0,)
+    return [error + moves + 1 if moves else error for error, moves in zip(errors, counts.moves, strict=True)]
 
 
 RankCurve = Curve | LiveCurve

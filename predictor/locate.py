@@ -79,7 +79,6 @@ class KnotRanks:
         "_keys",
         "_lows",
         "_snap",
-        "_straight",
         "cubics",
         "ends",
         "error_bounds",
@@ -92,8 +91,7 @@ class KnotRanks:
     _snap: int  # the lattice step for rounding a key up before it is looked up; 1: keys are not rounded
     error_bounds: Sequence[int] | None  # for each gap, the largest error of an estimate; None: not known
     cubics: Sequence[tuple[int, int]] | None  # two Bézier values for each gap between two knots; None: lines
-    ends: tuple[int, int] | None  # the best and the worst key that the open gaps may hold; None: these gaps are empty
-    _straight: bool  # True if gaps have lines instead of cubics, and keys are rounded up to lattice points of the fit
+    ends: tuple[int, int] | None  # the best and the worst key that an entry may have; None: those of the outer knots
 
     def _set_knots(
         self,
@@ -116,7 +114,6 @@ class KnotRanks:
             ("error_bounds", reaches),
             ("cubics", shapes),
             ("ends", ends),
-            ("_straight", shapes is None and snap == grid),
         ):
             put(self, name, value)
 
@@ -146,25 +143,14 @@ class KnotRanks:
         low = self._lows[j]
         if low == high or (j < len(keys) and keys[j] == key):
             return Bracket(high, high, high, "knot")
-        if self._straight and 0 < j < len(keys):  # the usual case: the result of `_estimate`, without calls
-            start = keys[j - 1] + self.grid
-            run = keys[j] - start
-            rank = low + (2 * (high - low) * (key - start) + run) // (2 * run)
-        else:
-            if self.ends is not None and (j == 0 or j == len(keys)):
-                best, worst = self.ends
-                if j == 0 and key <= best:
-                    return Bracket(low, low, low, "knot")
-                if j == len(keys) and key > worst:
-                    return Bracket(high, high, high, "knot")
-            rank = self._estimate(j, key)
+        if self.ends is not None and not self.ends[0] < key <= self.ends[1]:  # beyond every entry
+            rank = low if key <= self.ends[0] else high
+            return Bracket(rank, rank, rank, "knot")
+        rank = self._estimate(j, key)
         if self.error_bounds is None:
             return Bracket(rank, low, high, "curve")
         reach = self.error_bounds[j]
-        if rank - reach > low:
-            low = rank - reach
-        if rank + reach < high:
-            high = rank + reach
+        low, high = max(low, rank - reach), min(high, rank + reach)
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
     def ties_at(self, key: int) -> int:

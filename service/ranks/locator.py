@@ -143,7 +143,7 @@ class Locator:
             # The read has not counted, because the curve knows the rank exactly, or because the gap is too long.
             located = self._read_off(wanted, starts[index].curve)
         else:  # the read of an owner's segment never counts, so decide here whether to count
-            located = self.locate_without_count(wanted, mode, self.limit_gap_rows(busy=not self._segmented))
+            located = self.locate_without_count(wanted, mode, busy=not self._segmented)
         return None if located is None else self.make_position(wanted, located, read.totals)
 
     def find_curve(self, index: int, mode: RankMode = "auto") -> AnyCurve | None:
@@ -162,13 +162,13 @@ class Locator:
         """Return whether a curve includes all changes of the snapshot with these totals."""
         return self._book.is_current(self.board, index, curve, totals)
 
-    def limit_gap_rows(self, ranks: int = 1, *, busy: bool = False) -> int:
-        """Return the most entries of a gap in which `auto` counts. `busy`: as if this process were busy."""
-        crowded = busy or self._crowd.is_crowded()
-        return limit_gap_rows(self._limits.exact_gap_rows_max, ranks=ranks, crowded=crowded)
+    def locate_without_count(
+        self, wanted: WantedRank, mode: RankMode, *, ranks: int = 1, busy: bool = False
+    ) -> LocatedRank | None:
+        """Return the rank that the curve gives the cell, or None if the rank must be counted.
 
-    def locate_without_count(self, wanted: WantedRank, mode: RankMode, gap_rows_max: int) -> LocatedRank | None:
-        """Return the rank that the curve gives the cell, or None if the rank must be counted; see `limit_gap_rows`."""
+        `ranks`: how many ranks the request wants. `busy`: decide as if this process were busy.
+        """
         index, policy = wanted.column_index, self.policy
         curve = self.find_curve(index, mode)
         if curve is None:
@@ -177,6 +177,8 @@ class Locator:
         if mode == "auto":
             key = self._rankings[index].padding.key_of_cell(wanted.cell)
             gap_rows = 0 if found.exact else curve.find_gap(key).rows
+            crowded = busy or self._crowd.is_crowded()
+            gap_rows_max = limit_gap_rows(self._limits.exact_gap_rows_max, ranks=ranks, crowded=crowded)
             if policy.should_count(found.low, gap_rows, gap_rows_max) and (
                 found.low <= policy.exact_top or self.find_count_start(index) is not None
             ):
@@ -251,11 +253,11 @@ class Locator:
 
     def locate_rank(self, wanted: WantedRank, mode: RankMode, begin: CountBegin) -> Program[LocatedRank]:
         """Return the rank that the curve gives the cell. If the rank must be counted, count it."""
-        located = self.locate_without_count(wanted, mode, self.limit_gap_rows())
+        located = self.locate_without_count(wanted, mode)
         return located or (yield from self.count_rank(wanted, mode, begin))
 
     def count_rank(self, wanted: WantedRank, mode: RankMode, begin: CountBegin) -> Program[LocatedRank]:
-        estimate = None if mode == "exact" else self.locate_without_count(wanted, "estimate", 0)
+        estimate = None if mode == "exact" else self.locate_without_count(wanted, "estimate")
         rows_max = None if estimate is None else self.policy.top_rows_max
         counting = self._rankings[wanted.column_index].count_before
         found = yield from counting(wanted.cell, self._owner_among_ties(wanted), *begin, rows_max)

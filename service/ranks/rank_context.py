@@ -89,10 +89,8 @@ class RankContext:
         """
         self._crowd.enter(1)
         try:
-            found = [
-                locator.locate_without_count(wanted, mode, locator.limit_gap_rows(len(asked)))
-                for locator, wanted in asked
-            ]
+            ranks = len(asked)
+            found = [locator.locate_without_count(wanted, mode, ranks=ranks) for locator, wanted in asked]
             by_store: defaultdict[Store, list[int]] = defaultdict(list)
             for number, (locator, _) in enumerate(asked):
                 if found[number] is None or locator.needs_totals(totals):

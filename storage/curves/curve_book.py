@@ -113,10 +113,8 @@ class CurveBook(ServedCurves):
     async def _take_counts(self, polled: _Polled, now: FoldState, counts: Sequence[StoredCounts]) -> None:
         """Serve live curves with these counts. Give all live curves the time and the mark of the last fold."""
         if now.version < polled.live_version:  # the store was restored from a backup
-            for each in self.list_served():
-                if each.partition == polled.partition and each.fitted is not None:
-                    self.replace_curve(each.fitted)
-        fits = {one.slot: fit for one in counts if (fit := self._find_fit(polled, one)) is not None}
+            self._stop_live_curves(polled.partition)
+        fits = {one.slot: found for one in counts if (found := self._find_fit(polled, one)) is not None}
         built = await asyncio.to_thread(_build_all, counts, fits, polled.as_of) if counts else {}
         # A reader on another thread must not see a curve with the time or the mark of the new state.
         for one in counts:
@@ -124,19 +122,26 @@ class CurveBook(ServedCurves):
                 self.freeze_curve(one.slot)
         polled.as_of.us, polled.as_of.mark, polled.live_version = now.as_of_us, now.mark, now.version
         for one in counts:
-            fitted = fits.get(one.slot)
-            if fitted is None or fitted is not self._find_fit(polled, one):
-                continue  # meanwhile, this process serves another curve
-            if (fitted.version, fitted.epoch) != (one.curve_version, one.epoch):
-                continue  # the counts belong to another curve
-            if (live := built.get(one.slot)) is not None:
-                news = {"live_version": one.version, "changes": one.changes}
-                self.replace_curve(replace(fitted, curve=live, fitted=fitted, **news))
-                continue
-            if one.document:
-                self._report_corrupt("live_counts_corrupt", one.slot)
-            self.replace_curve(fitted)
+            fit = fits.get(one.slot)
+            if fit is not None and fit is self._find_fit(polled, one):  # else, it was replaced meanwhile
+                self._take_over(fit, one, built.get(one.slot))
         self._sums.clear()
+
+    def _stop_live_curves(self, partition: int) -> None:
+        for each in self.list_served():
+            if each.partition == partition and each.fitted is not None:
+                self.replace_curve(each.fitted)
+
+    def _take_over(self, fit: ServedCurve, counts: StoredCounts, live: LiveCurve | None) -> None:
+        if (fit.version, fit.epoch) != (counts.curve_version, counts.epoch):
+            return  # the counts belong to another curve
+        if live is not None:
+            news = {"live_version": counts.version, "changes": counts.changes}
+            self.replace_curve(replace(fit, curve=live, fitted=fit, **news))
+            return
+        if counts.document:
+            self._report_corrupt("live_counts_corrupt", counts.slot)
+        self.replace_curve(fit)
 
     def _find_fit(self, polled: _Polled, counts: StoredCounts) -> ServedCurve | None:
         found = self.find_fitted(counts.slot)

@@ -152,16 +152,9 @@ class GapCounts:
         return found
 
     def _count(self, start: CountStart, asked: Sequence[_Place]) -> Program[list[GapCount | None]]:
-        padding, mark, asked_us = self._padding, start.mark, start.asked_us
+        mark, asked_us = start.mark, start.asked_us
         changes_max = min(start.changes_max, max(start.changes_max, PAIRS_MAX) // len(asked))
-        places = []
-        for number, (knot, _, below, cell, owner) in enumerate(asked):
-            edge = BETTER_THAN_ANY[padding.high] if knot is None else padding.cell_of_key(knot)
-            if below is padding.high and knot is not None:
-                edge += _NEXT_TEXT
-            end = cell + _NEXT_TEXT if padding.high else cell
-            least, past = (edge, edge) if not cell else (edge, end) if edge < end else (end, edge)
-            places.append((number, edge, least, past, cell, owner))
+        places = [(number, *self._limit_rows(place)) for number, place in enumerate(asked)]
         bound = {"places": places, "changes": changes_max + 1, "mark": mark, **self._key_and_scope}
         if start.as_asked:
             read = yield _prepare_count(*self._form, as_asked=True).bind(**bound, asked_us=asked_us)
@@ -184,6 +177,16 @@ class GapCounts:
                 found[number] = GapCount(better_count, ties, totals, knot is not None, asked_us, changed_us, *late[1:])
         check_copy(self._leaf, stored)
         return found
+
+    def _limit_rows(self, place: _Place) -> tuple[str, ...]:
+        """Return a row of the parameter `places`, see `_prepare_count`."""
+        knot, _, below, cell, owner = place
+        high = self._padding.high
+        edge = BETTER_THAN_ANY[high] if knot is None else self._padding.cell_of_key(knot)
+        if below is high and knot is not None:
+            edge += _NEXT_TEXT
+        end = (cell + _NEXT_TEXT if high else cell) if cell else edge
+        return edge, min(edge, end), max(edge, end), cell, owner
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)

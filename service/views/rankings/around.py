@@ -53,7 +53,7 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
         if counted is not None:
             known: LocatedRank | None = locator.locate_by_count(counted)
         else:
-            known = locator.locate_without_count(wanted, "auto", locator.limit_gap_rows(busy=True))
+            known = locator.locate_without_count(wanted, "auto", busy=True)
         if known is not None:
             return await _answer(context, call, pager, wanted, known, around.make_window(wanted, known, near, totals))
     begin = locator.begin_count(index)

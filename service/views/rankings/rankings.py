@@ -5,7 +5,7 @@ from fractions import Fraction
 from functools import partial
 from math import floor
 
-from predictor import AnyCurve
+from predictor import AnyCurve, KeyBracket
 from service.context import Context
 from service.contract.problems import ProblemError, check_count
 from service.contract.queries import BucketsQuery, PageQuery, TopQuery, ValuePositionsQuery, ValuesQuery
@@ -26,6 +26,7 @@ from service.ranks.rank_context import AskedRank
 from service.views.owners.owners import add_profiles, find_column, rank_entries
 from service.views.unchanged import find_unchanged, tag_answer
 from storage.errors import UnknownColumnError
+from storage.leaves.count_policy import CountPolicy
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.totals import CHANGES, read_board_totals
 from storage.records import Board, Entry, describe_range
@@ -216,40 +217,48 @@ def _find_values(
     Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. If `start` is given, the rows
     between two knots are also read for ranks beyond `exact_top`, but no more than `rows_left` rows in all.
     """
-    ranking, policy = locator.entries.rankings[index], locator.policy
-    totals = yield from read_board_totals(locator.board)
-    total, padding = totals.get(index, 0), ranking.padding
-    asked: list[tuple[Callable[..., RankValue], int]]
-    asked = [(partial(RankValue, rank=rank), rank) for rank in query.ranks]
-    asked += [(partial(RankValue, percentile=each), rank_of_percentile(each, total)) for each in query.percentiles]
-    if total == 0:
+    ranking, board = locator.entries.rankings[index], locator.board
+    totals = yield from read_board_totals(board)
+    asked = _list_asked_ranks(query, totals.get(index, 0))
+    if not totals.get(index):
         return [make(None, None, None, True) for make, _ in asked]
+    brackets = _find_brackets(locator.policy, [rank for _, rank in asked], curve, start, rows_left)
     is_current = curve is not None and locator.is_current(index, curve, totals)
-    found = []
-    for make, rank in asked:
-        bracket, at = None, min(rank, total)
-        if curve is not None and curve.total:
-            gap_rows = _find_gap_rows(start, at) if at > policy.exact_top else 0
-            if not policy.should_read_row(at, gap_rows, rows_left):
-                bracket = curve.key_at(at)
-            rows_left -= gap_rows or 0
+    padding, scale, found = ranking.padding, board.spec.columns[index].scale, []
+    for (make, rank), bracket in zip(asked, brackets, strict=True):
         if bracket is None:
-            cell = (yield from ranking.find_cell(start, at)) or (yield from ranking.find_worst_cell())
+            cell = (yield from ranking.find_cell(start, rank)) or (yield from ranking.find_worst_cell())
             assert cell is not None
             value = low = high = padding.decode_value(cell)
         else:
             value, *ends = (padding.decode_value(padding.cell_of_key(key)) for key in bracket)
             low, high = sorted(ends)
         exact = bracket is None or (low == high and is_current)
-        scale = locator.board.spec.columns[index].scale
         found.append(make(*(to_wire_number(each, scale) for each in (value, low, high)), exact))
     return found
 
 
-def _find_gap_rows(start: CountStart | None, rank: int) -> int | None:
-    """Return how many entries are between the two knots around a rank, or None if no search can start at a knot."""
-    near = None if start is None else start.curve.key_at(rank)
-    return None if start is None or near is None else start.curve.find_gap(near.low).rows
+def _list_asked_ranks(query: ValuesQuery, total: int) -> list[tuple[Callable[..., RankValue], int]]:
+    """Return the ranks that a query asks for, limited to `total`, each with a function that makes its answer."""
+    asked: list[tuple[Callable[..., RankValue], int]]
+    asked = [(partial(RankValue, rank=rank), min(rank, total)) for rank in query.ranks]
+    asked += [(partial(RankValue, percentile=each), rank_of_percentile(each, total)) for each in query.percentiles]
+    return asked
+
+
+def _find_brackets(
+    policy: CountPolicy, ranks: Sequence[int], curve: AnyCurve | None, start: CountStart | None, rows_left: int
+) -> list[KeyBracket | None]:
+    """Return what the curve says of each rank, or None for a rank whose value comes from a row."""
+    if curve is None or not curve.total:
+        return [None] * len(ranks)
+    brackets = []
+    for rank in ranks:
+        near = None if start is None or rank <= policy.exact_top else start.curve.key_at(rank)
+        gap_rows = None if start is None or near is None else start.curve.find_gap(near.low).rows
+        brackets.append(None if policy.should_read_row(rank, gap_rows, rows_left) else curve.key_at(rank))
+        rows_left -= gap_rows or 0
+    return brackets
 
 
 def rank_of_percentile(percentile: float, total: int) -> int:
