@@ -118,7 +118,6 @@ class DrainWorker:
         return ready and await self._run_rounds()
 
     async def _renew(self) -> bool:
-        """Renew or claim leases if it is time. Return whether the worker has shards."""
         if self._renewed_s is None or self._monotonic() - self._renewed_s >= self._renewal_s:
             if await self._is_empty():
                 self._report_backlog({})
@@ -181,7 +180,6 @@ class DrainWorker:
         await self._sleep(pause_s)
 
     async def _is_empty(self) -> bool:
-        """Return whether no posts wait in the partitions that answer."""
         queues = self._leases.queues()
         for partition in queues:
             try:

@@ -87,7 +87,6 @@ def _derived(inner: RowSource, alias: str) -> Node:
 
 
 def _source(given: str | RowSource | Rows, alias: str | None) -> Node:
-    """Return the source for an argument of FROM: the name of a table, a select, a union or rows."""
     if isinstance(given, Rows):
         if alias is not None:
             raise QueryError("rows have an alias of their own already")

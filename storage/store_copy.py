@@ -284,7 +284,6 @@ class StoreCopy:
         yield from _unset(COPYING_TO)
 
     def _finish_target(self) -> Program[None]:
-        """Take the target into use."""
         if self._sequences:
             yield from self._finish_spread()
         yield from _unset(_PROGRESS)

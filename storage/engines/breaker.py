@@ -110,7 +110,6 @@ class Breaker:
         self._report(-1)
 
     async def _answers(self) -> bool:
-        """Return whether the server answers a probe in time."""
         loop = asyncio.get_running_loop()
         asked = asyncio.ensure_future(self._probe())
         due_s = loop.time() + self._probe_s_max

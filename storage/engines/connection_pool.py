@@ -132,7 +132,6 @@ class ConnectionPool:
             await asyncio.sleep(MOVING_PAUSE_S if moving else self._pause_s(tries - 1))
 
     def _may_pass(self, error: BaseException) -> bool:
-        """Return whether an attempt that failed with this error may succeed if it runs again."""
         late_lock = self._on_citus and isinstance(error, asyncpg.LockNotAvailableError)
         return late_lock or is_lost(error) or is_raced(error) or is_moving(error) or is_board_deleted(error)
 

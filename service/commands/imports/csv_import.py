@@ -10,7 +10,7 @@ import csv
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from rankcurve import AsyncClient
@@ -48,28 +48,40 @@ def read_lines(
     parts += [f"at {at_heading}"] if at_heading else []
     identity = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     scales = {each.name: each.scale for each in board.columns if each.type != "text"}
+    reader = _LineReader(headings, fields, owner_heading, at_heading, f"import:{identity}", scales, rounds)
+    for line, row in rows:
+        yield Record(f"line {line}", row if isinstance(row, str) else reader.read_post(line, row))
 
-    def read_post(line: int, row: list[str]) -> dict[str, object] | str:
+
+class _LineReader(NamedTuple):
+    """Makes a post of the cells of a line."""
+
+    headings: Sequence[str]
+    fields: Mapping[str, str]  # by column, the heading of its cells
+    owner_heading: str
+    at_heading: str | None
+    identity: str
+    scales: Mapping[str, int]  # of the columns of numbers
+    rounds: bool
+
+    def read_post(self, line: int, row: list[str]) -> dict[str, object] | str:
         """Return the post of a line, or why it is rejected."""
-        if len(row) != len(headings):
-            return f"{len(row)} cells, but {len(headings)} headings"
-        cells = dict(zip(headings, row, strict=True))
+        if len(row) != len(self.headings):
+            return f"{len(row)} cells, but {len(self.headings)} headings"
+        cells = dict(zip(self.headings, row, strict=True))
         # An empty cell means that the post has no value for this column.
-        given = {column: read_cell(column, cells[heading]) for column, heading in fields.items()}
+        given = {column: self._read_cell(column, cells[heading]) for column, heading in self.fields.items()}
         stats = {column: cell for column, cell in given.items() if cell}
-        owner = cells[owner_heading]
-        post: dict[str, object] = {"owner": owner, "stats": stats, "post_id": f"import:{identity}:{line}"}
-        if at_heading and (at := cells[at_heading].strip()):
+        owner = cells[self.owner_heading]
+        post: dict[str, object] = {"owner": owner, "stats": stats, "post_id": f"{self.identity}:{line}"}
+        if self.at_heading and (at := cells[self.at_heading].strip()):
             post["at"] = at
         return owner_fault(owner) or stats_fault(stats) or post
 
-    def read_cell(column: str, cell: str) -> str:
-        if column not in scales:
+    def _read_cell(self, column: str, cell: str) -> str:
+        if column not in self.scales:
             return cell
-        return round_decimal(cell.strip(), scales[column]) if rounds else cell.strip()
-
-    for line, row in rows:
-        yield Record(f"line {line}", row if isinstance(row, str) else read_post(line, row))
+        return round_decimal(cell.strip(), self.scales[column]) if self.rounds else cell.strip()
 
 
 def read_rows(path: Path, delimiter: str) -> Iterator[tuple[int, list[str] | str]]:

@@ -183,7 +183,6 @@ class Totals:
 
 
 def _name_samples(family: Family, values: tuple[str, ...]) -> list[tuple[str, dict[str, str]]]:
-    """Return the name and the labels of each sample of a series."""
     labels = dict(zip(family.labels, values, strict=True))
     if family.kind == "counter" or family.is_gauge:
         return [(family.name + ("" if family.is_gauge else "_total"), labels)]
