@@ -13,6 +13,6 @@ outdated, it raises `BoardChangedError`, and the caller reads the board again.
 
 This package may import `curves`, `leaves`, `leases` and the packages below. Read `boards` first, which finds boards.
 `board_creation`, `board_changes`, `board_copy` (moves and splits) and `board_removal` follow the life of a board. Then
-read `families`, `family_ids` and `family_reset`, then `catalog`. `shared_tables` is for stores that have many boards.
+read `families` and `family_ids`, then `catalog`. `shared_tables` is for stores that have many boards.
 `journal` merges the change logs of all partitions. `api_keys` and `profiles` stand alone.
 """

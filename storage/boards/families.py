@@ -1,4 +1,4 @@
-"""Programs that create, change and delete families and create their boards, and a process's copy of the families.
+"""Programs that create, change, empty and delete families and their boards, and a process's copy of the families.
 
     put_family ──> family, an empty table ── a first post reaches a board: make_boards ──> board ──> delete_family
 
@@ -47,9 +47,10 @@ from storage.leaves.row_tables import add_columns, create_row_table, layout_of
 from storage.leaves.totals import store_gates
 from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
+from storage.periods import Period, PeriodKind, calendar_of
 from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf
 from storage.schema.placement import TABLES
-from storage.schema.sequences import take_keys
+from storage.schema.sequences import count_fact, take_keys
 from storage.schema.tables import (
     ARCHIVE_BLOCKS,
     BOARDS,
@@ -68,9 +69,10 @@ from storage.store import Program, Store, in_partition
 
 from .board_changes import change_spec, find_added_columns
 from .board_creation import check_board_limits, choose_partitions
-from .board_removal import delete_of_leaves, delete_refresh_leases
+from .board_removal import delete_of_leaves, delete_refresh_leases, delete_rows
 from .boards import find_boards_by_id, list_boards, read_boards
 from .family_ids import is_listed, parse_board_id, shelf
+from .journal import log_event
 from .shared_tables import note_dropped_rows
 
 
@@ -244,6 +246,7 @@ def make_boards(
     return (yield from find_boards_by_id(ids))
 
 
+BOARDS_A_STATEMENT = 1_000  # the most boards that one statement of `reset_period` empties
 _NEW_ROW = ["board_key", "created_at", "epoch", "table_key", "rows_key", "family_key", "partition", "stage", "segment"]
 _NEW_ROW += ["kind", "id", "spec", "shelf", "ends_at", "closes_at", "due_at", "reset_at"]
 
@@ -275,8 +278,49 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
     yield from log_board_events(created, now_us=now_us)
 
 
+def reset_period(*, family_id: str, kind: PeriodKind, now_us: int) -> Program[tuple[Family, Period, list[Leaf]]]:
+    """Empty a family's boards of the period of this kind that contains `now_us`. Return the period and their leaves.
+
+    From now on, they refuse posts whose own time is before `now_us`. The caller checks that the family has such boards.
+
+    All of them are emptied in one transaction, which first locks the row of the family. So no post creates a board of
+    the period meanwhile. The family's row keeps the time, so a board that is created later refuses earlier posts.
+    The post ids of the family stay valid, because other boards still have the posts.
+
+    Raises:
+        UnknownFamilyError: there is no such family.
+    """
+    family = yield from find_family(family_id, lock=Lock.UPDATE)
+    period = calendar_of(family.spec.time_zone).period_at(kind, now_us)
+    resets = (yield from read_resets(family)) | {kind.value: (period.id, now_us)}
+    yield _STORE_RESETS.bind(key=family.key, resets=msgspec.json.encode(resets).decode())
+    shelves = [shelf(period.id, names) for names in family.spec.facets]
+    rows = yield from read_rows(_ON_SHELVES.bind(key=family.key, shelves=shelves))
+    leaves = [row.leaf for row in rows if row.leaf.closed_us is None]
+    emptied: list[Leaf] = []
+    for start in range(0, len(leaves), BOARDS_A_STATEMENT):
+        some = leaves[start : start + BOARDS_A_STATEMENT]
+        yield _BEGIN_EPOCH.bind(keys=[leaf.key for leaf in some], now_us=now_us)
+        emptied += [replace(leaf, gate=leaf.gate._replace(epoch=leaf.epoch + 1, reset_us=now_us)) for leaf in some]
+        yield from store_gates(emptied[start:])  # keeps out new curves, so call it before `delete_rows`
+        yield from in_partition(family.partition, delete_rows(some))
+    yield from log_event(emptied, ChangeKind.RESET, now_us)
+    yield from in_partition(family.partition, count_fact(now_us))
+    return family, period, emptied
+
+
+_STORE_RESETS = update(FAMILIES).set(resets=param("resets")).where(col("family_key").eq(param("key"))).prepared()
+_ON_SHELVES = CATALOG_ROWS.where(col("family_key").eq(param("key")), col("shelf").in_(param("shelves"))).prepared()
+_BEGIN_EPOCH = (
+    update(BOARDS)
+    .set(epoch=plus(col("epoch"), 1), reset_at=param("now_us"))
+    .where(col("board_key").in_(param("keys")))
+    .prepared()
+)
+
+
 def read_resets(family: Family) -> Program[dict[str, tuple[str, int]]]:
-    """Return, by kind of period, the period whose boards were last emptied, and when. See `family_reset`."""
+    """Return, by kind of period, the period whose boards were last emptied, and when."""
     [[text]] = yield _RESETS.bind(key=family.key)
     return {} if text is None else msgspec.json.decode(text, type=dict[str, tuple[str, int]])
 

@@ -30,7 +30,14 @@ from service.contract.values import format_us, to_micros
 from service.views.owners.owners import find_ranked_column
 from service.views.owners.positions import BoardColumn, find_positions
 from storage.boards import journal
-from storage.boards.families import count_boards, delete_family, list_boards_on_shelf, list_families, put_family
+from storage.boards.families import (
+    count_boards,
+    delete_family,
+    list_boards_on_shelf,
+    list_families,
+    put_family,
+    reset_period,
+)
 from storage.boards.family_ids import (
     FACET_VALUES,
     FACETS_TOGETHER_MAX,
@@ -40,7 +47,6 @@ from storage.boards.family_ids import (
     parse_facet_value,
     shelf,
 )
-from storage.boards.family_reset import reset_period
 from storage.errors import SpecInvalidError, UnknownFamilyError
 from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.periods import Period, PeriodKind, calendar_of, find_zone, parse_period

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 from msgspec.structs import replace
 
-from storage.boards.family_reset import reset_period
+from storage.boards.families import reset_period
 from storage.errors import BeforeResetError
 from storage.leaves.totals import ALL_ENTRIES
 from storage.periods import PeriodKind
