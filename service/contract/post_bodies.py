@@ -103,28 +103,19 @@ def _check_post(post: PostBody, settings: RequestSettings, *, may_set: bool) -> 
     """
     owner, stats, overwrite = post.owner, post.stats, post.set
     # `parse_owner` begins with the same quick test. Nearly every owner passes the test, so the call is saved.
-    if not (owner.isascii() and owner.isprintable() and 0 < len(owner) <= OWNER_CHARS_MAX):
+    if not all((owner.isascii(), owner.isprintable(), 0 < len(owner) <= OWNER_CHARS_MAX)):
         post.owner = parse_owner(owner, pointer="/owner")
     keys = 2 + len(stats) if stats else 1
     if overwrite:
+        _check_overwrite(post, may_set=may_set)
         keys += 1 + len(overwrite)
-        if not may_set:
-            raise ProblemError(
-                "forbidden", '"set" overwrites instead of merging and needs the role ops', pointer="/set"
-            )
-        if both := stats.keys() & overwrite.keys():
-            pointer = f"/set/{pointer_token(min(both))}"
-            raise ProblemError("bad_request", 'a column is either in "stats" or in "set"', pointer=pointer)
     elif not stats:
         raise ProblemError("bad_request", "a post names at least one column in its stats", pointer="/stats")
-    if post.post_id is not UNSET:
-        keys += 1
-        if post.post_id is not None:
-            parse_post_id(post.post_id)
-    if post.at is not UNSET:
-        keys += 1
-        if post.at is not None:
-            to_micros(post.at)  # refuse a time before 1970
+    keys += (post.post_id is not UNSET) + (post.at is not UNSET)
+    if isinstance(post.post_id, str):
+        parse_post_id(post.post_id)
+    if post.at:
+        to_micros(post.at)  # refuse a time before 1970
     if isinstance(post, FacetedPostBody) and post.facets:
         keys += 1 + len(post.facets)
     elif isinstance(post, FanPostBody):
@@ -133,3 +124,11 @@ def _check_post(post: PostBody, settings: RequestSettings, *, may_set: bool) -> 
         if len(set(post.boards)) != len(post.boards):
             raise ProblemError("bad_request", "a post names each board once", pointer="/boards")
     return keys
+
+
+def _check_overwrite(post: PostBody, *, may_set: bool) -> None:
+    if not may_set:
+        raise ProblemError("forbidden", '"set" overwrites instead of merging and needs the role ops', pointer="/set")
+    if both := post.stats.keys() & post.set.keys():
+        pointer = f"/set/{pointer_token(min(both))}"
+        raise ProblemError("bad_request", 'a column is either in "stats" or in "set"', pointer=pointer)

@@ -38,18 +38,28 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
     A board that moves out of a shared table, or is emptied there, leaves old rows behind. Without the lock, a post
     could be written to old rows and lost. All transactions lock the gates of boards before the gates of families.
     """
-    leaves = list(leaves)
-    held = [leaf for leaf in leaves if _has_gate(leaf)]
+    held, others, in_periods = _sort_leaves(leaves)
     gates = (yield from read_gates_of(held, held=True)) if held else {}
-    found = yield from _hold_family_gates(leaves, now_us)
+    found = (yield from _hold_family_gates(in_periods, now_us)) if in_periods else {}
     for leaf in held:
         current = _update_leaf(leaf, *gates.get(leaf.key, (None, leaf.gate)))
         if current is not leaf:
             found[leaf.key] = current
-    others = [leaf for leaf in leaves if not _has_gate(leaf)] if check_all else []
-    gates = (yield from read_gates_of(others)) if others else {}
-    gone = [leaf.key for leaf in others if _update_leaf(leaf, *gates.get(leaf.key, (None, leaf.gate))) is None]
-    return found | dict.fromkeys(gone)
+    if check_all and others:
+        gates = yield from read_gates_of(others)
+        there = (_update_leaf(leaf, *gates.get(leaf.key, (None, leaf.gate))) for leaf in others)
+        found |= {leaf.key: None for leaf, current in zip(others, there, strict=True) if current is None}
+    return found
+
+
+def _sort_leaves(leaves: Iterable[Leaf]) -> tuple[list[Leaf], list[Leaf], list[Leaf]]:
+    """Return the leaves whose own gate a post locks, all others, and among these the leaves whose period has an end."""
+    held: list[Leaf] = []
+    others: list[Leaf] = []
+    for leaf in leaves:
+        has_gate = leaf.family_key is None and (leaf.table_key is not None or leaf.spec.season is not None)
+        (held if has_gate else others).append(leaf)
+    return held, others, [leaf for leaf in others if leaf.family_key is not None and leaf.gate.ends_us is not None]
 
 
 def _update_leaf(leaf: Leaf, place: Place | None, gate: Gate) -> Leaf | None:
@@ -61,16 +71,10 @@ def _update_leaf(leaf: Leaf, place: Place | None, gate: Gate) -> Leaf | None:
     return replace(leaf, place=place, gate=gate)
 
 
-def _has_gate(leaf: Leaf) -> bool:
-    """Return whether posts lock the leaf's own gate."""
-    return leaf.family_key is None and (leaf.table_key is not None or leaf.spec.season is not None)
-
-
 def _hold_family_gates(leaves: Iterable[Leaf], now_us: int) -> Program[dict[int, Leaf | None]]:
     """Lock the gates of the families of leaves. Return those leaves whose period is closed, by key."""
     found: dict[int, Leaf | None] = {}
-    in_periods = [leaf for leaf in leaves if leaf.family_key is not None and leaf.gate.ends_us is not None]
-    for partition, theirs in by_partition(in_periods) if in_periods else ():
+    for partition, theirs in by_partition(leaves):
         keys = list({leaf.family_key for leaf in theirs})
         gates = yield _HELD_FAMILIES.bind(keys=keys).at(partition)
         shut_us = {key: max(now_us, through_us) - grace_us for key, through_us, grace_us in gates}

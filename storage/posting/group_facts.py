@@ -180,7 +180,12 @@ def read_group(
         UnknownBoardError: a board was deleted, and `check_boards` is False.
     """
     needs = _list_needs(posts)
-    group = _begin_group(store, boards, needs, now_us)
+    opened: dict[int, BoardFacts] = {}
+    for each in sorted(boards, key=attrgetter("leaf.key")):
+        opened[each.leaf.key] = BoardFacts(each, each.leaf.rows_key)
+        needs.places[each.leaf.key] = each.leaf.partition
+    home = [partition for partition in {*needs.places.values()} if store.at(partition) is store]
+    group = GroupFacts(now_us, home[0] if home else None, opened, needs.places)
     yield from _hold_gates(group, check_boards=check_boards, accepted_us=accepted_us)
     group.tables = _list_tables(group.boards.values())
     group.looks_up = needs.must_look_up or (known_facts.ids_known and bool(needs.ids))
@@ -194,15 +199,6 @@ def read_group(
         yield from _look_up(group, needs.ids)
         group.learned.ids_known = bool(group.known)
     return group
-
-
-def _begin_group(store: Store, boards: Iterable[Entries], needs: _Needs, now_us: int) -> GroupFacts:
-    opened: dict[int, BoardFacts] = {}
-    for each in sorted(boards, key=attrgetter("leaf.key")):
-        opened[each.leaf.key] = BoardFacts(each, each.leaf.rows_key)
-        needs.places[each.leaf.key] = each.leaf.partition
-    home = [partition for partition in {*needs.places.values()} if store.at(partition) is store]
-    return GroupFacts(now_us, home[0] if home else None, opened, needs.places)
 
 
 def _hold_gates(group: GroupFacts, *, check_boards: bool, accepted_us: int | None) -> Program[None]:

@@ -83,9 +83,7 @@ def hash_post(
     for change in changes:
         column, value = spec.columns[change.index], change.value
         if isinstance(value, int):
-            value = format_decimal(value, column.scale)
-            if column.scale:
-                value = value.rstrip("0").rstrip(".")
+            value = format_decimal(value, column.scale).rstrip("0").rstrip(".") if column.scale else str(value)
         values.append((column.name, value, change.overwrite))
     values.sort(key=itemgetter(0, 2))  # not by value, because None and text have no order
     text = msgspec.json.encode((owner, values, at_us, *([] if facets is None else [sorted(facets.items())])))

@@ -198,37 +198,41 @@ class _Rebuild:
         fresh: list[RememberedPost] = []
         times_us: list[int] = []
         for row in rows:
-            if row.owner is None or row.record is None:
-                continue
-            if row.kind is ChangeKind.ERASED:
-                entries.pop(row.owner, None)
-            if row.kind is ChangeKind.VOIDED:
-                self.replay.pass_voiding(entries, row)
-            if row.record.kind not in POSTS:
-                continue
             post_hash = self._hash_of(row)
-            if post_hash in known:
-                self.done.duplicates += 1
-                continue
-            changes = self.replay.read_changes(row, row.record)
-            try:
-                if self.replay.is_voided(row):
-                    self.done.voided += 1
-                    outcome = PartOutcome(PostStatus.VOIDED)
-                else:
-                    outcome = self.replay.merge_post(entries, row, row.owner, row.record.at_us, changes)
-                    self.done.replayed += 1
-            except ValueOutOfRangeError:
-                self.done.rejected += 1
-                continue
-            if post_hash is not None:
+            merged = self._merge_row(entries, row, is_known=post_hash in known)
+            if merged is not None and post_hash is not None:
+                outcome, fingerprint = merged
                 known.add(post_hash)
                 outcome.board_key = leaf.key
-                fingerprint = hash_post(row.owner, self.board.spec, changes, row.record.at_us)
                 fresh.append(RememberedPost(leaf.key, post_hash, fingerprint, [outcome]))
                 times_us.append(row.logged_us)
         if fresh:
             yield from remember_posts(fresh, {leaf.key: leaf.epoch}, times_us)
+
+    def _merge_row(self, entries: EntriesByOwner, row: JournalRow, *, is_known: bool) -> tuple[PartOutcome, str] | None:
+        """Merge a logged change. If it is a post that counts, return its outcome and its fingerprint."""
+        if row.owner is None or row.record is None:
+            return None
+        if row.kind is ChangeKind.ERASED:
+            entries.pop(row.owner, None)
+        elif row.kind is ChangeKind.VOIDED:
+            self.replay.pass_voiding(entries, row)
+        if row.record.kind not in POSTS:
+            return None
+        if is_known:
+            self.done.duplicates += 1
+            return None
+        changes = self.replay.read_changes(row, row.record)
+        outcome = PartOutcome(PostStatus.VOIDED)
+        try:
+            if not self.replay.is_voided(row):
+                outcome = self.replay.merge_post(entries, row, row.owner, row.record.at_us, changes)
+        except ValueOutOfRangeError:
+            self.done.rejected += 1
+            return None
+        self.done.voided += outcome.status is PostStatus.VOIDED
+        self.done.replayed += outcome.status is not PostStatus.VOIDED
+        return outcome, "" if self.is_whole else hash_post(row.owner, self.board.spec, changes, row.record.at_us)
 
     def _hash_of(self, row: JournalRow) -> str | None:
         if self.is_whole or row.record is None or row.record.post_id is None or row.owner is None:

@@ -146,28 +146,21 @@ def _finish(
     store: Store, decision: Decision, partition: int, boards: Sequence[BoardChanges], others: list[BundleDraft]
 ) -> Program[None]:
     """Log a partition's changes and add to its totals. Raise an error if the group relied on facts that changed."""
-    version = None
-    if changed := [*others, *[board.log for board in boards if board.log.changes]]:
-        version = yield from _log(store, changed, boards, decision.group.now_us)
+    changed = [*others, *[board.log for board in boards if board.log.changes]]
+    totals = {board.entries.leaf.key: board.totals for board in boards if board.totals}
+    now_us, version = decision.group.now_us, None
+    if changed and store.dialect.chains:  # one statement for log and totals locks the counter briefly
+        rows = bundle_rows(changed, now_us=now_us, next_position=0)
+        bound = {"bundle_rows": rows, "total_rows": total_rows(totals), "now_us": now_us}
+        [[_, version]] = yield _RECORD.bind(bundles=len(rows), **bound)
+    elif changed:
+        version = (yield from change_log.append_drafts(changed, now_us=now_us)).facts
+        yield from add_totals(totals)
     elif decision.has_absent:  # nothing to log; check whether a post was rejected because its owner was just hidden
         version = yield from change_log.read_facts()
     facts = decision.group.facts.get(partition)
-    if facts is not None and version is not None and version != facts.version:
+    if facts is not None and version not in (None, facts.version):
         _forget_facts(decision, partition, facts.version)
-
-
-def _log(store: Store, changed: list[BundleDraft], boards: Sequence[BoardChanges], now_us: int) -> Program[int]:
-    """Log changes and add to the totals. Return the version of the partition's facts."""
-    totals = {board.entries.leaf.key: board.totals for board in boards if board.totals}
-    if not store.dialect.chains:
-        version = (yield from change_log.append_drafts(changed, now_us=now_us)).facts
-        yield from add_totals(totals)
-        return version
-    # One statement for log and totals locks the counter briefly.
-    rows = bundle_rows(changed, now_us=now_us, next_position=0)
-    bound = {"bundle_rows": rows, "total_rows": total_rows(totals), "now_us": now_us}
-    [[_, version]] = yield _RECORD.bind(bundles=len(rows), **bound)
-    return int(version)
 
 
 def _forget_facts(decision: Decision, partition: int, version: int) -> None:

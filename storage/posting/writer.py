@@ -221,22 +221,8 @@ class Writer:
         try:
             posts = [post for waiting in group for post in waiting.posts]
             result = await self._apply(posts, check_boards=False)
-        except FAULTS_OF_STORE as error:  # each request of the group would get the same error if it ran alone
-            if isinstance(error, OutcomeUnknownError) and not unknown:
-                await self._settle_unknown(group)
-            else:
-                refuse_group(group, OutcomeUnknownError() if unknown else error)
-            return None
         except Exception as error:
-            if len(group) > 1:
-                for waiting in group:
-                    # If the future is done, the caller got `WaitTooLongError` or has left: do not apply the posts.
-                    if not waiting.done.done():
-                        await self._settle_and_answer([waiting], unknown=unknown)
-                return None
-            failure = error if isinstance(error, StorageError) else StoreBusyError("the posts could not be applied")
-            failure.__cause__ = error if failure is not error else error.__cause__
-            group[0].fail(failure)
+            await self._settle_failed(group, error, unknown=unknown)
             return None
         # The transaction is committed, so nothing below may make the group fail.
         now_s = self._monotonic()
@@ -246,6 +232,23 @@ class Writer:
             self._meter.add("rankcurve_partition_posts_applied", applied, str(partition))
         self._drain.record_commit(sum(map(PARTS_OF, group)), now_s=now_s)
         return result
+
+    async def _settle_failed(self, group: list[WaitingRequest], error: Exception, *, unknown: bool) -> None:
+        if isinstance(error, OutcomeUnknownError) and not unknown:
+            await self._settle_unknown(group)
+        elif isinstance(error, FAULTS_OF_STORE):  # each request of the group would get the same error if it ran alone
+            refuse_group(group, OutcomeUnknownError() if unknown else error)
+        elif len(group) > 1:
+            for waiting in group:
+                # If the future is done, the caller got `WaitTooLongError` or has left: do not apply the posts.
+                if not waiting.done.done():
+                    await self._settle_and_answer([waiting], unknown=unknown)
+        elif isinstance(error, StorageError):
+            group[0].fail(error)
+        else:
+            failure = StoreBusyError("the posts could not be applied")
+            failure.__cause__ = error
+            group[0].fail(failure)
 
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
         """Run those requests of a group again in which every post has an id. These posts are not applied twice.
@@ -341,23 +344,31 @@ class Writers:
         if len(places) == 1:
             store = self._store.at(places.pop())
             return await (self._writers.get(store) or self.find_writer(store)).submit(posts)
-        apart: dict[int, list[Post]] = {place: [] for place in places}
+        return await self._submit_apart(posts)
+
+    async def _submit_apart(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
+        apart: dict[int, list[Post]] = {}
         of_post: list[int] = []
         for post in posts:
-            theirs = {part.leaf.partition for part in post.parts}
+            theirs = _list_partitions(post)
             if len(theirs) > 1:
                 return await self.find_writer(self._store).submit(posts)
-            of_post.append(post.scope.partition if post.scope is not None else theirs.pop())
-            apart[of_post[-1]].append(post)
+            of_post += theirs
+            apart.setdefault(of_post[-1], []).append(post)
         submitting = [self.find_writer(self._store.at(place)).submit(theirs) for place, theirs in apart.items()]
         done = await asyncio.gather(*submitting, return_exceptions=True)
         errors = [found for found in done if isinstance(found, BaseException)]
+        if errors and len(errors) == len(done):
+            raise errors[0]
         if errors:
-            if len(errors) == len(done):
-                raise errors[0]
             raise OutcomeUnknownError("only the posts to some partitions were applied") from errors[0]
         outcomes = {place: iter(found) for place, found in zip(apart, done, strict=True)}  # type: ignore[arg-type]
         return [next(outcomes[place]) for place in of_post]
 
     async def close(self) -> None:
         await asyncio.gather(*(writer.close() for writer in self._all))
+
+
+def _list_partitions(post: Post) -> set[int]:
+    """Return the partitions of the boards that a post changes. All boards of a family are in the same one."""
+    return {part.leaf.partition for part in post.parts} if post.scope is None else {post.scope.partition}

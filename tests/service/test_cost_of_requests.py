@@ -52,11 +52,11 @@ BUDGETS: dict[str, Cost | Way] = {
     "around": Cost(250, 0, 1.8, 0, 1_725),
     "top page": Cost(190, 0, 2.2, 0, 1_540),
     "single post": Cost(162, 138, 5.2, 1.5, 245),
-    "batch of 1,000": Cost(6_480, 14_800, 5.5, 2, 109_000),
-    "way: post": Way(147, 114),
+    "batch of 1,000": Cost(6_480, 14_200, 5.5, 2, 109_000),
+    "way: post": Way(140, 110),
     "way: positions": Way(76, 50),
-    "way: post to segments": Way(149, 115),
-    "way: queued post": Way(206, 241),
+    "way: post to segments": Way(142, 111),
+    "way: queued post": Way(199, 235),
     "way: refresh": Way(177, 323),
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 
@@ -73,7 +73,7 @@ _time_text = lru_cache(maxsize=64)(format_us)  # nearly all rows of one transact
 
 
 async def post_to_board(context: Context, call: Call) -> Answer:
-    board = await _find_board(context, call.path["board"])
+    board = context.catalog.find_known(call.path["board"]) or await _find_named_board(context, call.path["board"])
     posts, single = parse_request_posts(context, call, PostTarget.ONE_BOARD)
     return await take_posts(context, call, posts, partial(_resolve_posts, context, board.id), single=single)
 
@@ -199,24 +199,19 @@ class PostRequest(msgspec.Struct):
             OutcomeUnknownError: a board is missing in its partition in each try, but the catalog has it.
         """
         settled, pauses_s = await _apply(self.context, await self.find_boards(posts)), iter(PAUSES_S)
-        while lost := _find_lost(settled):
+        while lost := [
+            index
+            for index, each in enumerate(settled)
+            if each.status is PostStatus.REJECTED and _list_leaves(each.parts, UnknownBoardError)
+        ]:
             if (pause_s := next(pauses_s, None)) is None:  # the catalog still has the boards
                 raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
             await asyncio.sleep(pause_s)
-            await self.confirm(leaf for leaves in lost.values() for leaf in leaves)
+            await self.confirm(leaf for at in lost for leaf in _list_leaves(settled[at].parts, UnknownBoardError))
             again = await _apply(self.context, await self.find_boards([posts[index] for index in lost]))
             for index, each in zip(lost, again, strict=True):
                 settled[index] = each
         return settled
-
-
-def _find_lost(settled: Sequence[Settled]) -> dict[int, list[Leaf]]:
-    """Return, by index of a post, the leaves that the writer did not find."""
-    lost: dict[int, list[Leaf]] = {}
-    for index, each in enumerate(settled):
-        if each.status is PostStatus.REJECTED and (leaves := _list_leaves(each.parts, UnknownBoardError)):
-            lost[index] = leaves
-    return lost
 
 
 async def take_posts(
@@ -314,10 +309,8 @@ def _list_known(targets: Targets, outcomes: Sequence[PartOutcome], repeated: Map
     return None
 
 
-async def _find_board(context: Context, named: str) -> Board:
+async def _find_named_board(context: Context, named: str) -> Board:
     """Return the board with this id, which may contain an alias of a period. Raise UnknownBoardError if none has it."""
-    if (known := context.catalog.find_known(named)) is not None:
-        return known
     if "\0" in named:  # PostgreSQL refuses texts with NUL
         raise UnknownBoardError(f"no leaderboard {named!r}")
     [board_id] = await context.catalog.resolve_aliases([named], context.now_us())
@@ -326,11 +319,15 @@ async def _find_board(context: Context, named: str) -> Board:
 
 async def _resolve_posts(context: Context, only_board: str | None, posts: Sequence[PostBody]) -> list[Resolved]:
     """Find the boards of each post. Return posts for the writer, or the errors of boards that refuse them."""
-    named = {only_board} if only_board is not None else {each for post in posts for each in _boards_of(post)}
+    tolerated: Sequence[type[Exception]] = ()
+    if only_board is not None:
+        named = {only_board}
+    else:
+        named, tolerated = {each for post in posts for each in _boards_of(post)}, (UnknownBoardError,)
     boards: dict[str, Board] = {}
     for each in named:
-        with nullcontext() if only_board is not None else suppress(UnknownBoardError):
-            boards[each] = await _find_board(context, each)
+        with suppress(*tolerated):
+            boards[each] = context.catalog.find_known(each) or await _find_named_board(context, each)
     only = None if only_board is None else boards[only_board]
     resolved: list[Resolved] = []
     for begin in range(0, len(posts), TURN_POSTS):
