@@ -52,6 +52,8 @@ class Call(msgspec.Struct):
     has_alias: bool = False  # the caller named a board by an alias of a period; the handler gets the board's real id
     is_batch: bool = False  # the request is so large that its duration says nothing about the speed of the service
     answer_headers: Mapping[str, str] | None = None  # headers that a handler must add if it sends its answer itself
+    address: str | None = None  # of a caller without an API key; its open requests are counted
+    span: Any = None  # the span of the request, if requests are traced
 
 
 class NamedBoards(NamedTuple):

@@ -7,7 +7,7 @@ An answer to a read may get CORS headers (see `foreign_pages`), and is compresse
 
 When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
 the cause, which is only in the log. `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares everything
-that is the same for all requests of a route.
+that is the same for all requests of a route, such as the list of the checks before the body is read.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ from service.contract.strict_json import decode_strictly
 from service.contract.values import PATH_COLUMN_PATTERN, parse_board_id, parse_matching, parse_owner, parse_post_id
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
-from service.telemetry.tracing import Span, Tracer
+from service.telemetry.tracing import Tracer
 from storage.boards.family_ids import FAMILY_PATTERN
 from storage.errors import NotOwnerError
 from storage.meter import Meter
@@ -54,7 +54,6 @@ from .relay import Relay
 _encode = msgspec.json.Encoder().encode
 X_REQUEST_ID = istr("X-Request-Id")
 X_TRACEPARENT = istr("traceparent")
-_ACCEPTED = hdrs.ACCEPT_ENCODING
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 # The log shows only these path parameters. It hides owners, lease keys and post ids, because they may name people. It
@@ -130,11 +129,11 @@ class Endpoint:
         self._bodies = bodies
         self._has_body = route.takes_body
         self._context = context
-        self._handler = route.handler
+        passes_on = context.relay is not None and route.is_for_owner
+        self._handler = _refuse_as_front if passes_on else route.handler
         self._ids = ids
         self._keyring = context.keyring
         self._tracer = context.tracer
-        self._is_passed_on = context.relay is not None and route.is_for_owner
         self._is_read = route.role is Role.READER
         self._cross_origin = context.cross_origin
         self._rate = context.key_limits.reads if self._is_read and context.key_limits.reads.is_set else None
@@ -143,68 +142,83 @@ class Endpoint:
         self._path = tuple((name, PATH_PARSERS.get(name, str)) for name in _PARAMETER.findall(route.path))
         self._query = None if route.query is None else make_query_parsers(route.query, context.settings)
         self._decoder: msgspec.json.Decoder[Any] | None = None
-        if isinstance(route.body, type) and not route.raw_body:
+        if isinstance(route.body, type) and not route.raw_body and not passes_on:
             self._decoder = msgspec.json.Decoder(route.body)
         self._takes = (JSON_TYPE, NDJSON_TYPE) if route.ndjson else (JSON_TYPE,)
+        self._steps = self._list_steps()
+
+    def _list_steps(self) -> list[Callable[[Call], None]]:
+        """Return what is done before the body of a request is read, in this order."""
+        steps: list[Callable[[Call], None]] = []
+        if self._cross_origin is not None:
+            steps.append(self._find_answer_headers)
+        if self._tracer is not None:
+            steps.append(self._start_span)
+        steps.append(self._check_page)
+        if self.route.role is not None:
+            steps.append(self._check_caller)
+        return steps
 
     async def serve(self, request: web.BaseRequest, parameters: Sequence[str]) -> web.StreamResponse:
         """Answer a request. `parameters` are the values of the path's parameters, in the order of the path."""
-        started_s = perf_counter()
-        headers = request.headers
-        call = Call(request, self._ids.begin_request(headers), ANYONE)
-        code, address, span = "", None, None
-        if self._cross_origin is not None:
-            call.answer_headers = self._cross_origin.find_headers(headers.get(hdrs.ORIGIN) if self._is_read else None)
-        if self._tracer is not None:
-            span = self._tracer.start_request_span(request.method, self.route.path, call.request_id)
+        started_s, code = perf_counter(), ""
+        call = Call(request, self._ids.begin_request(request.headers), ANYONE)
         try:
-            if self._keyring.open:
-                changes = self.route.method not in SAFE_METHODS
-                refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=changes)
-            if self.route.role is not None:
-                call.identity = identity = self._keyring.identify_caller(headers.get(hdrs.AUTHORIZATION))
-                if identity.role < self.route.role:
-                    raise make_forbidden(identity, self.route.role)
-                if identity is ANONYMOUS:
-                    address = self._admit_anonymous(request)
-                elif self._rate is not None:
-                    self._rate.admit(identity.key_id)
-            if self._has_body:
-                await self._read_body(call)
-                if self.route.role is not None:
-                    self._keyring.check_valid(call.identity)  # the key may have been revoked while the body arrived
-            self._parse(call, parameters)
-            if self._is_passed_on:
-                raise NotOwnerError
-            response = _response(await self._handler(self._context, call), call)
-            if self._is_read and isinstance(response, _IN_ONE_PIECE):
-                body = response.body
-                if isinstance(body, bytes) and len(body) >= BYTES_MIN and accepts_gzip(headers.get(_ACCEPTED, "")):
-                    await compress_answer(response, body)
-            ended_s = call.answered_s or perf_counter()
+            await self._read(call, parameters)
+            response = _make_response(await self._handler(self._context, call), call)
+            if self._is_read and len(getattr(response, "body", None) or b"") >= BYTES_MIN:
+                await _compress(response, request)
         except asyncio.CancelledError:
-            self._end(call, parameters, span, _CUT_OFF, "cut_off", perf_counter() - started_s)
+            self._end(call, parameters, _CUT_OFF, "cut_off", started_s)
             raise
-        except NotOwnerError:
-            response, code = await self._pass_on(call)
+        except Exception as error:
+            response, code = await self._fail(call, error)
             if not code:
                 return response  # the owner has counted and logged the request
-            ended_s = perf_counter()
-        except Exception as error:
-            if request.transport is None:
-                response, code = PlainResponse(status=_CLIENT_CLOSED_REQUEST), "caller_gone"
-            else:
-                response, code = self._failed(error, call.request_id)
-            ended_s = perf_counter()
         finally:
             if self._has_body:
                 self._bodies.release_body(request)
-            if address is not None:
-                self._context.anonymous.end_request(address)
+            if call.address is not None:
+                self._context.anonymous.end_request(call.address)
         if call.answer_headers is not None and isinstance(response, _IN_ONE_PIECE):
             response.add_headers(call.answer_headers)
-        self._end(call, parameters, span, response.status, code, ended_s - started_s)
+        self._end(call, parameters, response.status, code, started_s)
         return response
+
+    def _find_answer_headers(self, call: Call) -> None:
+        assert self._cross_origin is not None
+        origin = call.request.headers.get(hdrs.ORIGIN) if self._is_read else None
+        call.answer_headers = self._cross_origin.find_headers(origin)
+
+    def _start_span(self, call: Call) -> None:
+        assert self._tracer is not None
+        call.span = self._tracer.start_request_span(call.request.method, self.route.path, call.request_id)
+
+    def _check_page(self, call: Call) -> None:
+        if self._keyring.open:
+            headers, changes = call.request.headers, self.route.method not in SAFE_METHODS
+            refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=changes)
+
+    def _check_caller(self, call: Call) -> None:
+        """Identify the caller, and refuse it if its role is not enough, or if it sends too many requests."""
+        assert self.route.role is not None
+        call.identity = identity = self._keyring.identify_caller(call.request.headers.get(hdrs.AUTHORIZATION))
+        if identity.role < self.route.role:
+            raise make_forbidden(identity, self.route.role)
+        if identity is ANONYMOUS:
+            if self.route.needs_key:
+                raise make_unauthorized("this needs an API key")
+            call.address = self._context.anonymous.begin_request(call.request)
+        elif self._rate is not None:
+            self._rate.admit(identity.key_id)
+
+    async def _fail(self, call: Call, error: Exception) -> tuple[web.StreamResponse, str]:
+        """Return the answer to a request that failed, and its code. The code is empty if the owner has answered."""
+        if isinstance(error, NotOwnerError):
+            return await self._pass_on(call)
+        if call.request.transport is None:
+            return PlainResponse(status=_CLIENT_CLOSED_REQUEST), "caller_gone"
+        return self._failed(error, call.request_id)
 
     async def _pass_on(self, call: Call) -> tuple[web.StreamResponse, str]:
         """Return the owner's answer to a request, or a problem and its code if the owner does not answer."""
@@ -214,17 +228,12 @@ class Endpoint:
         except Exception as error:
             return self._failed(error, call.request_id)
 
-    def _admit_anonymous(self, request: web.BaseRequest) -> str:
-        if self.route.needs_key:
-            raise make_unauthorized("this needs an API key")
-        return self._context.anonymous.begin_request(request)
-
-    def _end(
-        self, call: Call, parameters: Sequence[str], span: Span | None, status: int, code: str, seconds: float
-    ) -> None:
+    def _end(self, call: Call, parameters: Sequence[str], status: int, code: str, started_s: float) -> None:
+        """Count and log a request, which lasted until now, or until its stream began."""
+        seconds = (call.answered_s or perf_counter()) - started_s
         count_answer(self._meter, self._batch_name if call.is_batch else self._name, status, seconds)
-        if span is not None:
-            span.end(status, call.identity.key_id)
+        if call.span is not None:
+            call.span.end(status, call.identity.key_id)
         if self._logged(status, seconds):
             self._context.request_log.log_request(
                 view=self.route.view,
@@ -247,10 +256,16 @@ class Endpoint:
         if not self.route.foreign_protocol:
             call.media_type = self._media_type(call.request)
         body = await self._bodies.read_body(call.request)
-        call.body = body if self._decoder is None or self._is_passed_on else decode_strictly(body, self._decoder)
+        call.body = body if self._decoder is None else decode_strictly(body, self._decoder)
+        if self.route.role is not None:
+            self._keyring.check_valid(call.identity)  # the key may have been revoked while the body arrived
 
-    def _parse(self, call: Call, parameters: Sequence[str]) -> None:
-        """Parse the path and the query of a request."""
+    async def _read(self, call: Call, parameters: Sequence[str]) -> None:
+        """Check the caller of a request, read its body, and parse its path and its query."""
+        for step in self._steps:
+            step(call)
+        if self._has_body:
+            await self._read_body(call)
         raw = call.request.raw_path
         if "%" in raw:
             _check_path(raw.partition("?")[0])
@@ -298,30 +313,42 @@ def make_problem_response(problem: ProblemError, request_id: str) -> web.Respons
     return response
 
 
-def _response(answer: Answer, call: Call) -> web.StreamResponse:
+async def _refuse_as_front(_context: object, _call: Call) -> Answer:
+    raise NotOwnerError
+
+
+def _make_response(answer: Answer, call: Call) -> web.StreamResponse:
+    if isinstance(answer, Reply | web.StreamResponse | None):
+        return _make_plain_response(answer, call)
+    if isinstance(answer, Tagged):
+        body, etag = answer.body, answer.etag
+    else:
+        body, etag = answer if isinstance(answer, bytes) else _encode(answer), ""
+    request = call.request
+    is_usual = request.keep_alive and request.version == HttpVersion11 and request.method != hdrs.METH_HEAD
+    if is_usual and len(body or b"") <= BODY_BYTES_MAX:
+        return FastJsonResponse(body, call.request_id, etag)
+    return _make_plain_response(Reply(body, 304 if body is None else 200, {"ETag": etag} if etag else None), call)
+
+
+def _make_plain_response(answer: Reply | web.StreamResponse | None, call: Call) -> web.StreamResponse:
     if isinstance(answer, web.StreamResponse):
         return answer
-    request = call.request
     if answer is None:
         return PlainResponse(status=204, headers={X_REQUEST_ID: call.request_id})
-    if not isinstance(answer, Reply):
-        if isinstance(answer, Tagged):
-            body, etag = answer.body, answer.etag
-        else:
-            body, etag = answer if isinstance(answer, bytes) else _encode(answer), ""
-        if (
-            request.keep_alive
-            and request.version == HttpVersion11
-            and request.method != hdrs.METH_HEAD
-            and len(body or b"") <= BODY_BYTES_MAX
-        ):
-            return FastJsonResponse(body, call.request_id, etag)
-        answer = Reply(body, 304 if body is None else 200, {"ETag": etag} if etag else None)
     headers = {X_REQUEST_ID: call.request_id, **(answer.headers or {})}
     if answer.body is not None:
         headers[hdrs.CONTENT_TYPE] = answer.media_type
     sent = _encode(answer.body) if isinstance(answer.body, msgspec.Struct) else answer.body
     return PlainResponse(body=sent, status=answer.status, headers=headers)
+
+
+async def _compress(response: web.StreamResponse, request: web.BaseRequest) -> None:
+    """Compress the body of a response that was not sent yet, if the caller accepts that."""
+    body = response.body if isinstance(response, _IN_ONE_PIECE) else None
+    if isinstance(body, bytes) and accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")):
+        assert isinstance(response, _IN_ONE_PIECE)
+        await compress_answer(response, body)
 
 
 @lru_cache(maxsize=64)
