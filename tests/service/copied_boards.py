@@ -244,7 +244,7 @@ class Walk:
         return self._rng.choice((0, 1, 1, 2, 2, 3, 3, 4, 4, 7, -5, 40, 400, "3.5", "seven"))
 
     def _draw_post(self) -> tuple[str, str, Any]:
-        def post(**more: Any) -> dict[str, Any]:
+        def post(owner: str, **more: Any) -> dict[str, Any]:
             stats = {
                 name: self._value() for name in self._rng.sample((*COLUMNS * 3, "no"), self._rng.choice((1, 1, 2)))
             }
@@ -253,19 +253,21 @@ class Walk:
             if self._rng.random() < 0.1:
                 at = datetime.now(UTC) - timedelta(hours=self._rng.choice((1, 30)))
                 more["at"] = at.isoformat(timespec="seconds")
-            return {"owner": self._owner(), "stats": stats, **more}
+            return {"owner": owner, "stats": stats, **more}
 
         queued = "?mode=queued" if self._rng.random() < 0.15 else ""
         size = self._rng.choice((0, 0, 1, 3))
+        owners = self._rng.sample(OWNERS, size or 1)  # a second post of an owner would change the result of the first
         match self._rng.randrange(4):
             case 0 | 1:
-                path, posts = f"{self._draw_board()}/posts", [post() for _ in range(size or 1)]
+                path, posts = f"{self._draw_board()}/posts", [post(owner) for owner in owners]
             case 2:
-                named = [sorted({self._board() for _ in range(2)}) for _ in range(size or 1)]
-                path, posts = "/v1/posts", [post(boards=each) for each in named]
+                named = [sorted({self._board() for _ in range(2)}) for _ in owners]
+                path = "/v1/posts"
+                posts = [post(owner, boards=each) for owner, each in zip(owners, named, strict=True)]
             case _:
                 more: list[dict[str, Any]] = [{}, {"facets": {"org": "7"}}, {"facets": {"no": "7"}}]
-                path, posts = f"{FAMILY}/posts", [post(**self._rng.choice(more)) for _ in range(size or 1)]
+                path, posts = f"{FAMILY}/posts", [post(owner, **self._rng.choice(more)) for owner in owners]
         return "POST", path + queued, {"posts": posts} if size else posts[0]
 
     def _draw_look_up(self) -> tuple[str, str, Any]:

@@ -36,15 +36,12 @@ from storage.store import Program
 from .owners import find_column, find_ranked_column, list_wanted_ranks
 
 
-async def get_positions(context: Context, call: Call) -> OwnerPositions:
+async def get_positions(context: Context, call: Call, board: Board | None = None) -> OwnerPositions:
     query: PositionsQuery = call.query
-    board = context.catalog.find_known(call.path["board"]) or await context.catalog.find_board(call.path["board"])
+    board_id, owner = call.path["board"], call.path["owner"]
+    board = board or context.catalog.find_known(board_id) or await context.catalog.find_board(board_id)
     if query.compare is not None:
         return await _compare_positions(context, call, board, query)
-    return await _find_own_positions(context, board, call.path["owner"], query)
-
-
-async def _find_own_positions(context: Context, board: Board, owner: str, query: PositionsQuery) -> OwnerPositions:
     indexes: Sequence[int] = board.sorted_indexes
     if query.columns:
         indexes = [find_ranked_column(board, name) for name in query.columns]
@@ -76,7 +73,8 @@ async def _compare_positions(context: Context, call: Call, board: Board, query: 
     owner = call.path["owner"]
     absent: UnknownOwnerError | NotRankedError | None = None
     try:
-        answer = await _find_own_positions(context, board, owner, query)
+        own = msgspec.structs.replace(call, query=msgspec.structs.replace(query, compare=None))
+        answer = await get_positions(context, own, board)
     except (UnknownOwnerError, NotRankedError) as error:  # compare anyway: there may be a previous value
         absent = error
         columns = query.columns or [board.spec.columns[index].name for index in board.sorted_indexes]
