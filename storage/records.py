@@ -250,9 +250,8 @@ class Board:
     @cached_property
     def version(self) -> tuple[int, ...]:
         """Return numbers of which the first that differs is greater in the later state of the board in the store."""
-        leaf = self.leaves[
-            -1
-        ]  # a split makes leaves with greater keys; deleting and creating makes a greater board key
+        # A split makes leaves with greater keys. A board that is created again has a greater key.
+        leaf = self.leaves[-1]
         ended = leaf.archived_us is not None, leaf.closed_us is not None
         return self.key, ended[0], leaf.key, leaf.epoch, ended[1], self.spec.tiers_version, len(self.spec.columns)
 
@@ -353,6 +352,12 @@ class Family:
     created_at_us: int
     closed_through_us: int = 0  # periods that close at this time or earlier stay closed, even if the clock steps back
     partition: int = 0  # the partition of all boards of the family
+
+    @cached_property
+    def version(self) -> tuple[int, ...]:
+        """Return numbers of which the first that differs is greater in the later state of the family in the store."""
+        board = self.spec.board
+        return self.key, self.closed_through_us, board.tiers_version, len(board.columns)
 
     def shut_through_us(self, now_us: int) -> int:
         """Return the time up to which periods are shut: a period that ends then or earlier takes no more posts."""

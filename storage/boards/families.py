@@ -379,12 +379,20 @@ class FamilyCatalog:
 
     async def reread_family(self, family_id: str) -> Family:
         """Read the family from the store, keep it in the copy and return it, or raise `UnknownFamilyError`."""
-        self._by_id.pop(family_id, None)
-        family = await self._store.read(lambda: find_family(family_id))
-        return self._by_id.setdefault(family_id, family)
+        known = self._by_id.get(family_id)
+        try:
+            return self.keep_family(await self._store.read(lambda: find_family(family_id)))
+        except UnknownFamilyError:
+            if self._by_id.get(family_id) is known:  # no later read has found it
+                self.forget_family(family_id)
+            raise
 
-    def keep_family(self, family: Family) -> None:
-        self._by_id[family.id] = family
+    def keep_family(self, family: Family) -> Family:
+        """Replace the copy of a family that was read or written, unless the copy is newer. Return the copy."""
+        known = self._by_id.get(family.id)
+        if known is None or known.version <= family.version:
+            known = self._by_id[family.id] = family
+        return known
 
     def forget_family(self, family_id: str) -> None:
         self._by_id.pop(family_id, None)

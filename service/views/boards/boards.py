@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
@@ -57,34 +57,22 @@ async def get_board(context: Context, call: Call) -> BoardAnswer:
     return await _answer(context, await context.catalog.reread_board(call.path["board"]))
 
 
+class _Listed(NamedTuple):
+    boards: list[Board]
+    states: dict[int, BoardState]  # by board key; without the boards in partitions that do not answer
+    active: dict[int, int]  # see `_place`
+
+
 async def get_boards(context: Context, call: Call) -> BoardList:
     query: BoardsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
     # The filters are a part of the list's name `of`. A cursor holds this name, so a list with other filters refuses it.
     filters = f"{query.prefix}?{query.contains}?{query.families}" if query.contains or not query.families else ""
     of = filters or query.prefix
-    listing = partial(list_boards, prefix=query.prefix, contains=query.contains, families=query.families)
-    by_activity = query.order == "activity"
-    first: Any = (-INT64_MAX, "") if by_activity else ""
+    first: Any = (-INT64_MAX, "") if query.order == "activity" else ""
     after = context.cursors.find_start(query.cursor, of, first)
-
-    def program(away: Collection[int]) -> Program[tuple[list[Board], dict[int, BoardState], dict[int, int]]]:
-        active: dict[int, int] = {}
-        if by_activity:
-            boards = yield from listing(archived=False, after="", limit=ACTIVE_BOARDS_MAX + 1)
-            if len(boards) > ACTIVE_BOARDS_MAX:
-                detail = f"more than {ACTIVE_BOARDS_MAX} match; leave out leaderboards of families, or name a part"
-                raise ProblemError("too_many_boards", detail, pointer="order")
-            active = yield from find_last_changes(boards, away)
-            place = partial(_place, active)
-            boards = sorted((board for board in boards if place(board) > after), key=place)[: limit + 1]
-        else:
-            boards = yield from listing(after=after, limit=limit + 1)
-        living = [board for board in boards if not any(leaf.partition in away for leaf in board.leaves)]
-        states = yield from read_states(living, context.now_us())
-        return boards, dict(zip([board.key for board in living], states, strict=True)), active
-
-    (found, states, active), away = await context.read_living(program)
+    listing = partial(_list_boards, query, after, limit + 1, context.now_us())
+    (found, states, active), away = await context.read_living(listing)
     shown, next_page = context.cursors.cut_page(found, limit, of, partial(_place, active))
     listed = [
         _board_answer(context, board, states[board.key], active_us=active.get(board.key))
@@ -92,6 +80,24 @@ async def get_boards(context: Context, call: Call) -> BoardList:
         if board.key in states
     ]
     return BoardList(listed, next_page, [*away] or UNSET)
+
+
+def _list_boards(query: BoardsQuery, after: Any, limit: int, now_us: int, away: Collection[int]) -> Program[_Listed]:
+    listing = partial(list_boards, prefix=query.prefix, contains=query.contains, families=query.families)
+    active: dict[int, int] = {}
+    if query.order == "activity":
+        boards = yield from listing(archived=False, after="", limit=ACTIVE_BOARDS_MAX + 1)
+        if len(boards) > ACTIVE_BOARDS_MAX:
+            detail = f"more than {ACTIVE_BOARDS_MAX} match; leave out leaderboards of families, or name a part"
+            raise ProblemError("too_many_boards", detail, pointer="order")
+        active = yield from find_last_changes(boards, away)
+        place = partial(_place, active)
+        boards = sorted((board for board in boards if place(board) > after), key=place)[:limit]
+    else:
+        boards = yield from listing(after=after, limit=limit)
+    living = [board for board in boards if not any(leaf.partition in away for leaf in board.leaves)]
+    states = yield from read_states(living, now_us)
+    return _Listed(boards, dict(zip([board.key for board in living], states, strict=True)), active)
 
 
 def _place(active: dict[int, int], board: Board) -> Any:

@@ -277,35 +277,36 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     # Read the family again: another process may have deleted it, shortened `grace_seconds` or added the column.
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
-    kind = query.period
-    _check_period(family, kind)
-    if kind is PeriodKind.ALL:
+    _check_period(family, query.period)
+    if query.period is PeriodKind.ALL:
         raise ProblemError("bad_request", "the period all never closes", pointer="period")
     index = find_ranked_column(family.template_board, query.column)
-    list_id = board_id(family.id, kind.value, facets)
-    closed_us = context.now_us() - family.spec.grace_seconds * 1_000_000
-    calendar = calendar_of(family.spec.time_zone)
-    last: Period | None = calendar.period_at(kind, closed_us)
-    if query.cursor is not None:
-        last = parse_period(context.cursors.find_start(query.cursor, list_id, ""))
-    newest = None if last is None else calendar.find_previous(last)
+    list_id = board_id(family.id, query.period.value, facets)
+    newest = _find_newest(context, family, query, list_id)
     for size in (query.limit + 1, HISTORY_EXAMINED_MAX):
-        closed = family.list_closed_periods(newest, size)
-        made = await context.catalog.find_stored_boards(board_id(family.id, each.id, facets) for each in closed)
-        played = [each for each in closed if board_id(family.id, each.id, facets) in made]
+        periods = family.list_closed_periods(newest, size)
+        closed = {board_id(family.id, each.id, facets): each for each in periods}
+        made = await context.catalog.find_stored_boards(closed)
+        played = [each for each in closed if each in made]
         if len(played) > query.limit or len(closed) < size:
             break
-    periods, following = context.cursors.cut_page(played, query.limit, list_id, lambda last: last.id)
+    boards, following = context.cursors.cut_page(played, query.limit, list_id, lambda last: closed[last].id)
     if following is None and len(closed) == size:
-        following = context.cursors.encode_cursor(ListCursor(list_id, closed[-1].id))
-    boards = [board_id(family.id, period.id, facets) for period in periods]
+        following = context.cursors.encode_cursor(ListCursor(list_id, periods[-1].id))
     call.other_boards = boards
-    asked = [BoardColumn(made.get(board), index) for board in boards]
+    asked = [BoardColumn(made[board], index) for board in boards]
     found = await find_positions(context, asked, call.path["owner"], query.rank)
-    for position in found:
+    answers = []
+    for board, position in zip(boards, found, strict=True):
         context.metrics.meter.add("rankcurve_reads", 1, "families", "row" if position is None else position.method)
-    answers = [
-        PastPosition(board, make_period_answer(context, family, period), position)
-        for board, period, position in zip(boards, periods, found, strict=True)
-    ]
+        answers.append(PastPosition(board, make_period_answer(context, family, closed[board]), position))
     return HistoryAnswer(call.path["owner"], family.spec.board.columns[index].name, answers, following)
+
+
+def _find_newest(context: Context, family: Family, query: HistoryQuery, list_id: str) -> Period | None:
+    """Return the newest period of a page: the last one that has closed, or the one before the page's cursor."""
+    calendar, shut_us = calendar_of(family.spec.time_zone), context.now_us() - family.spec.grace_seconds * 1_000_000
+    last: Period | None = calendar.period_at(query.period, shut_us)
+    if query.cursor is not None:
+        last = parse_period(context.cursors.find_start(query.cursor, list_id, ""))
+    return None if last is None else calendar.find_previous(last)

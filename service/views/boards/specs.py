@@ -89,18 +89,28 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
         raise SpecInvalidError("only a ranked column has tiers", pointer=f"{at}/tiers")
     best = (Best.LOW if body.merge is Merge.MIN else Best.HIGH) if body.best is UNSET else body.best
     if body.type is ColumnKind.TEXT:
-        if ranked or body.merge not in (Merge.LAST, Merge.WITH):
-            raise SpecInvalidError("a text column can't be sorted and merges by last or with", pointer=at)
-        if body.scale or body.min is not UNSET or body.max is not UNSET:
-            raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
+        _check_text(body, ranked=ranked, at=at)
         return ColumnSpec(body.name, False, body.merge, best, body.type, 0, 0, 0, of)
+    least, most = _range(body, at)
+    tiers = _tiers(body, least, most, at=f"{at}/tiers")
+    return ColumnSpec(body.name, ranked, body.merge, best, body.type, body.scale, least, most, of, tiers)
+
+
+def _check_text(body: ColumnBody, *, ranked: bool, at: str) -> None:
+    if ranked or body.merge not in (Merge.LAST, Merge.WITH):
+        raise SpecInvalidError("a text column can't be sorted and merges by last or with", pointer=at)
+    if body.scale or body.min is not UNSET or body.max is not UNSET:
+        raise SpecInvalidError("a text column has no scale, min or max", pointer=at)
+
+
+def _range(body: ColumnBody, at: str) -> tuple[int, int]:
+    """Return the smallest and the largest value of a column of numbers, scaled."""
     limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
     least = -limit if body.min is UNSET else parse_decimal(body.min, body.scale, pointer=f"{at}/min")
     most = limit if body.max is UNSET else parse_decimal(body.max, body.scale, pointer=f"{at}/max")
     if not least < most:  # both fit into 64 bits: `parse_decimal` has checked that
         raise SpecInvalidError("min must be less than max", pointer=f"{at}/min")
-    tiers = _tiers(body, least, most, at=f"{at}/tiers")
-    return ColumnSpec(body.name, ranked, body.merge, best, body.type, body.scale, least, most, of, tiers)
+    return least, most
 
 
 def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpec, ...]:
@@ -110,19 +120,18 @@ def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpe
     for number, tier in enumerate(body.tiers):
         if tier.name in names[:number]:
             raise SpecInvalidError(f"tier {tier.name!r} is given twice", pointer=f"{at}/{number}/name")
-        to_rank = None if tier.to_rank is UNSET else tier.to_rank
-        to_percent = None if tier.to_percent is UNSET else tier.to_percent
-        value = None
-        if tier.value is not UNSET:
-            value = parse_decimal(tier.value, body.scale, pointer=f"{at}/{number}/value")
+        sent: dict[str, Any] = {
+            name: limit for name in ("to_rank", "to_percent", "value") if (limit := getattr(tier, name)) is not UNSET
+        }
+        if "value" in sent:
+            sent["value"] = value = parse_decimal(sent["value"], body.scale, pointer=f"{at}/{number}/value")
             if not least <= value <= most:
                 detail = f"the tier's value is outside the range of {body.name!r}"
                 raise ProblemError("value_out_of_range", detail, pointer=f"{at}/{number}/value")
-        limits = [each for each in (to_rank, to_percent, value) if each is not None]
-        if len(limits) != 1:
-            detail = f"a tier has one of to_rank, to_percent and value, not {len(limits) or 'none'} of them"
+        if len(sent) != 1:
+            detail = f"a tier has one of to_rank, to_percent and value, not {len(sent) or 'none'} of them"
             raise SpecInvalidError(detail, pointer=f"{at}/{number}")
-        found.append(TierSpec(tier.name, to_rank, to_percent, value))
+        found.append(TierSpec(tier.name, sent.get("to_rank"), sent.get("to_percent"), sent.get("value")))
     return tuple(found)
 
 

@@ -5,7 +5,7 @@ space. `add_profiles` adds profiles to rows of other answers.
 """
 
 import secrets
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -142,27 +142,40 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     found, totals = await context.store.at(board.reading_partition).read(program)
     missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
     unseen = await context.reads.find_hidden(board, missing) if missing else {}
-    by_owner = {
-        each.owner: LookupEntry(each.owner, format_us(each.updated_at_us), locator.format_stats(each.cells))
-        for each in (*found.values(), *unseen.values())
-    }
+    answers = {}
+    for row in (*found.values(), *unseen.values()):
+        answers[row.owner] = answer = LookupEntry(
+            row.owner, format_us(row.updated_at_us), locator.format_stats(row.cells)
+        )
+        if index is not None:
+            answer.position = answer.place = None
+            answer.reached_at = locator.find_reached_at(index, row.cells[index])
     for owner in unseen:
-        by_owner[owner].hidden = True
+        answers[owner].hidden = True
     if index is None:
         context.metrics.meter.add("rankcurve_reads", len(found), "owners", "row")
     else:
-        located = await rank_entries(context, locator, index, found.values(), totals)
-        for position in located.values():
-            context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
-        places = _places(locator, index, found.values())
-        for row in (*found.values(), *unseen.values()):
-            answer = by_owner[row.owner]
-            answer.position, answer.place = located.get(row.owner), places.get(row.owner)
-            answer.reached_at = locator.find_reached_at(index, row.cells[index])
-    answers = [by_owner[owner] for owner in owners if owner in by_owner]
+        await _add_positions(context, locator, index, found, totals, answers)
+    listed = [answers[owner] for owner in owners if owner in answers]
     if query.profiles:
-        await add_profiles(context, answers)
-    return LookupAnswer(answers, [owner for owner in missing if owner not in unseen])
+        await add_profiles(context, listed)
+    return LookupAnswer(listed, [owner for owner in missing if owner not in unseen])
+
+
+async def _add_positions(
+    context: Context,
+    locator: Locator,
+    index: int,
+    rows: Mapping[str, Entry],
+    totals: dict[int, int],
+    answers: Mapping[str, LookupEntry],
+) -> None:
+    """Add to the answers by owner the position of each row, and its place among these rows. `totals`: of the board."""
+    for owner, position in (await rank_entries(context, locator, index, rows.values(), totals)).items():
+        context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
+        answers[owner].position = position
+    for owner, place in _places(locator, index, rows.values()).items():
+        answers[owner].place = place
 
 
 def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, int]:

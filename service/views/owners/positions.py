@@ -62,10 +62,7 @@ async def get_positions(context: Context, call: Call, board: Board | None = None
             found[index] = position
     else:
         return _owner_positions(context, board, owner, indexes, found)
-    wanted = list_wanted_ranks(read.entry, indexes)
-    asked = [AskedRank(locator, each) for each in wanted]
-    ranked = await context.ranks.find_positions(asked, mode, {board.key: read.totals})
-    found = {each.column_index: position for each, position in zip(wanted, ranked, strict=True)}
+    found = await _rank_columns(context, locator, list_wanted_ranks(read.entry, indexes), mode, read.totals)
     return _owner_positions(context, board, owner, indexes, found)
 
 
@@ -204,6 +201,19 @@ async def _add_previous(
         position.previous = Previous(board=before_id, position=earlier, value_position=ranked.get(index))
 
 
+async def _rank_columns(
+    context: Context,
+    locator: Locator,
+    wanted: Sequence[WantedRank],
+    mode: RankMode,
+    totals: dict[int, int] | None = None,
+) -> dict[int, Position]:
+    """Return the position for each wanted rank, by column index. `totals` are those of the board, if they were read."""
+    known = {} if totals is None else {locator.board.key: totals}
+    found = await context.ranks.find_positions([AskedRank(locator, each) for each in wanted], mode, known)
+    return {each.column_index: position for each, position in zip(wanted, found, strict=True)}
+
+
 async def _rank_values(
     context: Context, board: Board, values: Mapping[int, int], mode: RankMode
 ) -> dict[int, Position]:
@@ -211,8 +221,7 @@ async def _rank_values(
     locator = context.ranks.find_locator(board)
     rankings = locator.entries.rankings
     wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
-    found = await context.ranks.find_positions([AskedRank(locator, each) for each in wanted], mode, {})
-    return dict(zip(values, found, strict=True))
+    return await _rank_columns(context, locator, wanted, mode)
 
 
 def _find_next_place(

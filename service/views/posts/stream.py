@@ -70,9 +70,8 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
         return Reply(b"", media_type=SSE_TYPE)
     settings = context.settings
     # Clients whose topics have equal keys share a topic. All boards of a family that no post has reached share a board
-    # key, so the topic's key has the board's id, too. It has `archived_us`, because an archive is read in another way.
-    state = board.gate.epoch, board.gate.archived_us, board.spec.tiers_version
-    ranking: tuple[Hashable, ...] = (board.id, board.key, *state, index)
+    # key, so the topic's key has the board's id, too.
+    ranking: tuple[Hashable, ...] = (board.id, board.key, board.edition, index)
     key: Hashable
     make: Callable[[], Topic]
     if query.owner is None:

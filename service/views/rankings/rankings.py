@@ -22,6 +22,7 @@ from service.contract.routes import Call, Tagged
 from service.contract.values import format_us, parse_decimal, to_wire_number
 from service.ranks.buckets import Part, count_buckets, estimate_buckets
 from service.ranks.locator import Locator, WantedRank, percentile
+from service.ranks.pages import Pager, Window
 from service.ranks.rank_context import AskedRank
 from service.views.owners.owners import add_profiles, find_column, rank_entries
 from service.views.unchanged import find_unchanged, tag_answer
@@ -55,24 +56,28 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
         context.metrics.meter.add("rankcurve_reads", rows, "page", "count")
         return tagged
     pager = context.ranks.make_pager(board, index)
-    if query.cursor is not None or query.from_rank is not None:
-        start = pager.find_count_start()
-        if query.cursor is not None:
-            place = pager.decode_cursor(query.cursor)
-            program, row_number = partial(pager.find_rows_at_cursor, place, limit, start), place.row_number
-        else:
-            assert query.from_rank is not None
-            program, row_number = partial(pager.find_rows_from_rank, query.from_rank, limit, start), query.from_rank
-        far = start is None and row_number > context.settings.light_read_rows_max
-        window = await store.read(program, heavy=far)
-    else:
-        window = await pager.read_first(limit)
+    window = await _read_window(context, pager, query, limit)
     context.metrics.meter.add("rankcurve_reads", len(window.rows), "page", "count")
     if not query.profiles:
         return pager.tag_page(window)
     found = pager.make_page(window)
     await add_profiles(context, found.entries)
     return found
+
+
+async def _read_window(context: Context, pager: Pager, query: PageQuery, limit: int) -> Window:
+    """Return the rows of a page: those at its cursor, from a rank, or the first ones."""
+    if query.cursor is None and query.from_rank is None:
+        return await pager.read_first(limit)
+    start = pager.find_count_start()
+    if query.cursor is not None:
+        place = pager.decode_cursor(query.cursor)
+        program, row_number = partial(pager.find_rows_at_cursor, place, limit, start), place.row_number
+    else:
+        assert query.from_rank is not None
+        program, row_number = partial(pager.find_rows_from_rank, query.from_rank, limit, start), query.from_rank
+    far = start is None and row_number > context.settings.light_read_rows_max
+    return await context.store.at(pager.board.reading_partition).read(program, heavy=far)
 
 
 async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:
