@@ -282,7 +282,23 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
         raise ProblemError("bad_request", "the period all never closes", pointer="period")
     index = find_ranked_column(family.template_board, query.column)
     list_id = board_id(family.id, query.period.value, facets)
+    closed, made, following = await _find_played(context, family, query, list_id)
+    call.other_boards = boards = [*made]
+    asked = [BoardColumn(made[board], index) for board in boards]
+    found = await find_positions(context, asked, call.path["owner"], query.rank)
+    answers = []
+    for board, position in zip(boards, found, strict=True):
+        context.metrics.meter.add("rankcurve_reads", 1, "families", "row" if position is None else position.method)
+        answers.append(PastPosition(board, make_period_answer(context, family, closed[board]), position))
+    return HistoryAnswer(call.path["owner"], family.spec.board.columns[index].name, answers, following)
+
+
+async def _find_played(
+    context: Context, family: Family, query: HistoryQuery, list_id: str
+) -> tuple[dict[str, Period], dict[str, Board], str | None]:
+    """Return closed periods by the id of their board, the boards of a page that posts reached, and the next cursor."""
     newest = _find_newest(context, family, query, list_id)
+    facets = check_facets(family, query.facets)
     for size in (query.limit + 1, HISTORY_EXAMINED_MAX):
         periods = family.list_closed_periods(newest, size)
         closed = {board_id(family.id, each.id, facets): each for each in periods}
@@ -293,14 +309,7 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     boards, following = context.cursors.cut_page(played, query.limit, list_id, lambda last: closed[last].id)
     if following is None and len(closed) == size:
         following = context.cursors.encode_cursor(ListCursor(list_id, periods[-1].id))
-    call.other_boards = boards
-    asked = [BoardColumn(made[board], index) for board in boards]
-    found = await find_positions(context, asked, call.path["owner"], query.rank)
-    answers = []
-    for board, position in zip(boards, found, strict=True):
-        context.metrics.meter.add("rankcurve_reads", 1, "families", "row" if position is None else position.method)
-        answers.append(PastPosition(board, make_period_answer(context, family, closed[board]), position))
-    return HistoryAnswer(call.path["owner"], family.spec.board.columns[index].name, answers, following)
+    return closed, {each: made[each] for each in boards}, following
 
 
 def _find_newest(context: Context, family: Family, query: HistoryQuery, list_id: str) -> Period | None:

@@ -141,15 +141,8 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
 
     found, totals = await context.store.at(board.reading_partition).read(program)
     missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
-    unseen = await context.reads.find_hidden(board, missing) if missing else {}
-    answers = {}
-    for row in (*found.values(), *unseen.values()):
-        answers[row.owner] = answer = LookupEntry(
-            row.owner, format_us(row.updated_at_us), locator.format_stats(row.cells)
-        )
-        if index is not None:
-            answer.position = answer.place = None
-            answer.reached_at = locator.find_reached_at(index, row.cells[index])
+    unseen = await context.reads.find_hidden(board, missing)
+    answers = _make_entries(locator, index, [*found.values(), *unseen.values()])
     for owner in unseen:
         answers[owner].hidden = True
     if index is None:
@@ -160,6 +153,17 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     if query.profiles:
         await add_profiles(context, listed)
     return LookupAnswer(listed, [owner for owner in missing if owner not in unseen])
+
+
+def _make_entries(locator: Locator, index: int | None, rows: Iterable[Entry]) -> dict[str, LookupEntry]:
+    answers = {}
+    for row in rows:
+        answer = LookupEntry(row.owner, format_us(row.updated_at_us), locator.format_stats(row.cells))
+        if index is not None:
+            answer.position = answer.place = None
+            answer.reached_at = locator.find_reached_at(index, row.cells[index])
+        answers[row.owner] = answer
+    return answers
 
 
 async def _add_positions(
