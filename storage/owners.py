@@ -24,7 +24,7 @@ from functools import partial
 
 from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
 from .boards import profiles
-from .boards.catalog import Catalog
+from .boards.boards import list_boards
 from .boards.postponed_changes import OwnerChange, PostponedChange, hold_postponed, replace_postponed
 from .errors import BoardChangedError
 from .leaves import erasure, hidden_owners
@@ -59,7 +59,6 @@ class OwnerChanges:
 
     owner: str
     store: Store
-    catalog: Catalog
     open_boards: OpenBoards
     now_us: Callable[[], int]
     boards_max: int  # the most boards that the catalog holds
@@ -198,9 +197,9 @@ class OwnerChanges:
 
     async def _on_every_board(self, work: _Work, keys: set[int] | None = None) -> None:
         for _ in range(ROUNDS_MAX):
-            await self.catalog.load(boards_max=self.boards_max)
-            leaves = [leaf for leaf in self.catalog.list_leaves() if keys is None or leaf.key in keys]
-            leaves = [leaf for leaf in leaves if self._concerns(leaf.partition)]
+            listing = partial(list_boards, prefix="", after="", limit=self.boards_max, archived=False)
+            leaves = [leaf for board in await self.store.read(listing) for leaf in board.leaves]
+            leaves = [each for each in leaves if self._concerns(each.partition) and (keys is None or each.key in keys)]
             keys = set()
             for step in list_steps(leaves):
                 opened = [self.open_boards.open_rows(leaf) for leaf in step]

@@ -112,7 +112,6 @@ class PruneJob:
             changes = OwnerChanges(
                 owner=each.owner,
                 store=context.store,
-                catalog=context.catalog,
                 open_boards=context.open_boards,
                 now_us=context.now_us,
                 boards_max=self._limits.catalog_boards_max,

@@ -28,6 +28,7 @@ FAMILY = "/v1/families/f"
 NAMES = ("a", "b")
 OWNERS = ("ada", "bob", "cyd")
 COLUMNS = ("xp", "lap", "wins")
+SETTINGS: dict[str, Any] = {"jobs": "none", "ingest_age_s_max": 86_400}  # nobody applies the queued posts
 TAKEN = ("applied", "unchanged")
 # Times of an answer and ids of a request differ between two processes that answer the same.
 _DIFFERING = ("as_of", "updated_at", "active_at", "request_id", "instance")
@@ -45,7 +46,7 @@ class Processes(NamedTuple):
 async def fronts_and_owner(folder: Path) -> AsyncIterator[Processes]:
     """Start an owner process and two fronts on one SQLite file. The owner is the fresh process."""
     async with (
-        Service(folder, fronts=2, jobs="none").running() as service,
+        Service(folder, fronts=2, **SETTINGS).running() as service,
         Caller(next(service._bases)) as one,
         Caller(next(service._bases)) as other,
         Caller(await service._serve(service.context)) as fresh,
@@ -56,7 +57,7 @@ async def fronts_and_owner(folder: Path) -> AsyncIterator[Processes]:
 @asynccontextmanager
 async def services(folder: Path, url: str) -> AsyncIterator[Processes]:
     """Start three services on one PostgreSQL store."""
-    made = [Service(folder, store=url, jobs="none") for _ in range(3)]
+    made = [Service(folder, store=url, **SETTINGS) for _ in range(3)]
     async with made[0].running() as one, made[1].running() as other, made[2].running() as fresh:
         yield Processes(one, other, fresh, fresh.context, one)
 
@@ -230,7 +231,7 @@ class Walk:
         return self._rng.choice(OWNERS)
 
     def _column(self) -> str:
-        return self._rng.choice((*COLUMNS * 4, "only", "no"))
+        return self._rng.choice((*COLUMNS * 6, "only", "no"))
 
     def _board(self) -> str:
         today = datetime.now(UTC).date().isoformat()

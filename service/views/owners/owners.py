@@ -239,7 +239,6 @@ def _changes(context: Context, call: Call, away: Collection[int]) -> OwnerChange
     return OwnerChanges(
         owner=call.path["owner"],
         store=context.store,
-        catalog=context.catalog,
         open_boards=context.boards,
         now_us=context.now_us,
         boards_max=context.settings.catalog_boards_max,
