@@ -15,7 +15,7 @@ If a partition does not answer, the owner is changed in the others. The change i
 job finishes it when the partition answers again (see `boards.postponed_changes`).
 
 An owner is erased first from the boards that have rows, then from archives. A board that is archived in between is
-therefore still found. Archives are looked up in the store, because the catalog of a process does not hold them.
+therefore still found.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
