@@ -6,8 +6,7 @@
                                           │  rate_limits    check the rate of the API key, or of a caller without one
                                           │  bodies         read the body, within its bounds
                                           │  relay          in a front process: pass requests that write on
-                                          │  compression    compress a long answer
-                                          └─ fast_json      write the answer
+                                          └─ fast_json      compress a long answer, and write it
 
 This package may import `contract`, `telemetry`, storage and jobs. It knows no handler and no board. The most
 important rule: if something goes wrong, the caller gets a problem document. The log never contains an API key, a

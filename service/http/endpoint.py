@@ -45,8 +45,14 @@ from storage.errors import NotOwnerError
 from storage.meter import Meter
 
 from .bodies import BodyReader
-from .compression import BYTES_MIN, accepts_gzip, compress_answer
-from .fast_json import BODY_BYTES_MAX, FastJsonResponse, PlainResponse
+from .fast_json import (
+    BODY_BYTES_MAX,
+    BYTES_MIN,
+    IN_ONE_PIECE,
+    FastJsonResponse,
+    PlainResponse,
+    compress_answer,
+)
 from .foreign_pages import CrossOrigin, refuse_foreign_page
 from .rate_limits import AnonymousCallers, KeyLimits
 from .relay import Relay
@@ -63,7 +69,6 @@ _LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id",
 # These two statuses are never sent. They are only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
-_IN_ONE_PIECE = (FastJsonResponse, PlainResponse)
 _STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
 _FORMS = {  # by parameter name: the pattern, and what the parameter is
     "column": (PATH_COLUMN_PATTERN, "a column name"),
@@ -165,7 +170,7 @@ class Endpoint:
             await self._read(call, parameters)
             response = _make_response(await self._handler(self._context, call), call)
             if self._is_read and len(getattr(response, "body", None) or b"") >= BYTES_MIN:
-                await _compress(response, request)
+                await compress_answer(response, request)
         except asyncio.CancelledError:
             self._end(call, parameters, _CUT_OFF, "cut_off", started_s)
             raise
@@ -178,7 +183,7 @@ class Endpoint:
                 self._bodies.release_body(request)
             if call.address is not None:
                 self._context.anonymous.end_request(call.address)
-        if call.answer_headers is not None and isinstance(response, _IN_ONE_PIECE):
+        if call.answer_headers is not None and isinstance(response, IN_ONE_PIECE):
             response.add_headers(call.answer_headers)
         self._end(call, parameters, response.status, code, started_s)
         return response
@@ -215,18 +220,21 @@ class Endpoint:
     async def _fail(self, call: Call, error: Exception) -> tuple[web.StreamResponse, str]:
         """Return the answer to a request that failed, and its code. The code is empty if the owner has answered."""
         if isinstance(error, NotOwnerError):
-            return await self._pass_on(call)
-        if call.request.transport is None:
+            assert self._context.relay is not None
+            try:
+                return await self._context.relay.pass_on(call.request, call.body, call.request_id), ""
+            except Exception as failed:
+                error = failed
+        elif call.request.transport is None:
             return PlainResponse(status=_CLIENT_CLOSED_REQUEST), "caller_gone"
-        return self._failed(error, call.request_id)
-
-    async def _pass_on(self, call: Call) -> tuple[web.StreamResponse, str]:
-        """Return the owner's answer to a request, or a problem and its code if the owner does not answer."""
-        assert self._context.relay is not None
-        try:
-            return await self._context.relay.pass_on(call.request, call.body, call.request_id), ""
-        except Exception as error:
-            return self._failed(error, call.request_id)
+        problem = problem_of(error)
+        if problem.code == "internal":
+            self._context.request_log.log_failure(view=self.route.view, error=error)
+        if CODES[problem.code].retried:
+            settings = self._context.settings
+            wait_s = min(settings.retry_after_s_max, getattr(error, "retry_after_s", None) or 0)
+            problem.headers.setdefault(hdrs.RETRY_AFTER, str(max(settings.retry_after_s, ceil(wait_s))))
+        return make_problem_response(problem, call.request_id), problem.code
 
     def _end(self, call: Call, parameters: Sequence[str], status: int, code: str, started_s: float) -> None:
         """Count and log a request, which lasted until now, or until its stream began."""
@@ -291,16 +299,6 @@ class Endpoint:
             raise ProblemError("unsupported_media_type", detail, headers={hdrs.ACCEPT_ENCODING: "identity"})
         return media_type
 
-    def _failed(self, error: Exception, request_id: str) -> tuple[web.Response, str]:
-        problem = problem_of(error)
-        if problem.code == "internal":
-            self._context.request_log.log_failure(view=self.route.view, error=error)
-        if CODES[problem.code].retried:
-            settings = self._context.settings
-            wait_s = min(settings.retry_after_s_max, getattr(error, "retry_after_s", None) or 0)
-            problem.headers.setdefault(hdrs.RETRY_AFTER, str(max(settings.retry_after_s, ceil(wait_s))))
-        return make_problem_response(problem, request_id), problem.code
-
 
 def count_answer(meter: Meter, route: str, status: int, seconds: float) -> None:
     meter.observe("rankcurve_request_seconds", seconds, route)
@@ -343,14 +341,6 @@ def _make_plain_response(answer: Reply | web.StreamResponse | None, call: Call) 
         headers[hdrs.CONTENT_TYPE] = answer.media_type
     sent = _encode(answer.body) if isinstance(answer.body, msgspec.Struct) else answer.body
     return PlainResponse(body=sent, status=answer.status, headers=headers)
-
-
-async def _compress(response: web.StreamResponse, request: web.BaseRequest) -> None:
-    """Compress the body of a response that was not sent yet, if the caller accepts that."""
-    body = response.body if isinstance(response, _IN_ONE_PIECE) else None
-    if isinstance(body, bytes) and accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")):
-        assert isinstance(response, _IN_ONE_PIECE)
-        await compress_answer(response, body)
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from service.contract.problems import ProblemError, clip_text
 from service.contract.routes import Call, Reply, Route, match_entity_tag
-from service.http.compression import accepts_gzip
+from service.http.fast_json import accepts_gzip
 
 PAGE = Path(__file__).parent / "page"
 INDEX = "index.html"

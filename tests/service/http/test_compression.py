@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.http.compression import accepts_gzip
+from service.http.fast_json import accepts_gzip
 
 
 @pytest.mark.parametrize("header", ["gzip", "GZIP", "deflate, gzip;q=0.1", "br, *", "x-gzip", "gzip;q=1.0, identity"])
