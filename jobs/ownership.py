@@ -211,7 +211,7 @@ class Ownership:
             except LeaseLostError:
                 raise
             except StorageError as error:
-                failed = f"{held.lease.resource}_failed"
+                failed = f"{held.lease.resource}_failed"  # such as fold_failed
                 log.log(level_of(error), failed, partition=held.partition, detail=error.detail)
             took_s = self._monotonic() - started
             rest_s = took_s * (1 / load_ratio - 1)
