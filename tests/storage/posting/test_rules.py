@@ -1,0 +1,63 @@
+"""Test the list of rules that refuse posts: its form, its order, and that a new rule holds for every way to post."""
+
+from typing import Any
+
+import pytest
+
+from storage.errors import PostRejectedError
+from storage.posting import rules
+from storage.posting.post_ids import RememberedPost
+from storage.posting.rules import RULES, Attempt, Rule, find_closure, find_refusal
+from storage.records import Gate, PartOutcome, PostStatus
+from tests.storage.boards.test_families import make_family, make_family_post
+from tests.storage.deployment import NOW_US, Deployment, part, ranked
+
+DAY_US = 86_400_000_000
+SUNDAY_US = 3 * DAY_US  # 1970 began on a Thursday
+
+
+def refuse_sundays(attempt: Attempt) -> PostRejectedError | None:
+    is_sunday = (attempt.at_us // DAY_US) % 7 == SUNDAY_US // DAY_US
+    return PostRejectedError("no posts on Sundays", pointer="/at") if is_sunday else None
+
+
+@pytest.mark.unit
+def test_every_rule_judges_a_fact_of_an_attempt() -> None:
+    assert {rule.given for rule in RULES} <= set(Attempt._fields)
+
+
+@pytest.mark.unit
+def test_rules_are_asked_in_one_order() -> None:
+    known = RememberedPost(1, "", "other", [PartOutcome(PostStatus.VOIDED)])
+    facts: list[tuple[str, Any]] = [
+        ("ahead_s_max", 1.0), ("known", known), ("deleted", "deleted"), ("is_emptied", True),
+        ("gate", Gate(opens_us=NOW_US * 3, closed_us=1)), ("reset_us", NOW_US * 3),
+    ]  # fmt: skip
+    given: dict[str, Any] = dict(facts)
+    attempt, found = Attempt(NOW_US * 2, NOW_US, "b", **given), []
+    while (error := find_refusal(attempt)) is not None:
+        found.append(type(error).__name__)
+        del given[facts[len(found) - 1][0]]
+        attempt = Attempt(NOW_US * 2, NOW_US, "b", **given)
+    assert found == [
+        "AtInFutureError", "PostVoidedError", "UnknownBoardError", "BeforeResetError", "PeriodClosedError",
+        "BeforeResetError",
+    ]  # fmt: skip
+
+
+async def test_a_new_rule_holds_for_every_way_to_post(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    family = await make_family(deployment)
+    [of_family] = await deployment.make_boards("all")
+    monkeypatch.setattr(rules, "RULES", (*RULES, Rule(refuse_sundays)))
+    for at_us, refused in ((SUNDAY_US, True), (SUNDAY_US + DAY_US, False)):
+        direct = deployment.post("ada", part(board, {"xp": 1}), at_us=at_us)
+        to_family = make_family_post(deployment, family, "ada", 1, of_family)
+        to_family.at_us = at_us
+        for [outcome] in await deployment.apply(direct, to_family):
+            assert isinstance(outcome.error, PostRejectedError) == refused
+        assert (find_closure(direct, NOW_US) is not None) == refused
+    once = deployment.post("bob", part(board, {"xp": 1}), post_id="p", at_us=SUNDAY_US + DAY_US)
+    assert (await deployment.apply_one(once)).status is PostStatus.APPLIED
+    deployment.clock.now_us += (SUNDAY_US - deployment.clock.now_us) % (7 * DAY_US)
+    assert (await deployment.apply_one(once)).status is PostStatus.DUPLICATE, "a retry is judged by its id alone"
