@@ -185,11 +185,10 @@ class LeafCopy:
         read = _PAGES.read_page(last_number_before(mark), changes_max=PAGE_ROWS, boards=[self.source.key])
         bundles = [bundle for bundle in (yield from read) if bundle[0] < log.mark]
         more = sum(changes for *_, changes in bundles) >= PAGE_ROWS
-        names = {name for _, _, owners, _ in bundles for name in owners_of(owners)} - {""}
-        owners = sorted(name for name in names if not name.startswith(NAMELESS))
+        owners, has_nameless = _list_names([row[2] for row in bundles])
         rows = (yield from self.rows[0].read_owners(owners)) if self.rows else []
         ids = yield from self._read_new_post_ids(sorted({row[1] for row in bundles}))
-        erased = len(owners) < len(names) and bool(self.rows)
+        erased = has_nameless and bool(self.rows)
         return LeafChanges(bundles[-1][0] + 1 if more else log.mark, more, owners, rows, ids, erased)
 
     def _read_new_post_ids(self, times_us: list[int]) -> Program[Rows]:
@@ -223,6 +222,13 @@ class LeafCopy:
             shares = self.share(rows, lambda row: str(row[1])) if name == HIDDEN_ENTRIES else [rows]
             for target, theirs in zip(self.targets, shares, strict=True):
                 yield from in_partition(target.partition, _write_small_rows(table, name, target, theirs))
+
+
+def _list_names(texts: Iterable[str]) -> tuple[list[str], bool]:
+    """Return the owners in the column `owners` of several bundles, and whether one of them was erased."""
+    names = {name for text in texts for name in owners_of(text)} - {""}
+    owners = sorted(name for name in names if not name.startswith(NAMELESS))
+    return owners, len(owners) < len(names)
 
 
 def _write_small_rows(table: TableCopy, name: str, target: Leaf, rows: Rows) -> Program[None]:
