@@ -25,6 +25,7 @@ from storage.errors import NotRankedError, UnknownOwnerError
 from storage.leaves.rankings import Neighbours
 from storage.leaves.row_rankings import AroundOwner
 from storage.leaves.totals import read_board_totals
+from storage.records import Entry
 from storage.store import Program
 
 from .rankings import parse_wanted_value
@@ -122,14 +123,9 @@ class _RowsAround(NamedTuple):
                 first_row_number = last_first
             else:
                 first_row_number = max(2, min(first_row_number, last_first - 1))
-        if ranking.timed or not rows or not more_before:
-            first_ties = 0
-        elif cell_of(ranking, rows[0]) == wanted.cell:
-            first_ties = ties_before - len(before)
-        elif cell_of(ranking, near.before[0]) == cell_of(ranking, rows[0]):
-            first_ties = near.edge_ties + MORE
-        else:
-            first_ties = 0
+        first_ties = 0
+        if rows and more_before and not ranking.timed:
+            first_ties = self._count_first_ties(rows[0], wanted.cell, near, ties_before - len(before))
         return Window(
             rows,
             first_row_number,
@@ -140,6 +136,13 @@ class _RowsAround(NamedTuple):
             more_after=more_after,
             place=(wanted.cell, wanted.owner or ""),
         )
+
+    def _count_first_ties(self, first: Entry, cell: str, near: Neighbours, ties_before: int) -> int:
+        """Return how many rows before the first shown one have its cell: `ties_before`, if it is the wanted `cell`."""
+        ranking = self.pager.ranking
+        if cell_of(ranking, first) == cell:
+            return ties_before
+        return near.edge_ties + MORE if cell_of(ranking, near.before[0]) == cell_of(ranking, first) else 0
 
 
 async def _answer(
