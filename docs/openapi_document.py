@@ -17,7 +17,7 @@ import msgspec
 
 from docs.openapi_examples import FOREIGN_REQUEST, SHOWN_PARAMETERS, make_example
 from docs.route_words import ROUTE_WORDS
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from service.contract.lease_messages import CLIENT_PATTERN, LeaseKey
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, POST_STATUSES, PROBLEM_TYPE, ProblemDocument

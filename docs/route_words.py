@@ -17,7 +17,7 @@ from service.contract.responses.journal import JournalLine, OwnerEvent, TopEvent
 from service.contract.routes import Types
 from service.contract.values import one_of
 from service.telemetry.metrics.process import METRICS_TYPE
-from service.views.keys import CreatedKey
+from service.views.api_keys import CreatedKey
 from service.views.posts import stream
 from storage.queue.outcomes import POSTS_LISTED_MAX
 

@@ -18,7 +18,7 @@ from jobs.curves.audit import AuditJob, Auditor
 from jobs.curves.fold import FoldJob
 from jobs.curves.refresh import JOB, REQUESTS, Refresher, RefreshJob
 from jobs.leases.liberate import LiberateJob
-from jobs.leases.peers import ExchangeJob, ReadPeer
+from jobs.leases.peer_journals import ExchangeJob, ReadPeer
 from jobs.leases.rebalance import BalanceJob
 from jobs.queue import JOB as SIZE_JOB
 from jobs.queue import DrainWorker, QueueParts, SizeWorkersJob

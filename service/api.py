@@ -1,10 +1,10 @@
 """All routes under `/v1`: each has a handler, the lowest role that may use it, and the types of its query and body."""
 
 from service.contract import queries, requests
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from service.contract.routes import FOUND_BY_HANDLER, IN_BODY, IN_PATH_AND_QUERY, Route
+from service.views.api_keys import KEYS
 from service.views.boards import boards, families
-from service.views.keys import KEYS
 from service.views.leases import LEASES, POOLS
 from service.views.owners import owners, positions
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding

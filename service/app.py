@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from service.contract.problems import ProblemError, clip_text, internal_problem
 from service.contract.routes import Call, Route
 from service.http.bodies import BodyReader

@@ -14,7 +14,7 @@ from service.commands.boards.owners import owner_app, post_app, queue_app
 from service.commands.imports.importing import import_posts
 from service.commands.language_models import serve_tools
 from service.commands.leases import lease_app, pool_app
-from service.commands.operating.keys import keys_app
+from service.commands.operating.api_keys import keys_app
 from service.commands.operating.partitions import partition_app, store_app
 from service.commands.operating.serving import run_jobs, serve, show_config
 from service.commands.operating.stores import backup, rebuild, restore

@@ -12,8 +12,8 @@ from jobs.curves.audit import Auditor
 from jobs.curves.refresh import Refresher
 from jobs.queue import QueueParts
 from service.contract.cursors import CursorCodec
+from service.http.api_key_watch import KeyWatch
 from service.http.endpoint import EndpointContext
-from service.http.key_watch import KeyWatch
 from service.monitoring.jolokia import JolokiaAgent
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feeds

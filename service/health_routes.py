@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from service.contract.problems import ProblemError, problem_of
 from service.contract.routes import Call, Handler, Reply, Route
 from service.http.openapi import read_document

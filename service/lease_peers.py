@@ -1,4 +1,4 @@
-"""Reads lease journals (logs of all changes of leases) of other stores, the peers, for the job `jobs.leases.peers`.
+"""Reads lease journals (logs of all changes of leases) of other stores, the peers, for `jobs.leases.peer_journals`.
 
 If a peer does not answer with a page of its journal, `PeerUnavailableError` is raised. Its text has no API key.
 """
@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import ClientSession, ClientTimeout
 from yarl import URL
 
-from jobs.leases.peers import PeerUnavailableError, ReadPeer
+from jobs.leases.peer_journals import PeerUnavailableError, ReadPeer
 from service.contract.lease_messages import LeaseEventLine
 from service.contract.problems import ProblemError
 from service.contract.values import to_micros

@@ -30,14 +30,14 @@ from jobs.curves.refresh import Refresher
 from jobs.queue import QueueParts
 from jobs.wiring import JobParts, start_jobs, start_watch
 from service.contract.cursors import CursorCodec
+from service.http.api_key_watch import watch_keys
 from service.http.foreign_pages import CrossOrigin
-from service.http.key_watch import watch_keys
 from service.http.openapi import service_version
 from service.http.rate_limits import AnonymousCallers, KeyLimits
 from service.http.relay import Relay
 from service.lease_peers import open_peer_reader
 from service.monitoring.jolokia import JolokiaAgent
-from service.monitoring.managed.wiring import manage_objects
+from service.monitoring.managed.node_objects import manage_objects
 from service.ranks.rank_context import RankContext
 from service.streams.feed import Feeds
 from service.streams.long_answers import LongAnswers

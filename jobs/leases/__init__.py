@@ -5,7 +5,7 @@
 
 - `liberate` frees resources whose leases expired, deletes the rows of dropped pools and prunes the journal of leases.
 - `rebalance` moves free resources between the regions of a pool, as a pure plan computes.
-- `peers` reads the lease journals of other stores. Only `ExchangeJob` may end or extend a running lease.
+- `peer_journals` reads the lease journals of other stores. Only `ExchangeJob` may end or extend a running lease.
 
 Requests for leases have priority. Each step is one bounded transaction. The first two jobs pause after each step of
 freeing or moving resources, for as long as the step took.

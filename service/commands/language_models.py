@@ -16,7 +16,7 @@ import typer
 from rankcurve import AsyncClient, RankcurveError
 from rankcurve.answers import Record
 
-from service.commands.requests import fill_path
+from service.commands.request_commands import fill_path
 from service.commands.target import fail, service_command
 from service.contract.problems import JSON_TYPE
 

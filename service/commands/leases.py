@@ -7,7 +7,7 @@ import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import Record
 
-from service.commands.requests import add_list, add_request, argument, option
+from service.commands.request_commands import add_list, add_request, argument, option
 from service.commands.tables import Columns, show_records, shown
 from service.commands.target import service_command
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 from aiohttp import web
 
-from .keys import Identity, Role
+from .api_keys import Identity, Role
 from .problems import JSON_TYPE
 
 

@@ -13,5 +13,5 @@ important rule: if something goes wrong, the caller gets a problem document. The
 request body or the name of an owner.
 
 A reader begins with `endpoint`. `openapi` reads the OpenAPI document, which a script of the documentation writes from
-the routes. `key_watch` polls the store for new and revoked API keys.
+the routes. `api_key_watch` polls the store for new and revoked API keys.
 """

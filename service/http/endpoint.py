@@ -29,7 +29,7 @@ from multidict import istr
 
 from config.settings import Settings
 from jobs.request_origin import REQUEST_ID, TRACEPARENT
-from service.contract.keys import ANONYMOUS, ANYONE, KeyRing, Role, make_forbidden, make_unauthorized
+from service.contract.api_keys import ANONYMOUS, ANYONE, KeyRing, Role, make_forbidden, make_unauthorized
 from service.contract.lease_messages import CLIENT_PATTERN, parse_lease_key
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemError, clip_text, problem_of

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import hdrs, web
 
-from service.contract.keys import is_loopback
+from service.contract.api_keys import is_loopback
 from service.contract.problems import ProblemError, clip_text
 
 from .fast_json import PlainResponse

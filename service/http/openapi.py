@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from service.contract.routes import Route
 
 FILE = Path(__file__).parent / "openapi.json"

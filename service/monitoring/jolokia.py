@@ -26,7 +26,7 @@ import msgspec
 import structlog
 from aiohttp import hdrs
 
-from service.contract.keys import ANYONE, Role
+from service.contract.api_keys import ANYONE, Role
 from service.contract.problems import JSON_TYPE, ProblemError, problem_of
 from service.contract.routes import Call, Reply, Route
 from service.http.foreign_pages import refuse_foreign_page

@@ -16,8 +16,8 @@ from config import Settings
 from service.own_packages import python_command
 from service.stores import OwnerSockets, is_shared
 from service.telemetry.logs import configure_logging, log_serving
-from service.telemetry.metrics.families import FAMILIES
-from service.telemetry.metrics.node import SUPERVISOR, NodeMember, leave_node, make_folder, write_pid
+from service.telemetry.metrics.metric_families import FAMILIES
+from service.telemetry.metrics.node_metrics import SUPERVISOR, NodeMember, leave_node, make_folder, write_pid
 from service.telemetry.metrics.numbers import Numbers
 
 from .supervisor import Orders, ProcessSlot, Supervisor, encode_line, stop_s_max

@@ -20,7 +20,7 @@ from config import Settings
 from service.contract.problems import ServiceError
 from service.serve import open_jobs, open_owner, open_service, run_process, run_until_stopped, watch_stop_signals
 from service.stores import OwnerSockets
-from service.telemetry.metrics.node import NodeMember
+from service.telemetry.metrics.node_metrics import NodeMember
 from service.telemetry.metrics.process import Metrics
 from storage.errors import StorageError
 

@@ -26,7 +26,7 @@ import structlog
 from config import Settings
 from config.masking import masked
 from jobs.request_origin import REQUEST_ID, TRACEPARENT, trace_id_of
-from service.contract.keys import KEY_PREFIX
+from service.contract.api_keys import KEY_PREFIX
 from service.contract.problems import clip_text
 
 TEXT_CHARS_MAX = 200

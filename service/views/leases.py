@@ -14,7 +14,7 @@ from msgspec import UNSET
 
 from jobs.leases.rebalance import decode_load, forecast_headroom
 from service.context import Context
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from service.contract.lease_messages import (
     AddedResources,
     AddResources,

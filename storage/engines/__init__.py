@@ -8,8 +8,8 @@ Each engine keeps three kinds of connections: for writing, for short reads, and 
 
 - `sqlite` keeps the store in one file. `sqlite_file` locks and checks the file before SQLite opens it, `brief_reads`
   runs reads in the thread of the event loop, and `sqlite_backup` copies a store that is in use.
-- `postgres` keeps the store in one database. `nodes` knows which server has which partition, and `breaker` notices a
-  server that does not answer. `connection_pool` lends connections and runs failed attempts again, and
+- `postgres` keeps the store in one database. `database_nodes` knows which server has which partition, and `breaker`
+  notices a server that does not answer. `connection_pool` lends connections and runs failed attempts again, and
   `postgres_connection` opens sessions.
 
 The most important rules: every wait for a database server has a time limit, and a store never repeats a COMMIT whose

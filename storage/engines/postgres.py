@@ -24,7 +24,7 @@ from storage.meter import NO_METER, Meter, report_statements
 from storage.schema.creation import add_partition, create_schema_apart
 from storage.store import CONTROL, Program, Rows, StoreSize
 
-from .nodes import Node, Nodes, Reach
+from .database_nodes import Node, Nodes, Reach
 from .partitions import DefinitionNeededError, Partitions, ShardAwayError
 from .postgres_connection import DRIVER_ERRORS, Connector, PostgresConnection, is_lost
 

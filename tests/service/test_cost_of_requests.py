@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 import uvloop
 
-from service.http import key_watch
+from service.http import api_key_watch
 from tests.service.real_service import Service
 from tests.service.ways import Trace, Ways
 
@@ -96,7 +96,7 @@ async def _measure(folder: Path) -> dict[str, Cost]:
     service = Service(folder, jobs="none", live_poll_s=NEVER_S)
     trace = Trace()
     with trace.installed(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(key_watch, "KEY_POLL_INTERVAL_S", NEVER_S)
+        patch.setattr(api_key_watch, "KEY_POLL_INTERVAL_S", NEVER_S)
         await service.start()
         found = {}
         for name, make in _REQUESTS.items():

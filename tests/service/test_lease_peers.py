@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import web
 
-from jobs.leases.peers import PeerUnavailableError
+from jobs.leases.peer_journals import PeerUnavailableError
 from service.lease_peers import open_peer_reader
 from storage.leases.lease_journal import PublishedLeaseEvent
 from tests.clients.served import serving_handler

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from config.settings import Settings
 from service.app import make_server
-from service.contract.keys import KeyRing, Role
+from service.contract.api_keys import KeyRing, Role
 from service.contract.post_bodies import PostTarget, parse_posts
 from service.contract.problems import ProblemError
 from service.contract.queries import PageQuery, PositionsQuery

@@ -11,7 +11,7 @@ from rankcurve.client import board_path
 from rankcurve.column_words import whole_spec
 
 from service.commands.operating.partitions import split
-from service.commands.requests import add_list, add_request, argument, option
+from service.commands.request_commands import add_list, add_request, argument, option
 from service.commands.tables import show_json
 from service.commands.target import BoardArgument, service_command
 

@@ -9,7 +9,7 @@ import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import ENCODER, Record
 
-from service.commands.requests import add_list, add_request, argument, option
+from service.commands.request_commands import add_list, add_request, argument, option
 from service.commands.tables import cell_text, say, show_json
 from service.commands.target import service_command
 

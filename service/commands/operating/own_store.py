@@ -16,7 +16,7 @@ import typer
 
 from config import ConfigError, Settings, load
 from config.masking import masked
-from service.commands.requests import option
+from service.commands.request_commands import option
 from service.commands.target import fail, with_options
 from storage.errors import StorageError, StoreLockedError
 

@@ -8,5 +8,5 @@ The package counts nothing itself. Every new metric of the service becomes an at
 
 An object has a name as in JMX, attributes and operations. All objects are made anew for each request. The verdict
 lists the current alerts. An operation runs in every process of the node, because each process has its own jobs.
-Begin with `objects`; `wiring` puts the parts together.
+Begin with `objects`; `node_objects` puts the parts together.
 """

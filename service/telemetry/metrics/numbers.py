@@ -22,7 +22,7 @@ from pathlib import Path
 
 from storage.meter import Meter
 
-from .families import Family
+from .metric_families import Family
 
 # All routes with their statuses and buckets need far less. The file is sparse, so unused parts take no memory.
 FILE_BYTES = 4 * 1024 * 1024

@@ -8,8 +8,8 @@ from prometheus_client.registry import Collector
 
 from storage.curves.served_curves import ServedCurve
 
-from .families import FAMILIES
-from .node import NodeFiles, NodeMember, Source, Totals, collect_processes, write_pid
+from .metric_families import FAMILIES
+from .node_metrics import NodeFiles, NodeMember, Source, Totals, collect_processes, write_pid
 from .numbers import Numbers
 
 METRICS_TYPE = CONTENT_TYPE_LATEST

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from service.context import Context
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from service.contract.post_bodies import PostTarget, parse_posts
 from service.contract.problems import ProblemError, name_post, post_problem_of
 from service.contract.queries import PostStateQuery

@@ -12,7 +12,7 @@ import pytest
 from config.settings import Settings
 from jobs.controls import Sleep
 from jobs.leases.liberate import LiberateJob
-from jobs.leases.peers import ExchangeJob, PeerUnavailableError
+from jobs.leases.peer_journals import ExchangeJob, PeerUnavailableError
 from jobs.leases.rebalance import BalanceJob, Transfer
 from storage.leases.lease_journal import PublishedLeaseEvent
 from storage.leases.lease_records import Grant, LeaseRequest, RegionCounts

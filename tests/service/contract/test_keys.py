@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from service.contract.keys import (
+from service.contract.api_keys import (
     Identity,
     KeyRing,
     OpenToOthersError,

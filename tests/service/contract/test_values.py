@@ -42,7 +42,7 @@ from service.contract.values import (
     to_wire_number,
 )
 from service.http.endpoint import PATH_PARSERS
-from service.views.keys import KeyName
+from service.views.api_keys import KeyName
 from storage.records import format_decimal
 from tests.service.toy import toy_settings
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from service.contract.routes import Route
 from tests.service.cli_fake_service import make_key, run
 from tests.service.every_route import BODIES, NAMES, QUERIES

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from tests.service.cli_fake_service import make_key
 from tests.service.every_route import BODIES, NAMES, QUERIES
 from tests.service.openapi_checks import ROUTE_TABLE

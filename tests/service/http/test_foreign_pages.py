@@ -2,7 +2,7 @@
 
 import pytest
 
-from service.contract.keys import make_api_key
+from service.contract.api_keys import make_api_key
 from service.contract.problems import ProblemError
 from service.http.foreign_pages import refuse_foreign_page
 from tests.service.raw_connection import exchange

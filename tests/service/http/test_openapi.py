@@ -11,7 +11,7 @@ import pytest
 from config import Settings
 from docs import openapi_examples
 from docs.openapi_document import find_status, list_codes
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from service.contract.values import PATTERN_WORDS, PYTHON_END
 from service.http.openapi import read_document
 from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE, find_fault

@@ -8,7 +8,7 @@ import pytest
 from docs.openapi_document import list_codes
 from docs.openapi_operations import OPEN, Operation, format_json, list_common_codes, list_operations
 from docs.route_words import ROUTE_WORDS
-from service.contract.keys import Role
+from service.contract.api_keys import Role
 from tests.service.openapi_checks import DOCUMENT, ROUTE_TABLE
 from tests.service.real_service import Service
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.contract.keys import Identity, Role
+from service.contract.api_keys import Identity, Role
 from service.contract.problems import ProblemError
 from service.http.rate_limits import KeyLimits, RateLimit
 from storage.meter import NO_METER

@@ -17,7 +17,7 @@ from service.contract.routes import Route
 from service.health_routes import add_health_routes
 from service.http.endpoint import count_answer
 from service.processes.supervisor import WorkKind
-from service.telemetry.metrics.node import NodeMember
+from service.telemetry.metrics.node_metrics import NodeMember
 from service.telemetry.metrics.process import Metrics, curve_metrics, memcached_metrics
 from service.telemetry.metrics.store_figures import PARTITION_GAUGES, StoreFigures
 from storage.meter import Meter

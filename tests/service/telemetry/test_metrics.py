@@ -11,7 +11,7 @@ from pathlib import Path
 from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from service.telemetry.metrics.families import FAMILIES
+from service.telemetry.metrics.metric_families import FAMILIES
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.metrics.store_figures import StoreFigures
 from storage.engines.sqlite import SqliteStore

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from service.http.endpoint import count_answer
-from service.telemetry.metrics.families import Family
-from service.telemetry.metrics.node import NodeMember, leave_node
+from service.telemetry.metrics.metric_families import Family
+from service.telemetry.metrics.node_metrics import NodeMember, leave_node
 from service.telemetry.metrics.numbers import FILE_BYTES, Numbers
 from service.telemetry.metrics.process import Metrics
 from tests.service.telemetry.test_e2e_series import make_full_metrics

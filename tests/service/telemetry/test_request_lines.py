@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from jobs.request_origin import REQUEST_ID
-from service.contract.keys import KeyRing, make_api_key
+from service.contract.api_keys import KeyRing, make_api_key
 from service.contract.routes import Call, Route
 from service.telemetry.logs import LineWriter, RequestLog, configure_logging
 from storage.boards.api_keys import StoredKey

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from service.http.key_watch import KEY_POLL_INTERVAL_S, KeyWatch
+from service.http.api_key_watch import KEY_POLL_INTERVAL_S, KeyWatch
 from storage.boards.api_keys import StoredKey
 from tests.service.cli_fake_service import run
 from tests.service.event_stream import events_of
@@ -144,7 +144,7 @@ async def test_a_change_of_keys_reaches_other_processes_within_the_time_of_the_c
     store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert TAKES_EFFECT_S >= 4 * KEY_POLL_INTERVAL_S
-    monkeypatch.setattr("service.http.key_watch.KEY_POLL_INTERVAL_S", 0.02)
+    monkeypatch.setattr("service.http.api_key_watch.KEY_POLL_INTERVAL_S", 0.02)
     async with (
         Service(tmp_path, store=store_url).running() as operator,
         Service(tmp_path, store=store_url).running() as other,

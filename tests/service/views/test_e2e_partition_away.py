@@ -13,7 +13,7 @@ from jobs.boards.prune import PruneJob
 from querybuilder import col, delete
 from service.views import retry_on_change
 from service.views.posts import posts
-from storage.engines.nodes import Node
+from storage.engines.database_nodes import Node
 from storage.engines.partitions import Address
 from storage.engines.postgres import PostgresStore
 from storage.leaves.totals import store_gates

@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 from querybuilder import lit, select
-from storage.engines import nodes as nodes_module
-from storage.engines.nodes import Node
+from storage.engines import database_nodes as nodes_module
+from storage.engines.database_nodes import Node
 from storage.engines.partitions import Address, NodeMap
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import PostgresConnection

@@ -10,7 +10,7 @@ from functools import partial
 import asyncpg
 import pytest
 
-from storage.engines.nodes import SHARDS_MAX
+from storage.engines.database_nodes import SHARDS_MAX
 from storage.engines.partitions import PlacementCheck, Placements, ShardAwayError
 from storage.engines.postgres import PostgresStore
 from storage.engines.postgres_connection import PostgresConnection

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession
 from yarl import URL
 
-from service.contract.keys import make_api_key
+from service.contract.api_keys import make_api_key
 from service.monitoring.dashboard.views import DOCS, INDEX, MEDIA_TYPES, PAGE, page_files
 from tests.service.real_service import Service
 

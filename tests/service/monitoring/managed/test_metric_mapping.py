@@ -8,8 +8,8 @@ from service.http.endpoint import count_answer
 from service.monitoring.managed.history import MetricHistory
 from service.monitoring.managed.metric_mapping import map_metrics
 from service.monitoring.managed.objects import Objects
-from service.telemetry.metrics.families import Family
-from service.telemetry.metrics.node import Source, Totals
+from service.telemetry.metrics.metric_families import Family
+from service.telemetry.metrics.node_metrics import Source, Totals
 from service.telemetry.metrics.numbers import Numbers
 from service.telemetry.metrics.process import Metrics, curve_metrics
 from storage.curves.served_curves import ServedCurve

@@ -11,9 +11,9 @@ import pytest
 from config.settings import ManagedSettings
 from service.monitoring.managed.history import MetricHistory, quantile
 from service.monitoring.managed.metric_mapping import map_metrics
+from service.monitoring.managed.node_objects import Act, NodeChannel
 from service.monitoring.managed.objects import RefusedError
-from service.monitoring.managed.wiring import Act, NodeChannel
-from service.telemetry.metrics.node import NodeMember
+from service.telemetry.metrics.node_metrics import NodeMember
 from service.telemetry.metrics.process import Metrics
 
 PATIENT, HASTY = (

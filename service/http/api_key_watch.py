@@ -14,7 +14,7 @@ from contextlib import AsyncExitStack
 import structlog
 
 from config import Settings
-from service.contract.keys import KeyRing
+from service.contract.api_keys import KeyRing
 from storage.boards.api_keys import KeyCounts, StoredKey, count_keys, list_keys
 from storage.store import Program, Store
 

@@ -25,7 +25,7 @@ from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
-from .families import Family
+from .metric_families import Family
 from .numbers import HEAD_BYTES, read_series
 
 # The folder in memory, which is used if the system has it. With files on a disk, a process would have to wait whenever

@@ -15,7 +15,7 @@ from rankcurve import AsyncClient
 from rankcurve.answers import Record
 
 from service.commands.operating.own_store import CONFIG_OPTION, SETTING_OPTIONS, read_settings, run_on_store
-from service.commands.requests import add_command, add_list, add_request, argument, option
+from service.commands.request_commands import add_command, add_list, add_request, argument, option
 from service.commands.target import DEFAULT_URL, KEY_OPTION, URL_OPTION, call_service
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def create(
 
     async def act_on_store(opened: Store) -> None:
         # Imported here, because the other commands need no database driver.
-        from service.contract.keys import make_api_key
+        from service.contract.api_keys import make_api_key
         from service.wiring import now_us
         from storage.boards.api_keys import add_key
         from storage.schema.creation import prepare_store

@@ -24,7 +24,7 @@ from config.masking import masked
 from config.settings import ManagedSettings
 from jobs.controls import JobControls
 from jobs.request_origin import describe_origin, working_for
-from service.telemetry.metrics.node import NodeMember
+from service.telemetry.metrics.node_metrics import NodeMember
 from service.telemetry.metrics.process import Metrics
 
 from .history import MetricHistory, MetricsMoment

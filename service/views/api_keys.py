@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from service.context import Context
-from service.contract.keys import Role, key_facts, make_api_key
+from service.contract.api_keys import Role, key_facts, make_api_key
 from service.contract.queries import ListQuery
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import KEY_NAME_PATTERN, Time, matching
