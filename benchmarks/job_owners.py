@@ -43,9 +43,9 @@ _WAIT_S = 60.0
 _RECORD = (
     "CREATE TABLE stored (board_key bigint, version bigint, as_of bigint, fence bigint, at bigint)",
     """CREATE FUNCTION record_stored() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO stored SELECT NEW.board_key, NEW.version, NEW.as_of, leases.version,
+    INSERT INTO stored SELECT NEW.leaf_key, NEW.version, NEW.as_of, leases.version,
         (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-        FROM leases WHERE kind = 'refresh' AND resource = NEW.board_key || '/' || NEW.column_index;
+        FROM leases WHERE kind = 'refresh' AND resource = NEW.leaf_key || '/' || NEW.column_index;
     RETURN NEW; END $$""",
     "CREATE TRIGGER record_stored AFTER INSERT OR UPDATE ON curves FOR EACH ROW EXECUTE FUNCTION record_stored()",
 )

@@ -50,7 +50,7 @@ HIDDEN_MORE = 100_000  # a transaction reads at most this many hidden rows of th
 ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
 _Work = Callable[[list[Entries]], Program[object]]
 _ArchiveWork = Callable[[list[Leaf]], Program[int]]  # returns in how many of the leaves the owner has an entry
-_Positions = dict[int, dict[int, int]]  # log positions by partition, and then by board key
+_Positions = dict[int, dict[int, int]]  # log positions by partition, and then by leaf key
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class OwnerChanges:
         if board.is_spread or leaf.archived_us is not None:
             keys = await self.store.read(lambda: find_keys_ever(board))
         entries = self.open_boards.open_leaf(leaf)
-        waited = sum([await drop_queued(self.store, self.owner, board_key=key) for key in keys])
+        waited = sum([await drop_queued(self.store, self.owner, leaf_key=key) for key in keys])
 
         def program() -> Program[None]:
             yield from read_totals([leaf])  # raises an error if the caller's copy of the board is outdated
@@ -133,7 +133,7 @@ class OwnerChanges:
                 changes += [gone] if gone is not None else []
             elif isinstance(entries, ArchivedEntries) and (yield from entries.erase_entry(self.owner)):
                 erased.append(entries.leaf.key)
-        erased += [gone.change.board_key for gone in changes]
+        erased += [gone.change.leaf_key for gone in changes]
         if erased:
             yield from log_ranking_changes(changes, now_us=self.now_us())
             marks = yield from in_each_partition(change_log.take_mark, self._concerns)
@@ -172,7 +172,7 @@ class OwnerChanges:
     async def _rename(self, until: _Positions, otherwise: Mapping[int, int]) -> None:
         """Remove the owner's name and posts from the journal up to given positions, in bounded transactions.
 
-        Rewrite changes of a board up to the log position `until[partition][board key]`. If `until` has no position for
+        Rewrite changes of a board up to the log position `until[partition][leaf key]`. If `until` has no position for
         the board, rewrite them up to `otherwise[partition]`. If that is missing too, rewrite none.
         """
         for number in sorted(until.keys() | otherwise.keys()):

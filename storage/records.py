@@ -480,4 +480,4 @@ class PartOutcome(msgspec.Struct, array_like=True):
     updated_at_us: int | None = None
     stats: list[StatValue | None] | None = None
     error: PostError | None = None
-    board_key: int | None = None  # the board's key; needed where outcomes are not in the order of the post's parts
+    leaf_key: int | None = None  # the board's key; needed where outcomes are not in the order of the post's parts

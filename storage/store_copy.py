@@ -158,10 +158,10 @@ class MergedLog:
         parts = 0
         while waiting := [(head[2], log) for log, head in enumerate(heads) if head is not None]:
             _, log = min(waiting)
-            read[log], board_key, *rest = heads[log] or ()
+            read[log], leaf_key, *rest = heads[log] or ()
             heads[log] = await anext(logs[log], None)
-            target = self._spread.find_place(board_key)
-            page.append((target, (following[target], board_key, *rest)))
+            target = self._spread.find_place(leaf_key)
+            page.append((target, (following[target], leaf_key, *rest)))
             following[target] += 1
             parts += rest[1]
             if parts >= PAGE_PARTS:
@@ -302,9 +302,9 @@ class StoreCopy:
                 counter = {"next": following, "changed_at": 0, "pruned_before": pruned_before, "facts": 0}
                 yield _SET_COUNTER.bind(counter_key=0, **counter).at(table.place)
         for partition in range(self._target.partitions):
-            curves = select(col("board_key"), col("column_index")).from_(tables.CURVES)
-            for board_key, column_index in (yield curves.bind().at(partition)):
-                yield from store_refresh_request((board_key, column_index))
+            curves = select(col("leaf_key"), col("column_index")).from_(tables.CURVES)
+            for leaf_key, column_index in (yield curves.bind().at(partition)):
+                yield from store_refresh_request((leaf_key, column_index))
 
 
 def _list_plain(store: Store) -> list[CopiedTable]:

@@ -82,7 +82,7 @@ class Counting:
                     document, changes = tracked.counts.encode(), found.totals[slot[0]].get(CHANGES, 0)
                     written.append(StoredCounts(*slot, fit.epoch, fit.version, number, document, changes))
             except KnotsInvalidError as error:
-                log.error("live_counts_void", board_key=slot[0], column_index=slot[1], detail=str(error))
+                log.error("live_counts_void", leaf_key=slot[0], column_index=slot[1], detail=str(error))
                 gone.append(tracked.fit)
         for number, fit in enumerate(gone, found.version + len(written) + 1):
             self._forget(fit.slot)
@@ -100,7 +100,7 @@ class Counting:
             slot = fit.slot
             self.known.version = max(self.known.version, fit.version)
             self._held.pop(slot, None)
-            fits = self.known.fits.setdefault(fit.board_key, {})
+            fits = self.known.fits.setdefault(fit.leaf_key, {})
             fits.pop(fit.column_index, None)
             if slot not in found.void:
                 fits[fit.column_index] = fit
@@ -142,7 +142,7 @@ def _read_curve(fit: ListedCurve, found: FoldBacklog, *, is_new: bool) -> Tracke
         curve = decode_curve(document)
         counts = LiveCounts(curve) if stored is None else LiveCounts.decode(stored.document, curve)
     except CurveCorruptError as error:
-        log.warning("live_counts_unreadable", board_key=fit.board_key, column_index=fit.column_index, detail=str(error))
+        log.warning("live_counts_unreadable", leaf_key=fit.leaf_key, column_index=fit.column_index, detail=str(error))
         return None
     return TrackedCurve(fit, curve, counts)
 

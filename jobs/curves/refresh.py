@@ -307,7 +307,7 @@ class RefreshJob:
             await self._store.write(partial(answer_refresh_request, slot, request.number, answer))
         except StorageError as error:
             self._refresher.report_failure(slot, error)
-            place = {"board_key": slot[0], "column_index": slot[1]}
+            place = {"leaf_key": slot[0], "column_index": slot[1]}
             log.log(level_of(error), "refresh_request_not_answered", **place, detail=error.detail)
         finally:
             self._refresher.answered.set()

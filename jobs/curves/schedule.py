@@ -294,7 +294,7 @@ def _read_news(after: int, limit: int, mark: int | None) -> Program[tuple[list[B
     return younger, (yield from change_log.count_changes_after(mark))
 
 
-def _read_state(board_keys: list[int]) -> Program[_StoredState]:
-    leaves = yield from find_leaves(board_keys)
-    totals = yield from find_totals(board_keys)
-    return _StoredState(leaves, totals, (yield from find_listed_curves(board_keys)))
+def _read_state(leaf_keys: list[int]) -> Program[_StoredState]:
+    leaves = yield from find_leaves(leaf_keys)
+    totals = yield from find_totals(leaf_keys)
+    return _StoredState(leaves, totals, (yield from find_listed_curves(leaf_keys)))

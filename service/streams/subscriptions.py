@@ -52,11 +52,11 @@ class FeedSnapshot:
         self._entries: defaultdict[int, dict[str, Entry | None]] = defaultdict(dict)
 
     def add_rows(self, rows: Iterable[JournalRow], followed: Iterable[tuple[int, str]]) -> None:
-        """Add new journal rows to this snapshot. `followed` has (board key, owner) for each topic about an owner."""
+        """Add new journal rows to this snapshot. `followed` has (leaf key, owner) for each topic about an owner."""
         for row in rows:
-            self._rows[row.board_key].append(row)
-        for board_key, owner in followed:
-            self._followed[board_key].add(owner)
+            self._rows[row.leaf_key].append(row)
+        for leaf_key, owner in followed:
+            self._followed[leaf_key].add(owner)
 
     def find_rows(self, board: Board) -> Sequence[JournalRow]:
         return [row for leaf in board.leaves for row in self._rows[leaf.key]]
@@ -249,7 +249,7 @@ class OwnerTopic(_Topic):
         if not changes_tiers and not moves.concern_owner(self.owner, before.cell):
             return before
         counted = before.counted
-        fresh = [move for move in moves.all if move.row.number > counted.get(move.row.board_key, NEVER_SEEN)]
+        fresh = [move for move in moves.all if move.row.number > counted.get(move.row.leaf_key, NEVER_SEEN)]
         overtakers, moved, more = self._passed(fresh, before.cell)
         if moved:
             now = yield from self._count(snapshot)

@@ -26,7 +26,7 @@ from .blocks import OWNERS, SectionKind, TallyBlock, decode_rows, decode_tally, 
 NOBODY = ""  # stands for the owner in a row whose real owner was erased
 
 _TEXT, _NUMBER = param("text"), param("number", INTEGER)
-_SECTION = col("board_key").eq(param("board_key")), col("section").eq(param("section"))
+_SECTION = col("leaf_key").eq(param("leaf_key")), col("section").eq(param("section"))
 _BLOCKS = select(col("number"), col("document")).from_(ARCHIVE_BLOCKS).where(*_SECTION)
 _up_to = _BLOCKS.where(col("first").le(_TEXT)).order_by(desc(col("first"))).limit(1)
 _FIRST_UP_TO, _HELD_UP_TO = _up_to.prepared(), _up_to.locked(Lock.UPDATE).prepared()
@@ -44,16 +44,16 @@ _LAST = _ENDS.order_by(desc(col("number"))).limit(1).prepared()
 _CHANGE = update(ARCHIVE_BLOCKS).set(document=param("document")).where(*_SECTION, col("number").eq(_NUMBER)).prepared()
 
 
-def find_last_block(board_key: int, section: str) -> Program[tuple[int, int, str] | None]:
+def find_last_block(leaf_key: int, section: str) -> Program[tuple[int, int, str] | None]:
     """Return (`number`, `entries`, `last`) of a section's last `ArchiveBlock`, or None if the section has no block."""
-    rows = yield _LAST.bind(board_key=board_key, section=section)
+    rows = yield _LAST.bind(leaf_key=leaf_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
 
 class ArchivedRanking(Ranking):
     def __init__(self, leaf: Leaf, index: int) -> None:
         self.index, self.padding = index, Padding(leaf.spec, leaf.spec.columns[index])
-        self.timed, self.board_key = self.padding.timed, leaf.key
+        self.timed, self.leaf_key = self.padding.timed, leaf.key
         self._closed_us, self._columns = leaf.closed_us, len(leaf.spec.columns)
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
@@ -68,11 +68,11 @@ class ArchivedRanking(Ranking):
         return _decode_tally((yield _AT_NUMBER.bind(**self._in(SectionKind.TALLY), number=number)))
 
     def _in(self, kind: SectionKind) -> dict[str, int | str]:
-        return {"board_key": self.board_key, "section": section_of(kind, self.index)}
+        return {"leaf_key": self.leaf_key, "section": section_of(kind, self.index)}
 
     def _count(self, kind: SectionKind) -> Program[int]:
         """Count the entries in the column's section of this kind. `TALLY` has all entries, `TOP` only the best ones."""
-        last = yield from find_last_block(self.board_key, section_of(kind, self.index))
+        last = yield from find_last_block(self.leaf_key, section_of(kind, self.index))
         return 0 if last is None else last[0] + last[1]
 
     def _total(self) -> Program[int]:
@@ -137,7 +137,7 @@ class ArchivedRanking(Ranking):
         return ties, next((index for index, name in enumerate(tied) if name > owner), len(tied))
 
     def _find_ties_before(self, owner: str) -> Program[int | None]:
-        found = yield _FIRST_UP_TO.bind(board_key=self.board_key, section=OWNERS, text=owner)
+        found = yield _FIRST_UP_TO.bind(leaf_key=self.leaf_key, section=OWNERS, text=owner)
         for _, document in found:
             rows = decode_rows(document)
             owners = [entry.owner for entry in rows.entries]
@@ -234,7 +234,7 @@ class ArchivedEntries(OpenLeaf):
     def read_curves(self, column_index: int) -> Program[list[Curve]]:
         """Return the board's final curve, or one for each segment that it had. The list is empty if none was stored."""
         section = section_of(SectionKind.CURVE, column_index)
-        rows = yield _BEFORE_NUMBER.bind(board_key=self.leaf.key, section=section, number=INT64_MAX)
+        rows = yield _BEFORE_NUMBER.bind(leaf_key=self.leaf.key, section=section, number=INT64_MAX)
         return [decode_curve(document) for _, document in rows]
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
@@ -244,7 +244,7 @@ class ArchivedEntries(OpenLeaf):
         found: list[Entry] = []
         past = after
         while len(found) < limit:
-            rows = yield _NEXT_OWNERS.bind(board_key=self.leaf.key, section=OWNERS, text=past)
+            rows = yield _NEXT_OWNERS.bind(leaf_key=self.leaf.key, section=OWNERS, text=past)
             if not rows:
                 break
             past, document = rows[0]
@@ -267,7 +267,7 @@ class ArchivedEntries(OpenLeaf):
         return {owner: entries[owner] for owner in owners if owner in entries}
 
     def _read_blocks_of(self, owners: Sequence[str]) -> Program[Rows]:
-        named = {"board_key": self.leaf.key, "section": OWNERS}
+        named = {"leaf_key": self.leaf.key, "section": OWNERS}
         if len(owners) == 1:
             return (yield _FIRST_UP_TO.bind(**named, text=owners[0]))
         directory = yield _DIRECTORY.bind(**named)
@@ -281,7 +281,7 @@ class ArchivedEntries(OpenLeaf):
         The ranks of all other owners stay the same, and nothing is written to the change log.
         """
         key = self.leaf.key
-        held = yield _HELD_UP_TO.bind(board_key=key, section=OWNERS, text=owner)
+        held = yield _HELD_UP_TO.bind(leaf_key=key, section=OWNERS, text=owner)
         if not held:
             return False
         [[number, document]] = held
@@ -293,7 +293,7 @@ class ArchivedEntries(OpenLeaf):
         del rows.entries[gone]
         for ties in rows.ties_before.values():
             del ties[gone]
-        yield _CHANGE.bind(board_key=key, section=OWNERS, number=number, document=encode_rows(rows))
+        yield _CHANGE.bind(leaf_key=key, section=OWNERS, number=number, document=encode_rows(rows))
         for index in self.leaf.sorted_indexes:
             yield from self._blank_row(index, owner)
         yield from note_change([self.leaf])
@@ -302,12 +302,12 @@ class ArchivedEntries(OpenLeaf):
     def _blank_row(self, index: int, owner: str) -> Program[None]:
         """Replace an owner's row among the archived best rows of a column by a row whose owner is `NOBODY`."""
         key, section = self.leaf.key, section_of(SectionKind.TOP, index)
-        for number, document in (yield _HELD.bind(board_key=key, section=section)):
+        for number, document in (yield _HELD.bind(leaf_key=key, section=section)):
             rows = decode_rows(document)
             left = [_nobodys(entry, index) if entry.owner == owner else entry for entry in rows.entries]
             if left != rows.entries:
                 changed = encode_rows(rows._replace(entries=left))
-                yield _CHANGE.bind(board_key=key, section=section, number=number, document=changed)
+                yield _CHANGE.bind(leaf_key=key, section=section, number=number, document=changed)
 
 
 def note_change(leaves: Iterable[Leaf]) -> Program[None]:
@@ -322,8 +322,8 @@ def _nobodys(entry: Entry, index: int) -> Entry:
 def list_archives_of_owner(owner: str, *, after_key: int, limit: int) -> Program[list[int]]:
     """Return the keys of boards whose archives may hold an owner: up to `limit` keys greater than `after_key`."""
     covering = (col("section").eq(OWNERS), col("first").le(param("owner")), col("last").ge(param("owner")))
-    found = select(col("board_key")).from_(ARCHIVE_BLOCKS).where(col("board_key").gt(param("after_key")), *covering)
-    rows = yield found.order_by(asc(col("board_key"))).limit(limit).bind(owner=owner, after_key=after_key)
+    found = select(col("leaf_key")).from_(ARCHIVE_BLOCKS).where(col("leaf_key").gt(param("after_key")), *covering)
+    rows = yield found.order_by(asc(col("leaf_key"))).limit(limit).bind(owner=owner, after_key=after_key)
     return [row[0] for row in rows]
 
 

@@ -177,7 +177,7 @@ class ArchiveWriter:
                 curve = yield from in_partition(part.partition, build_exact_curve(part, index))
                 blocks.append((block, partial(encode_curve, curve)))
                 continue
-            rows = yield _STORED_CURVE.bind(board_key=part.key, column_index=index).at(part.partition)
+            rows = yield _STORED_CURVE.bind(leaf_key=part.key, column_index=index).at(part.partition)
             if not rows:
                 return [], 0
             blocks.append((block, partial(bytes, rows[0][0])))
@@ -233,7 +233,7 @@ class ArchiveWriter:
         return (yield from self._remove_rows(board, totals, now_us)) if step.is_last else board
 
     def _write(self, block: ArchiveBlock) -> Bound:
-        return _PUT.bind(board_key=self.board.key, **block._asdict())
+        return _PUT.bind(leaf_key=self.board.key, **block._asdict())
 
     def _remove_rows(self, board: Board, totals: dict[int, int], now_us: int) -> Program[Board]:
         stage = int(ClosingStage.ARCHIVED)
@@ -272,7 +272,7 @@ _PUT = prepare_put(ARCHIVE_BLOCKS)
 _STORED_CURVE = (
     select(col("document"))
     .from_(CURVES)
-    .where(col("board_key").eq(param("board_key")), col("column_index").eq(param("column_index")))
+    .where(col("leaf_key").eq(param("leaf_key")), col("column_index").eq(param("column_index")))
     .prepared()
 )
 

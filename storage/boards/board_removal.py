@@ -91,7 +91,7 @@ def drop_rows(leaf: Leaf) -> Program[None]:
 def delete_of_leaves(tables: Iterable[str], keys: Sequence[int]) -> Program[None]:
     """Delete all rows of the leaves with these keys from these tables."""
     for table in tables:
-        yield delete(table).where(col("board_key").in_(param("keys"))).bind(keys=list(keys))
+        yield delete(table).where(col("leaf_key").in_(param("keys"))).bind(keys=list(keys))
 
 
 def delete_refresh_leases(leaves: Iterable[Leaf]) -> Program[None]:

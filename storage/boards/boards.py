@@ -22,9 +22,9 @@ from storage.store import Program, in_partition
 REFRESH_WORK = "refresh"  # the kind of the work leases for refreshing a column
 
 
-def refresh_resource(board_key: int, column_index: int) -> str:
+def refresh_resource(leaf_key: int, column_index: int) -> str:
     """Return the name of the resource that is leased while a column is refreshed."""
-    return f"{board_key}/{column_index}"
+    return f"{leaf_key}/{column_index}"
 
 
 _WHOLE_BOARDS = CATALOG_ROWS.where(col("segment_of").is_null())

@@ -76,7 +76,7 @@ def sweep_rows(*, rows_max: int, only: tuple[str, int] | None = None) -> Program
     if not left:
         return 0
     table, rows_key = left[0]
-    key, row = (col(name) for name in (("board_key", "post_hash") if table == POST_IDS else (ROWS_KEY, "owner")))
+    key, row = (col(name) for name in (("leaf_key", "post_hash") if table == POST_IDS else (ROWS_KEY, "owner")))
     theirs = key.eq(param("rows_key"))
     some = select(row).from_(table).where(theirs).order_by(asc(row)).limit(param("rows_max"))
     [[gone]] = yield delete(table).where(theirs, row.in_(some)).bind(rows_key=rows_key, rows_max=rows_max)

@@ -224,7 +224,7 @@ _CHANGES_AFTER = (
     select(col("value", _PIECE))
     .from_(CHANGE_LOG)
     .each_piece(col("cells"), _PIECE)
-    .where(col("board_key").eq(param("key")), AFTER_MARK, length(col("value", _PIECE)).gt(0))
+    .where(col("leaf_key").eq(param("key")), AFTER_MARK, length(col("value", _PIECE)).gt(0))
     .limit(param("limit"))
     .packed()
     .prepared()

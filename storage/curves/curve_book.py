@@ -108,7 +108,7 @@ class CurveBook(ServedCurves):
 
     def _report_corrupt(self, event: str, slot: Slot) -> None:
         self._meter.add("rankcurve_curves_corrupt")
-        log.warning(event, board_key=slot[0], column_index=slot[1])
+        log.warning(event, leaf_key=slot[0], column_index=slot[1])
 
     async def _take_counts(self, polled: _Polled, now: FoldState, counts: Sequence[StoredCounts]) -> None:
         """Serve live curves with these counts. Give all live curves the time and the mark of the last fold."""

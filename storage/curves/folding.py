@@ -32,13 +32,13 @@ class NetChanges:
     """The net change of each owner: the owner's row before the first change, and the row after the last change."""
 
     def __init__(self) -> None:
-        # By board key, then owner: number of the first change, row before it, number of the last change, row after it.
+        # By leaf key, then owner: number of the first change, row before it, number of the last change, row after it.
         self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
 
     def add_bundles(self, bundles: Iterable[Bundle]) -> None:
         """Add the changes in these bundles. The bundles may come in any order, because their changes have numbers."""
         for bundle in bundles:
-            owners = self._boards.setdefault(bundle.board_key, {})
+            owners = self._boards.setdefault(bundle.leaf_key, {})
             for number, owner, previous, following in bundle.changes():
                 if previous == following:
                     continue
@@ -50,12 +50,12 @@ class NetChanges:
                 owners[owner] = first, before, last, after
 
     def of_boards(self) -> dict[int, list[tuple[str, str]]]:
-        """Return pairs (row before, row after), by board key. Owners whose changes cancel each other are left out."""
+        """Return pairs (row before, row after), by leaf key. Owners whose changes cancel each other are left out."""
         found = {
-            board_key: [(before, after) for _, before, _, after in owners.values() if before != after]
-            for board_key, owners in self._boards.items()
+            leaf_key: [(before, after) for _, before, _, after in owners.values() if before != after]
+            for leaf_key, owners in self._boards.items()
         }
-        return {board_key: moved for board_key, moved in found.items() if moved}
+        return {leaf_key: moved for leaf_key, moved in found.items() if moved}
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class KnownCurves:
     """The curves that the folding process knows. `held` are the columns whose curves are decoded in its memory."""
 
     version: int = 0  # the version of the newest curve that the process knows
-    fits: dict[int, dict[int, ListedCurve]] = field(default_factory=dict)  # by board key, then by column index
+    fits: dict[int, dict[int, ListedCurve]] = field(default_factory=dict)  # by leaf key, then by column index
     held: Collection[Slot] = ()
 
 
@@ -80,7 +80,7 @@ class FoldBacklog:
     lost: bool = False  # whether the changes since the stored mark cannot be used; every curve is then treated as new
     rows: int = 0  # how many changes were read, not counting those in `replays`
     changed: bool = False  # whether there are changes, even if only on boards without a curve
-    # The net changes since the stored mark, by board key.
+    # The net changes since the stored mark, by leaf key.
     changes: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     # For each new curve (a curve without live counts): the net changes since the mark of its fit.
     replays: dict[Slot, list[tuple[str, str]]] = field(default_factory=dict)
@@ -120,7 +120,7 @@ def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBa
 def _read_changes(found: FoldBacklog, known: KnownCurves, done: int, limits: JobSettings) -> Program[None]:
     netted, past, found.changed = NetChanges(), done, True
     # Often, few of a family's thousands of boards have a curve. If so, changes of the other boards are not read.
-    curved = known.fits.keys() | {fit.board_key for fit in found.fits}
+    curved = known.fits.keys() | {fit.leaf_key for fit in found.fits}
     boards = sorted(curved) if len(curved) <= NAMED_BOARDS_MAX else None
     while True:
         page = yield from list_bundles_after(past, changes_max=limits.fold_rows_max, boards=boards)
@@ -145,7 +145,7 @@ def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Pro
         if fit.mark is None or not log.holds_changes_since(fit.mark):
             found.void.add(fit.slot)
             continue
-        bundles = yield from list_bundles_after(fit.mark, changes_max=rows_max + 1, boards=[fit.board_key])
+        bundles = yield from list_bundles_after(fit.mark, changes_max=rows_max + 1, boards=[fit.leaf_key])
         rows_max -= sum(bundle.changes_count for bundle in bundles)
         if rows_max < 0:
             found.void.add(fit.slot)
@@ -153,7 +153,7 @@ def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Pro
             continue
         netted = NetChanges()
         netted.add_bundles(bundles)
-        found.replays[fit.slot] = netted.of_boards().get(fit.board_key, [])
+        found.replays[fit.slot] = netted.of_boards().get(fit.leaf_key, [])
 
 
 def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
@@ -171,10 +171,10 @@ def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
 
 
 def _find_versions(found: FoldBacklog, known: KnownCurves) -> dict[Slot, int]:
-    fits = [fit for board_key in found.changes for fit in known.fits.get(board_key, {}).values()]
+    fits = [fit for leaf_key in found.changes for fit in known.fits.get(leaf_key, {}).values()]
     versions = {fit.slot: fit.version for fit in fits}
     for fit in found.fits:
         versions.pop(fit.slot, None)  # this was the version of the previous curve
-        if fit.slot in found.replays or (found.goes_on(fit) and fit.board_key in found.changes):
+        if fit.slot in found.replays or (found.goes_on(fit) and fit.leaf_key in found.changes):
             versions[fit.slot] = fit.version
     return versions

@@ -18,7 +18,7 @@ from storage.schema.placement import prepare_put
 from storage.schema.tables import LIVE_COUNTS, LIVE_MARK
 from storage.store import Program
 
-Slot = tuple[int, int]  # board key, column index
+Slot = tuple[int, int]  # leaf key, column index
 _ONLY = 0  # the key of the only row in the mark's table
 
 
@@ -33,7 +33,7 @@ class FoldState:
 
 @dataclass(frozen=True, slots=True)
 class StoredCounts:
-    board_key: int
+    leaf_key: int
     column_index: int
     epoch: int
     curve_version: int  # the version of the curve that the counts belong to
@@ -43,17 +43,17 @@ class StoredCounts:
 
     @property
     def slot(self) -> Slot:
-        return self.board_key, self.column_index
+        return self.leaf_key, self.column_index
 
 
 _STATE = select(*map(col, ("position", "as_of", "version"))).from_(LIVE_MARK).prepared()
 _SET_STATE = prepare_put(LIVE_MARK)
-_COLUMNS = ("board_key", "column_index", "epoch", "curve_version", "version", "document", "changes")
+_COLUMNS = ("leaf_key", "column_index", "epoch", "curve_version", "version", "document", "changes")
 _PUT = prepare_put(LIVE_COUNTS)
 _COUNTS = select(*map(col, _COLUMNS)).from_(LIVE_COUNTS)
 _COUNTS_AFTER = _COUNTS.where(col("version").gt(param("version"))).order_by(asc(col("version"))).prepared()
-_COUNTS_OF_BOARDS = _COUNTS.where(col("board_key").in_(param("keys"))).prepared()
-_COUNTED = select(col("board_key"), col("column_index"), col("curve_version")).from_(LIVE_COUNTS)
+_COUNTS_OF_BOARDS = _COUNTS.where(col("leaf_key").in_(param("keys"))).prepared()
+_COUNTED = select(col("leaf_key"), col("column_index"), col("curve_version")).from_(LIVE_COUNTS)
 _COUNTED_FITS = _COUNTED.where(col("counted").eq(1)).packed().prepared()
 BUNDLE_PAGES = LogPages(*Bundle._fields[:-1], "changes", where=OF_ENTRIES)
 
@@ -82,8 +82,8 @@ def counts_after(version: int, now: FoldState) -> Program[list[StoredCounts]]:
     return [StoredCounts(*row) for row in rows]
 
 
-def counts_of(board_keys: Sequence[int]) -> Program[list[StoredCounts]]:
-    rows = yield _COUNTS_OF_BOARDS.bind(keys=board_keys)
+def counts_of(leaf_keys: Sequence[int]) -> Program[list[StoredCounts]]:
+    rows = yield _COUNTS_OF_BOARDS.bind(keys=leaf_keys)
     return [StoredCounts(*row) for row in rows]
 
 

@@ -37,23 +37,23 @@ class RefreshRequest(NamedTuple):
 
 
 _COLUMNS = ("requested", "origin", "answered", "version", "failure", "took_us")
-_SLOT = col("board_key").eq(param("key")), col("column_index").eq(param("index"))
+_SLOT = col("leaf_key").eq(param("key")), col("column_index").eq(param("index"))
 _STORE = (
     insert(REFRESH_REQUESTS)
     .values(
-        board_key=param("key"),
+        leaf_key=param("key"),
         column_index=param("index"),
         requested=param("number"),
         origin=param("origin"),
         answered=0,
         took_us=0,
     )
-    .on_conflict("board_key", "column_index")
+    .on_conflict("leaf_key", "column_index")
     .do_update(requested=excluded("requested"), origin=excluded("origin"))
     .prepared()
 )
 _OPEN = (
-    select(col("board_key"), col("column_index"))
+    select(col("leaf_key"), col("column_index"))
     .from_(REFRESH_REQUESTS)
     .where(col("requested").gt(col("answered")))
     .order_by(asc(col("requested")))

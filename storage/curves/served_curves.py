@@ -22,7 +22,7 @@ STATES_MAX = 16  # how many pairs (time, count of changes) are kept for a curve,
 class ServedCurve:
     """A decoded curve that ranks are read from."""
 
-    board_key: int
+    leaf_key: int
     column_index: int
     epoch: int
     version: int  # greater than the version of every curve that was stored earlier in the partition
@@ -35,7 +35,7 @@ class ServedCurve:
 
     @property
     def slot(self) -> Slot:
-        return self.board_key, self.column_index
+        return self.leaf_key, self.column_index
 
     @property
     def fit(self) -> Curve:
@@ -146,18 +146,18 @@ class ServedCurves:
             if not self._expecting:
                 self._forgotten_meanwhile.clear()
 
-    def forget_board(self, board_key: int) -> None:
+    def forget_board(self, leaf_key: int) -> None:
         self._sums.clear()
         if self._expecting:
-            self._forgotten_meanwhile.add(board_key)
-        for slot in [slot for slot in self._served if slot[0] == board_key]:
+            self._forgotten_meanwhile.add(leaf_key)
+        for slot in [slot for slot in self._served if slot[0] == leaf_key]:
             del self._served[slot]
             self._states.pop(slot, None)
 
     def serve_curve(self, served: ServedCurve) -> None:
         """Serve this curve from now on, unless a newer one is served already."""
         is_newer = self.is_newer(served.slot, served.partition, served.version)
-        if is_newer and served.board_key not in self._forgotten_meanwhile:
+        if is_newer and served.leaf_key not in self._forgotten_meanwhile:
             self.replace_curve(served)
 
     def is_newer(self, slot: Slot, partition: int, version: int) -> bool:

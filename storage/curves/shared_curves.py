@@ -63,7 +63,7 @@ class SharedCurves:
             curve = self._envelopes.open(listed, value)
         except CurveCorruptError as error:
             log.warning(
-                "shared_curve_corrupt", board_key=listed.board_key, column_index=listed.column_index, detail=str(error)
+                "shared_curve_corrupt", leaf_key=listed.leaf_key, column_index=listed.column_index, detail=str(error)
             )
             return None, "corrupt"
         return curve, "stale" if curve is None else "hit"
@@ -90,7 +90,7 @@ class Envelopes:
 
     def key(self, listed: ListedCurve) -> str:
         """Return the curve's key in memcached. All versions have the same key, so a new one replaces the old one."""
-        return f"rankcurve:{self._place}:{listed.board_key}:{listed.column_index}:{listed.epoch}"
+        return f"rankcurve:{self._place}:{listed.leaf_key}:{listed.column_index}:{listed.epoch}"
 
     def seal(self, listed: ListedCurve, curve: Curve) -> bytes:
         body = listed.version.to_bytes(_VERSION_BYTES, "big") + encode_curve(curve)

@@ -21,7 +21,7 @@ from .live_counts import FoldState, Slot, StoredCounts, counts_after
 class ListedCurve:
     """A row of the table of curves, without the contents of the curve."""
 
-    board_key: int
+    leaf_key: int
     column_index: int
     epoch: int
     version: int
@@ -32,7 +32,7 @@ class ListedCurve:
 
     @property
     def slot(self) -> Slot:
-        return self.board_key, self.column_index
+        return self.leaf_key, self.column_index
 
 
 class NewCurves(NamedTuple):
@@ -83,7 +83,7 @@ def store_curve(
 
 
 # In the order of the fields of `ListedCurve`:
-_LISTED = ("board_key", "column_index", "epoch", "version", "as_of", "mark", "changes", "rules")
+_LISTED = ("leaf_key", "column_index", "epoch", "version", "as_of", "mark", "changes", "rules")
 _STORE = prepare_put(CURVES)
 _CURVES = select(*map(col, _LISTED)).from_(CURVES)
 _CURVES_AFTER = (
@@ -95,7 +95,7 @@ _CURVES_AFTER = (
 )
 _FOLDED = (select(col(name)).from_(LIVE_MARK).scalar() for name in ("position", "as_of", "version"))
 _NEWEST = select(max_(col("version")), *_FOLDED).from_(CURVES).prepared()
-_CURVES_OF_BOARDS = _CURVES.where(col("board_key").in_(param("keys"))).packed().prepared()
+_CURVES_OF_BOARDS = _CURVES.where(col("leaf_key").in_(param("keys"))).packed().prepared()
 
 
 def curves_after(version: int, limit: int) -> Program[list[ListedCurve]]:
@@ -103,8 +103,8 @@ def curves_after(version: int, limit: int) -> Program[list[ListedCurve]]:
     return [ListedCurve(*row) for row in (yield _CURVES_AFTER.bind(version=version, limit=limit))]
 
 
-def find_listed_curves(board_keys: Sequence[int]) -> Program[dict[Slot, ListedCurve]]:
-    rows = yield _CURVES_OF_BOARDS.bind(keys=board_keys)
+def find_listed_curves(leaf_keys: Sequence[int]) -> Program[dict[Slot, ListedCurve]]:
+    rows = yield _CURVES_OF_BOARDS.bind(keys=leaf_keys)
     return {(row[0], row[1]): ListedCurve(*row) for row in rows}
 
 

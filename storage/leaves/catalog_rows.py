@@ -32,7 +32,7 @@ SPECS_KEPT_MAX = 4_096  # the most decoded specs in the cache; boards whose spec
 
 # All boards in shared tables use this many advisory locks together, so a post to many boards takes at most this many.
 BOARD_LOCKS = 64  # PostgreSQL has room for 64 locks for each connection
-_SHARED_KEY = plus(col("board_key"), times(0, col("table_key")))  # own table: `table_key` is null, so this is too
+_SHARED_KEY = plus(col("leaf_key"), times(0, col("table_key")))  # own table: `table_key` is null, so this is too
 BOARD_LOCK = remainder(_SHARED_KEY, BOARD_LOCKS)  # the number of a board's advisory lock; null: no lock
 
 Spec = TypeVar("Spec", BoardSpec, FamilySpec)

@@ -259,7 +259,7 @@ def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Pro
     """Log changes and adjust the totals. Call this at the end of the transaction, with at most one change per leaf."""
     logged = list(changes)
     state = yield from change_log.append_changes([each.change for each in logged], now_us=now_us)
-    yield from add_totals({each.change.board_key: each.totals for each in logged})
+    yield from add_totals({each.change.leaf_key: each.totals for each in logged})
     return state
 
 
@@ -324,10 +324,10 @@ def build_totals_upsert() -> Insert:
 
 def _add_to_stored(added: Insert) -> Insert:
     more = plus(col("entries", TOTALS), excluded("entries"))
-    return added.on_conflict("board_key", "column_index").do_update(entries=more)
+    return added.on_conflict("leaf_key", "column_index").do_update(entries=more)
 
 
-_TOTAL_ROW = dict.fromkeys(("board_key", "column_index", "entries"), INTEGER)
+_TOTAL_ROW = dict.fromkeys(("leaf_key", "column_index", "entries"), INTEGER)
 _ADD_TOTALS = build_totals_upsert().prepared()
 # Nearly every post changes one total. Citus plans this statement in half the time.
 _one_total = insert(TOTALS).values(**{name: param(name, kind) for name, kind in _TOTAL_ROW.items()})

@@ -24,7 +24,7 @@ _theirs = select(POSITION, col("changes")).from_(CHANGE_LOG)
 _between = POSITION.gt(param("past")), POSITION.le(param("until"))
 _theirs = _theirs.where(*_between, contains_text(col("owners"), param("owner", TEXT))).order_by(asc(POSITION))
 _FOUND = _theirs.limit(param("limit")).packed().prepared()
-_held = select(*map(col, ("position", "board_key", "owners", "cells", "posts"))).from_(CHANGE_LOG)
+_held = select(*map(col, ("position", "leaf_key", "owners", "cells", "posts"))).from_(CHANGE_LOG)
 _held = _held.where(POSITION.in_(param("positions"))).order_by(asc(POSITION))
 _HELD = _held.packed().locked(Lock.NO_KEY_UPDATE).prepared()
 _row = {"position": INTEGER, "owners": TEXT, "posts": TEXT}
@@ -33,7 +33,7 @@ _renamed = update(CHANGE_LOG).set(owners=col("owners", _ALIAS), posts=col("posts
 _RENAME = _renamed.from_rows(_ALIAS, param("rows"), **_row).where(_same).prepared()
 _folded = select(min_(col("position"))).from_(LIVE_MARK).scalar()
 _fits = select(min_(col("mark"))).from_(CURVES)
-_fitted = _fits.where(col("board_key", CURVES).eq(col("board_key", CHANGE_LOG))).scalar()
+_fitted = _fits.where(col("leaf_key", CURVES).eq(col("leaf_key", CHANGE_LOG))).scalar()
 _counted = (POSITION.lt(coalesce(bound, NEXT_POSITION)) for bound in (_folded, _fitted))
 _old = (col("erased").not_null(), col("updated_at").lt(param("before_us")))
 _erased = select(POSITION, col("changes")).from_(CHANGE_LOG).where(*_old, *_counted)
@@ -67,7 +67,7 @@ def rename_owner(
 ) -> Program[int | None]:
     """Replace the owner's name by the token, and remove the owner's posts, in the oldest bundles that are left.
 
-    A bundle is rewritten if its position is in `positions`, after `past`, and at most `until[board key]`, or at most
+    A bundle is rewritten if its position is in `positions`, after `past`, and at most `until[leaf key]`, or at most
     `otherwise` if `until` lacks the board. One call handles bundles with about `rows_max` changes in all. Return the
     `past` of the next call, or None if no bundle is left. Each erasure needs a `token` of its own.
     """
@@ -78,8 +78,8 @@ def rename_owner(
         return None
     held = yield from _hold(found, rows_max)
     renamed = []
-    for position, board_key, owners, _, posts in held:
-        if position <= until.get(board_key, otherwise):
+    for position, leaf_key, owners, _, posts in held:
+        if position <= until.get(leaf_key, otherwise):
             renamed.append((position, *_without(owner, NAMELESS + token, owners, posts)))
     if renamed:
         yield _RENAME.bind(rows=renamed)

@@ -203,7 +203,7 @@ def _prepare_count(layout: Layout, index: int, span: CellSpan, *, as_asked: bool
     kinds = dict.fromkeys(("edge", "least", "past", "cell", "owner"), TEXT)
     entries = select(count()).from_(layout.table).where(*layout.scope())
     entered, left = ((span.at_least if span.high else span.better)(name, edge) for name in ("next", "previous"))
-    of_board = col("board_key").eq(param("totals_key", INTEGER))
+    of_board = col("leaf_key").eq(param("totals_key", INTEGER))
     piece = col("value", _PIECE)
     changes = (
         select(*span.cells_before_and_after(piece), *([col("updated_at")] if as_asked else []))

@@ -158,19 +158,19 @@ def close_family_gate(key: int, partition: int, *, now_us: int) -> Program[None]
     yield _CLOSE_FAMILY.bind(key=key, now_us=now_us).at(partition)
 
 
-_NAMES = "board_key", "table_key", "rows_key", *GATE
+_NAMES = "leaf_key", "table_key", "rows_key", *GATE
 _OUTPUTS = tuple(map(col, _NAMES))
 _WIDTH = 3
-_AMONG = col("board_key").in_(param("keys"))
+_AMONG = col("leaf_key").in_(param("keys"))
 _GATES = select(*_OUTPUTS).from_(GATES).where(_AMONG).packed().prepared()
 # Posts share the lock of a gate. If new posts always got it at once, a transaction that needs the gate for itself would
 # wait for ever. So both wait for an advisory lock first. All transactions take these locks in the same order.
-_IN_ORDER = asc(BOARD_LOCK), asc(col("board_key"))
+_IN_ORDER = asc(BOARD_LOCK), asc(col("leaf_key"))
 _QUEUED = advisory_lock(BOARD_LOCK, shared=True)
 _HELD_GATES = select(*_OUTPUTS, _QUEUED).from_(GATES).where(_AMONG).packed().locked(Lock.SHARE, *_IN_ORDER).prepared()
-_shut_out = select(col("board_key"), advisory_lock(BOARD_LOCK, shared=False)).from_(GATES).where(_AMONG)
+_shut_out = select(col("leaf_key"), advisory_lock(BOARD_LOCK, shared=False)).from_(GATES).where(_AMONG)
 _SHUT_OUT_QUEUED = _shut_out.packed().locked(Lock.UPDATE, *_IN_ORDER).prepared()
-_SHUT_OUT = select(col("board_key")).from_(GATES).where(_AMONG).packed().locked(Lock.UPDATE, *_IN_ORDER).prepared()
+_SHUT_OUT = select(col("leaf_key")).from_(GATES).where(_AMONG).packed().locked(Lock.UPDATE, *_IN_ORDER).prepared()
 _CLOSE = update(GATES).set(closed_at=param("now_us")).where(_AMONG).prepared()
 _family_key, _through = col("family_key"), col("closed_through")
 _held_families = select(_family_key, _through, col("grace")).from_(FAMILY_GATES)

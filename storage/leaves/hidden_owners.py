@@ -59,7 +59,7 @@ _decode = msgspec.json.Decoder(list[Cell]).decode
 class HiddenEntry(NamedTuple):
     """An entry in the hidden table. Its board does not show this entry."""
 
-    board_key: int
+    leaf_key: int
     entry: Entry
 
     def widen_cells(self, columns: int) -> Entry:
@@ -72,7 +72,7 @@ _row = TABLES[HIDDEN_ENTRIES].kinds
 _rows = select(*map(col, _row)).from_(HIDDEN_ENTRIES)
 _theirs = col("owner").eq(param("owner"))
 _of_owners = col("owner").in_(param("owners"))
-_FIND = _rows.where(col("board_key").in_(param("keys")), _of_owners).packed().prepared()
+_FIND = _rows.where(col("leaf_key").in_(param("keys")), _of_owners).packed().prepared()
 _states = select(col("owner"), col("state")).from_(HIDDEN_OWNERS)
 _STATES_OF = _states.where(_of_owners).packed().prepared()
 _HELD_STATES = _states.where(_of_owners).packed().locked(Lock.SHARE, asc(col("owner"))).prepared()
@@ -80,20 +80,20 @@ _counted = select(null(TEXT), null(TEXT), col("facts")).from_(LOG_COUNTER)
 _beside = select(col("owner"), col("state"), null(INTEGER)).from_(HIDDEN_OWNERS)
 _ALL_STATES = union_all(_counted, _beside.limit(STATES_MAX + 1)).packed().prepared()
 _FACTS_AND_STATES = union_all(_counted, _beside.where(_of_owners)).packed().prepared()
-_OF_OWNER = _rows.where(_theirs).order_by(asc(col("board_key"))).limit(param("limit")).packed().prepared()
-_INSERT = insert(HIDDEN_ENTRIES).rows(param("rows"), **_row).on_conflict("board_key", "owner").do_nothing().prepared()
+_OF_OWNER = _rows.where(_theirs).order_by(asc(col("leaf_key"))).limit(param("limit")).packed().prepared()
+_INSERT = insert(HIDDEN_ENTRIES).rows(param("rows"), **_row).on_conflict("leaf_key", "owner").do_nothing().prepared()
 _UPDATE = (
     update(HIDDEN_ENTRIES)
     .set(updated_at=col("updated_at", _ALIAS), cells=col("cells", _ALIAS))
     .from_rows(_ALIAS, param("rows"), expected=INTEGER, **_row)
     .where(
-        *(col(name, HIDDEN_ENTRIES).eq(col(name, _ALIAS)) for name in ("board_key", "owner")),
+        *(col(name, HIDDEN_ENTRIES).eq(col(name, _ALIAS)) for name in ("leaf_key", "owner")),
         col("updated_at", HIDDEN_ENTRIES).eq(col("expected", _ALIAS)),
     )
     .prepared()
 )
 _PAGE = _states.where(col("owner").gt(param("after"))).order_by(asc(col("owner"))).limit(param("limit")).prepared()
-_here = delete(HIDDEN_ENTRIES).where(_theirs, col("board_key").eq(param("key")))
+_here = delete(HIDDEN_ENTRIES).where(_theirs, col("leaf_key").eq(param("key")))
 _TAKE = _here.returning(col("updated_at"), col("cells")).prepared()
 _STORE = prepare_put_rows(HIDDEN_OWNERS)
 _SHOW = update(HIDDEN_OWNERS).set(state=SHOWING).where(_theirs, col("state").eq(HIDDEN)).prepared()
@@ -110,9 +110,9 @@ def read_states(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[
     return facts, {owner: state for owner, state, _ in rows if owner is not None}
 
 
-def find_hidden_entries(board_keys: Sequence[int], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
+def find_hidden_entries(leaf_keys: Sequence[int], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
     """Return the hidden entries of these owners on these boards."""
-    rows = yield _FIND.bind(keys=board_keys, owners=owners)
+    rows = yield _FIND.bind(keys=leaf_keys, owners=owners)
     return [HiddenEntry(row[0], _entry(*row[1:])) for row in rows]
 
 

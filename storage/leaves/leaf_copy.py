@@ -152,7 +152,7 @@ class LeafCopy:
         self.post_ids = self._copy_table(POST_IDS)
 
     def _copy_table(self, table: str) -> TableCopy:
-        return TableCopy(TABLES[table], TABLES[table], {"board_key": self.source.key})
+        return TableCopy(TABLES[table], TABLES[table], {"leaf_key": self.source.key})
 
     def share(self, items: Iterable[T], owner_of: Callable[[T], str]) -> list[list[T]]:
         """Return, for each target, the items whose owners belong to this target."""
@@ -250,11 +250,11 @@ def _hold_hidden(owners: Sequence[str]) -> Program[None]:
         raise LostRaceError("an owner is being shown")
 
 
-def _rename_post_id(row: Row, board_key: int) -> Row:
-    """Return a copy of a post id's row in which `board_key` replaces the old key, in its column and in the JSON."""
+def _rename_post_id(row: Row, leaf_key: int) -> Row:
+    """Return a copy of a post id's row in which `leaf_key` replaces the old key, in its column and in the JSON."""
     values = dict(zip(TABLES[POST_IDS].kinds, row, strict=True))
-    outcome = [[board_key, *part[1:]] for part in json.loads(values["outcome"])]
-    return tuple((values | {"board_key": board_key, "outcome": json.dumps(outcome)}).values())
+    outcome = [[leaf_key, *part[1:]] for part in json.loads(values["outcome"])]
+    return tuple((values | {"leaf_key": leaf_key, "outcome": json.dumps(outcome)}).values())
 
 
 def _number_curves(rows: Rows) -> Program[Rows]:

@@ -183,7 +183,7 @@ def _total(column_index: int) -> Term:
     return select(col("entries")).from_(TOTALS).where(_OF_LEAF, col("column_index").eq(column_index)).scalar()
 
 
-_OF_LEAF = col("board_key").eq(param("totals_key", INTEGER))
+_OF_LEAF = col("leaf_key").eq(param("totals_key", INTEGER))
 _EDITION = select(col("edition")).from_(GATES).where(_OF_LEAF).scalar()
 
 
@@ -199,7 +199,7 @@ class RowRanking(Ranking):
         self.timed = self.padding.timed
         self.gaps = GapCounts(leaf, index, self.padding)
         self._sql, self._scope = _statements_of(layout_of(leaf), index), scope_of(leaf)
-        self.board_key, self.before_best = leaf.key, BETTER_THAN_ANY[self.padding.high]
+        self.leaf_key, self.before_best = leaf.key, BETTER_THAN_ANY[self.padding.high]
 
     def count_from_top(self, cell: str, rows_max: int | None, asked_us: int) -> Program[GapCount]:
         if rows_max is None:
@@ -295,7 +295,7 @@ class RowRanking(Ranking):
         self, places: Sequence[CellOf], *, better_rows: int, worse_rows: int
     ) -> Program[list[OwnersNeighbours]]:
         """Return the rows around each place, with one statement. The caller must fill in `Neighbours.edge_ties`."""
-        limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.board_key, **self._scope}
+        limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.leaf_key, **self._scope}
         numbered = [(number, *place) for number, place in enumerate(places)]
         found = yield self._sql.of_places_with_totals.bind(places=numbered, **limits)
         near = {row[0]: self._with_totals(row) for row in found}
@@ -305,7 +305,7 @@ class RowRanking(Ranking):
         self, owners: Sequence[str], *, better_rows: int, worse_rows: int
     ) -> Program[dict[int, OwnersNeighbours]]:
         """Return the rows around each owner that has a value in the column, by the owner's index in `owners`."""
-        limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.board_key, **self._scope}
+        limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.leaf_key, **self._scope}
         found = yield self._sql.of_owners.bind(owners=list(enumerate(owners)), **limits)
         near = {row[0]: self._with_totals(row) for row in found}
         yield from self._count_edges([(each.near.after[0].cells[self.index], each.near) for each in near.values()])

@@ -82,14 +82,14 @@ def scope_of(leaf: Leaf) -> dict[str, int]:
     return {} if leaf.table_key is None else {ROWS_KEY: leaf.rows_key}
 
 
-def entries_table(board_key: int, *, moves: int = 0) -> str:
+def entries_table(leaf_key: int, *, moves: int = 0) -> str:
     """Return the name of a leaf's own table. `moves`: how often the table got a new name.
 
     Each move to another partition changes the name. So if a leaf moves away and back, a process that missed the moves
     writes to a name that no longer exists, and not to the new table. The name also changes when the leaf gets a season,
     because posts to a leaf without a season do not check whether it is closed.
     """
-    return f"{ROW_TABLES_PREFIX}{board_key}" + (f"_{moves}" if moves else "")
+    return f"{ROW_TABLES_PREFIX}{leaf_key}" + (f"_{moves}" if moves else "")
 
 
 def shared_table(table_key: int) -> str:

@@ -35,17 +35,17 @@ def check_copy(leaf: Leaf, edition: str | None) -> None:
         raise BoardChangedError
 
 
-def hold_epoch(board_key: int, *, lock: Lock) -> Program[int | None]:
+def hold_epoch(leaf_key: int, *, lock: Lock) -> Program[int | None]:
     """Lock a leaf's gate and return the leaf's epoch, or None if this partition does not hold the leaf.
 
     A transaction that stores a curve takes this lock in share mode. To keep out new curves, a transaction that removes
     the leaf's curves first locks the gate exclusively, or writes or deletes it.
     """
-    rows = yield _HOLD_EPOCH[lock].bind(key=board_key)
+    rows = yield _HOLD_EPOCH[lock].bind(key=leaf_key)
     return int(rows[0][0]) if rows else None
 
 
-_find_epoch = select(col("epoch")).from_(GATES).where(col("board_key").eq(param("key")))
+_find_epoch = select(col("epoch")).from_(GATES).where(col("leaf_key").eq(param("key")))
 _HOLD_EPOCH = {lock: _find_epoch.locked(lock).prepared() for lock in (Lock.SHARE, Lock.UPDATE)}
 
 
@@ -62,15 +62,15 @@ def store_gates(leaves: Iterable[Leaf]) -> Program[None]:
 _STORE_GATES = prepare_put_rows(GATES)
 
 
-def find_totals(board_keys: list[int]) -> Program[dict[int, Totals]]:
+def find_totals(leaf_keys: list[int]) -> Program[dict[int, Totals]]:
     """Return the totals of leaves, by leaf key and then by column index.
 
     The total of a column is the number of entries with a value in that column. The indexes `ALL_ENTRIES` and `CHANGES`
     stand for other numbers. Run this program for the partition of the leaves, or use `find_totals_of`.
     """
-    totals: dict[int, Totals] = {key: {} for key in board_keys}
-    for board_key, index, entries in (yield _TOTALS.bind(keys=board_keys)):
-        totals[board_key][index] = entries
+    totals: dict[int, Totals] = {key: {} for key in leaf_keys}
+    for leaf_key, index, entries in (yield _TOTALS.bind(keys=leaf_keys)):
+        totals[leaf_key][index] = entries
     return totals
 
 
@@ -93,13 +93,13 @@ def read_totals(leaves: Sequence[Leaf]) -> Program[dict[int, Totals]]:
     return totals
 
 
-_AMONG = col("board_key").in_(param("keys"))
-_totals = col("board_key"), col("column_index"), col("entries")
+_AMONG = col("leaf_key").in_(param("keys"))
+_totals = col("leaf_key"), col("column_index"), col("entries")
 _TOTALS = select(*_totals).from_(TOTALS).where(_AMONG).packed().prepared()
 _TOTALS_AND_EDITIONS = (
     union_all(
         select(*_totals, null(TEXT)).from_(TOTALS).where(_AMONG),
-        select(col("board_key"), null(INTEGER), null(INTEGER), col("edition")).from_(GATES).where(_AMONG),
+        select(col("leaf_key"), null(INTEGER), null(INTEGER), col("edition")).from_(GATES).where(_AMONG),
     )
     .packed()
     .prepared()
@@ -111,9 +111,9 @@ def totals_and_edition(*others: Term) -> Select:
 
     A leaf without totals has one row, whose index and total are null.
     """
-    of_leaf = col("board_key", "g")
+    of_leaf = col("leaf_key", "g")
     outputs = col("edition", "g"), col("column_index", "t"), col("entries", "t"), *others
-    joined = select(*outputs).from_(GATES, "g").left_join(TOTALS, col("board_key", "t").eq(of_leaf), alias="t")
+    joined = select(*outputs).from_(GATES, "g").left_join(TOTALS, col("leaf_key", "t").eq(of_leaf), alias="t")
     return joined.where(of_leaf.eq(param("totals_key", INTEGER)))
 
 

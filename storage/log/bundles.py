@@ -73,7 +73,7 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
     board_id: str | None = None  # the id of the board, of an event that concerns a whole board
     spec: Any = None  # the spec of a deleted board, decoded from JSON to dicts, lists, strings and numbers
     error: RecordedError | None = None  # why the post was rejected
-    board_key: int | None = None  # the key of the board, if the bundle belongs to no leaf
+    leaf_key: int | None = None  # the key of the board, if the bundle belongs to no leaf
     column_index: int | None = None
 
 
@@ -108,10 +108,10 @@ def record_of_deletion(board_id: str, spec: object) -> RecordFields:
 
 
 def record_of_board_event(
-    happened: ChangeKind, board_id: str, board_key: int, column_index: int | None = None
+    happened: ChangeKind, board_id: str, leaf_key: int, column_index: int | None = None
 ) -> RecordFields:
     """Return the record of an event of a whole board."""
-    found = happened, (), None, None, (), None, board_id, None, None, board_key
+    found = happened, (), None, None, (), None, board_id, None, None, leaf_key
     return found if column_index is None else (*found, column_index)
 
 
@@ -130,7 +130,7 @@ class Bundle(NamedTuple):
     """A row of the log, without the column `posts`."""
 
     position: int
-    board_key: int
+    leaf_key: int
     owners: str
     cells: str
     changes_count: int  # the number of changes in the row
@@ -150,7 +150,7 @@ class Bundle(NamedTuple):
 class BundleDraft:
     """The changes of one board that a transaction is about to log, or its events that belong to no leaf."""
 
-    board_key: int | None
+    leaf_key: int | None
     changes: list[tuple[str, str, RecordFields]] = field(default_factory=list)  # owner, cells before and after, record
 
     def add_change(self, owner: str, previous: str, following: str, record: RecordFields) -> None:
@@ -159,7 +159,7 @@ class BundleDraft:
     def encode_row(self, at_us: int) -> tuple[int | None, int, int, str, str, str]:
         """Return the columns of the bundle's row: board, time, number of changes, owners, cells, posts."""
         owners, cells, posts = zip(*self.changes, strict=True)
-        return self.board_key, at_us, len(owners), owners_text(owners), cells_text(cells), encode_records(posts)
+        return self.leaf_key, at_us, len(owners), owners_text(owners), cells_text(cells), encode_records(posts)
 
 
 def owners_text(owners: Sequence[str]) -> str:

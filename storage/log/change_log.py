@@ -47,7 +47,7 @@ from .bundles import PLACES, BundleDraft, ChangeKind, RecordFields, record_of_bo
 
 
 class NewChange(NamedTuple):
-    board_key: int
+    leaf_key: int
     owner: str
     previous: str  # the ranked cells before the change, see `RankedCells`
     next: str  # the ranked cells after the change; this text has the same length as `previous`
@@ -59,7 +59,7 @@ class BoardEvent(NamedTuple):
 
     kind: ChangeKind
     board_id: str
-    board_key: int  # of a curve that begins to serve: the key of its leaf
+    leaf_key: int  # of a curve that begins to serve: the key of its leaf
     partition: int  # in whose log the event is recorded: the board's home
     column_index: int | None = None
 
@@ -96,9 +96,9 @@ NEXT_POSITION = select(col("next")).from_(LOG_COUNTER).scalar()
 PRUNED_BEFORE = select(col("pruned_before")).from_(LOG_COUNTER)
 CHANGED_AT = select(col("changed_at")).from_(LOG_COUNTER)
 AFTER_MARK = POSITION.ge(param("mark"))  # the condition that a mark does not cover a bundle
-OF_ENTRIES = col("board_key").not_null()  # the condition that a bundle may change entries, see `bundles.ChangeKind`
+OF_ENTRIES = col("leaf_key").not_null()  # the condition that a bundle may change entries, see `bundles.ChangeKind`
 _only_row = col("counter_key").eq(0)
-_BUNDLE_ROW = dict.fromkeys(("position", "board_key", "updated_at", "changes"), INTEGER)
+_BUNDLE_ROW = dict.fromkeys(("position", "leaf_key", "updated_at", "changes"), INTEGER)
 _BUNDLE_ROW |= dict.fromkeys(("owners", "cells", "posts"), TEXT)
 
 
@@ -164,7 +164,7 @@ class LogPages:
         at, conditions = param("position"), () if where is None else (where,)
         later = (POSITION.ge(at), any_of(POSITION.gt(at), col("changes").gt(param("next"))), *conditions)
         read = [select(POSITION, col("changes"), col("updated_at"), PRUNED_BEFORE.scalar()), select(*map(col, columns))]
-        of_boards = (), (col("board_key").eq(param("board")),), (col("board_key").in_(param("boards")),)
+        of_boards = (), (col("leaf_key").eq(param("board")),), (col("leaf_key").in_(param("boards")),)
         self._sizes, self._rows = (
             [
                 each.from_(CHANGE_LOG)
@@ -224,18 +224,18 @@ class ChangeLog:
         one = {name: param(name, kind) for name, kind in _BUNDLE_ROW.items()}
         self._append_one = insert(CHANGE_LOG).values(**one).prepared()  # Citus plans it in half the time
         self._counter = select(*map(col, ("next", "changed_at", "pruned_before"))).from_(LOG_COUNTER).prepared()
-        key = col("board_key", _ASKED)
-        last = select(col("updated_at")).from_(CHANGE_LOG).where(col("board_key", CHANGE_LOG).eq(key))
+        key = col("leaf_key", _ASKED)
+        last = select(col("updated_at")).from_(CHANGE_LOG).where(col("leaf_key", CHANGE_LOG).eq(key))
         last = last.order_by(desc(POSITION)).limit(1)
-        asked = rows_of(_ASKED, param("keys"), board_key=INTEGER)
+        asked = rows_of(_ASKED, param("keys"), leaf_key=INTEGER)
         self._last_changes = select(key, last.scalar()).from_(asked).packed().prepared()
         oldest = select(POSITION, col("updated_at"), col("changes")).from_(CHANGE_LOG).order_by(asc(POSITION))
         self._ages = oldest.limit(param("rows")).packed().prepared()
         latest = select(POSITION, col("updated_at")).from_(CHANGE_LOG).order_by(desc(POSITION))
-        latest = latest.where(col("board_key").eq(param("key")), POSITION.lt(param("before")))
+        latest = latest.where(col("leaf_key").eq(param("key")), POSITION.lt(param("before")))
         self._latest = latest.limit(param("limit")).packed().prepared()
         times = select(POSITION, col("updated_at")).from_(CHANGE_LOG).where(POSITION.in_(param("positions")))
-        self._recent = LogPages("position", "board_key", "changes", where=OF_ENTRIES)
+        self._recent = LogPages("position", "leaf_key", "changes", where=OF_ENTRIES)
         self._times = times.packed().prepared()
         self._last_of_entries = select(max_(POSITION)).from_(CHANGE_LOG).where(OF_ENTRIES).prepared()
         self._delete = delete(CHANGE_LOG).where(POSITION.lt(param("boundary"))).prepared()
@@ -243,8 +243,8 @@ class ChangeLog:
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int) -> Program[Logged]:
         """Log changes at the end of the transaction that makes them. The changes of each board keep their order."""
         drafts: dict[int, BundleDraft] = {}
-        for board_key, owner, previous, following, record in changes:
-            drafts.setdefault(board_key, BundleDraft(board_key)).add_change(owner, previous, following, record)
+        for leaf_key, owner, previous, following, record in changes:
+            drafts.setdefault(leaf_key, BundleDraft(leaf_key)).add_change(owner, previous, following, record)
         return (yield from self.append_drafts(list(drafts.values()), now_us=now_us))
 
     def append_drafts(self, drafts: Sequence[BundleDraft], *, now_us: int) -> Program[Logged]:
@@ -289,19 +289,19 @@ class ChangeLog:
                 )
         return [first for first, _ in spans]
 
-    def find_last_changes(self, board_keys: Sequence[int]) -> Program[dict[int, int]]:
-        """Return when each of these boards of a partition was last changed, in microseconds since 1970, by board key.
+    def find_last_changes(self, leaf_keys: Sequence[int]) -> Program[dict[int, int]]:
+        """Return when each of these boards of a partition was last changed, in microseconds since 1970, by leaf key.
 
         Leave out boards without a change in the log. Each board costs one search in an index.
         """
-        rows = yield self._last_changes.bind(keys=[(key,) for key in board_keys])
+        rows = yield self._last_changes.bind(keys=[(key,) for key in leaf_keys])
         return {key: changed_us for key, changed_us in rows if changed_us is not None}
 
-    def find_later_mark(self, board_key: int, since_us: int) -> Program[int | None]:
+    def find_later_mark(self, leaf_key: int, since_us: int) -> Program[int | None]:
         """Return the position of a board's first bundle that was logged after `since_us`, or None if there is none."""
         found, before = None, INT64_MAX
         while True:
-            rows = yield self._latest.bind(key=board_key, before=before, limit=LATEST_ROWS)
+            rows = yield self._latest.bind(key=leaf_key, before=before, limit=LATEST_ROWS)
             later = [int(position) for position, changed_us in rows if changed_us > since_us]
             found = min(later, default=found)
             if not later or len(rows) < LATEST_ROWS:
@@ -319,8 +319,8 @@ class ChangeLog:
         if mark is None or mark == log.mark or not log.holds_changes_since(mark):
             return found, log.mark
         rows = yield from self._recent.read_rows(last_number_before(mark), limit=COUNTED_ROWS)
-        for _, board_key, changes in rows:
-            found[board_key] = found.get(board_key, 0) + changes
+        for _, leaf_key, changes in rows:
+            found[leaf_key] = found.get(leaf_key, 0) + changes
         return found, rows[-1][0] + 1 if len(rows) == COUNTED_ROWS else log.mark
 
     def oldest_us(self) -> Program[int | None]:

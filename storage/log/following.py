@@ -24,7 +24,7 @@ from .partition_journal import COLUMNS, JournalRow, changes_of, find_ends, posit
 PAGE_CHANGES = 1_000
 _ALL = LogPages(*COLUMNS)
 # Only events of whole boards have no owner. SQL leaves out all posts, so a busy log costs such a follower little.
-_EVENTS = LogPages(*COLUMNS, where=any_of(col("board_key").is_null(), col("owners").eq(owners_text([""]))))
+_EVENTS = LogPages(*COLUMNS, where=any_of(col("leaf_key").is_null(), col("owners").eq(owners_text([""]))))
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ _WHOLE = (ChangeKind.UNSEEN, ChangeKind.FIRST_UNSEEN, ChangeKind.HIDDEN, ChangeK
 
 class JournalRow(NamedTuple):
     number: int
-    board_key: int
+    leaf_key: int
     owner: str | None  # None: the owner was erased, or the change affects the whole board
     at_us: int  # when the change was accepted
     previous: str  # the ranked cells before the change, see `RankedCells`
@@ -124,10 +124,10 @@ def find_ends() -> Program[tuple[int, int]]:
     return max(0, last_number_before(log.pruned_before)), last_number_before(log.mark)
 
 
-def find_deletion(board_key: int) -> Program[dict[int, Leaf]]:
+def find_deletion(leaf_key: int) -> Program[dict[int, Leaf]]:
     """Return {key: leaf} for the deleted leaf with this key, or {} if the key's newest bundles hold no deletion."""
-    rows = yield _LAST_OF_BOARD.bind(board_key=board_key, limit=_LAST_BUNDLES)
-    return _find_deletions((board_key, row[-1]) for row in rows)
+    rows = yield _LAST_OF_BOARD.bind(leaf_key=leaf_key, limit=_LAST_BUNDLES)
+    return _find_deletions((leaf_key, row[-1]) for row in rows)
 
 
 def find_deleted_leaves(board_id: str, *, since: int) -> Program[dict[int, Leaf]]:
@@ -137,20 +137,20 @@ def find_deleted_leaves(board_id: str, *, since: int) -> Program[dict[int, Leaf]
     return {key: leaf for key, leaf in _find_deletions(rows).items() if leaf.id == board_id}
 
 
-def find_voidings(board_keys: Sequence[int], *, after: int) -> Program[list[JournalRow]]:
+def find_voidings(leaf_keys: Sequence[int], *, after: int) -> Program[list[JournalRow]]:
     """Return the changes after this number that take back posts to these leaves. This reads all their changes."""
-    bundles = yield _VOIDINGS.bind(boards=board_keys, position=position_of(after), named=f'["{ChangeKind.VOIDED}"')
+    bundles = yield _VOIDINGS.bind(boards=leaf_keys, position=position_of(after), named=f'["{ChangeKind.VOIDED}"')
     changes = (change for bundle in bundles for change in changes_of(bundle) if change.number > after)
     return [each for each in changes if each.kind is ChangeKind.VOIDED]
 
 
-def find_owners(post_id: str, board_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:
+def find_owners(post_id: str, leaf_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:
     """Return the owners of the posts with this post id that were logged at `times_us`. Leave out erased owners."""
     owners: set[str] = set()
     named, times = msgspec.json.encode(post_id).decode(), sorted(set(times_us))
     bounds = yield from change_log.find_positions([at + off for at in times for off in (-_APART_US, _APART_US)])
     for at_us, first, beyond in zip(times, bounds[::2], bounds[1::2], strict=True):
-        bound = {"boards": board_keys, "first": first, "beyond": beyond, "at_us": at_us, "named": named}
+        bound = {"boards": leaf_keys, "first": first, "beyond": beyond, "at_us": at_us, "named": named}
         changes = (change for row in (yield _WITH_ID.bind(**bound)) for change in changes_of(row))
         posts = (change for change in changes if change.record is not None and change.record.post_id == post_id)
         owners |= {change.owner for change in posts if change.owner is not None}
@@ -158,7 +158,7 @@ def find_owners(post_id: str, board_keys: Sequence[int], times_us: Iterable[int]
 
 
 def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Leaf]:
-    """Return, by key, the leaves that these bundles delete. `bundles`: the columns `board_key` and `posts` of each."""
+    """Return, by key, the leaves that these bundles delete. `bundles`: the columns `leaf_key` and `posts` of each."""
     deleted = {}
     for key, posts in bundles:
         for record in decode_records(posts):
@@ -187,19 +187,19 @@ def changes_of_owner(row: Row, owner: str) -> Iterator[JournalRow]:
 
 
 def _make_change(row: Row, index: int, owner: str, piece: str, record: ChangeRecord | None) -> JournalRow:
-    position, board_key, at_us = row[:3]
-    if board_key is None and record is not None:
-        board_key = record.board_key
+    position, leaf_key, at_us = row[:3]
+    if leaf_key is None and record is not None:
+        leaf_key = record.leaf_key
     named = None if owner.startswith(NAMELESS) else owner or None
     half, changed_us = len(piece) >> 1, at_us
     if record is not None and record.version is not None and record.kind not in _KEEPING_VERSION:
         changed_us = record.version
     cells = piece[:half], piece[half:]
-    return JournalRow(position * PLACES + index, board_key, named, changed_us, *cells, record, at_us)
+    return JournalRow(position * PLACES + index, leaf_key, named, changed_us, *cells, record, at_us)
 
 
-def board_key_of(row: Row) -> int:
-    """Return the board key of a bundle."""
+def leaf_key_of(row: Row) -> int:
+    """Return the leaf key of a bundle."""
     return int(row[1])
 
 
@@ -231,19 +231,19 @@ def _newest_first(rows: Select) -> Select:
     return rows.order_by(desc(POSITION)).limit(param("limit")).packed()
 
 
-COLUMNS = ("position", "board_key", "updated_at", "owners", "cells", "posts")  # of a row for `changes_of`
+COLUMNS = ("position", "leaf_key", "updated_at", "owners", "cells", "posts")  # of a row for `changes_of`
 JOURNAL_PAGES = LogPages(*COLUMNS, where=OF_ENTRIES)
 _bundles = select(*map(col, COLUMNS)).from_(CHANGE_LOG)
-_of_boards = col("board_key").in_(param("boards"))
+_of_boards = col("leaf_key").in_(param("boards"))
 _stretch = (POSITION.ge(param("first")), POSITION.le(param("last")), contains_text(col("owners"), param("owner", TEXT)))
 _owners_sizes = select(POSITION, col("changes")).from_(CHANGE_LOG).where(*_stretch)
 _OF_OWNER = _newest_first(_owners_sizes).prepared()
 _AT_POSITIONS = _bundles.where(POSITION.in_(param("positions"))).packed().prepared()
-_LAST_OF_BOARD = _newest_first(_bundles.where(col("board_key").eq(param("board_key")))).prepared()
+_LAST_OF_BOARD = _newest_first(_bundles.where(col("leaf_key").eq(param("leaf_key")))).prepared()
 # A text search for the board's id finds the deletion. A deletion is the only change of its bundle, and the bundle holds
 # the id unescaped.
 _named = contains_text(col("posts"), param("named", TEXT))
-_ends = select(col("board_key"), col("posts")).from_(CHANGE_LOG).where(POSITION.ge(param("position")))
+_ends = select(col("leaf_key"), col("posts")).from_(CHANGE_LOG).where(POSITION.ge(param("position")))
 _DELETED = _ends.where(col("owners").eq(param("nobody")), _named).packed().prepared()
 _VOIDINGS = _bundles.where(_of_boards, POSITION.ge(param("position")), _named).packed().prepared()
 _near = (POSITION.ge(param("first")), POSITION.lt(param("beyond")), col("updated_at").eq(param("at_us")))

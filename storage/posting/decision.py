@@ -62,7 +62,7 @@ class Decision(msgspec.Struct):
     """The outcomes of a group's posts, and the changes that make them true."""
 
     group: GroupFacts
-    boards: dict[int, BoardChanges]  # by board key
+    boards: dict[int, BoardChanges]  # by leaf key
     known: dict[PostKey, RememberedPost]  # posts whose id is stored, or that this group applies
     outcomes: list[list[PartOutcome]] = []  # for each post, in order, its outcome on each of its boards
     fresh: dict[int, list[RememberedPost]] = {}  # posts whose ids the group stores, by partition
@@ -191,7 +191,7 @@ def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | dict
 
 def _refuse(decision: Decision, post: Post, part: BoardPost, error: PostError) -> PartOutcome:
     decision.refuses_ids |= post.post_hash is not None
-    return PartOutcome(PostStatus.REJECTED, error=error, board_key=part.leaf.key)
+    return PartOutcome(PostStatus.REJECTED, error=error, leaf_key=part.leaf.key)
 
 
 def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
@@ -210,7 +210,7 @@ def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Ce
     if changed:
         _change_entry(row, entries, changed, now_us)
     _log(board, row, post, part, status, now_us, is_first=is_first)
-    outcome = PartOutcome(status, row.updated_at_us, entries.merger.decode_stats(row.cells), board_key=entries.leaf.key)
+    outcome = PartOutcome(status, row.updated_at_us, entries.merger.decode_stats(row.cells), leaf_key=entries.leaf.key)
     if post.post_hash is not None and post.scope is None:
         _remember(decision, entries.leaf.key, post, [outcome])
     return outcome

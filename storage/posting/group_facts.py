@@ -48,8 +48,8 @@ class Facts(NamedTuple):
 
     version: int  # the version of the facts when they were read: `facts` in the counter of the change log
     owner_states: dict[str, str]  # `HIDDEN` or `SHOWING`, by owner, see `hidden_owners`
-    epochs: dict[tuple[int, int], int]  # by (board key, `rows_key` of its `Place`); filled when post ids are looked up
-    resets: dict[int, int]  # when boards were last emptied, by board key; 0: never; filled by posts that name a time
+    epochs: dict[tuple[int, int], int]  # by (leaf key, `rows_key` of its `Place`); filled when post ids are looked up
+    resets: dict[int, int]  # when boards were last emptied, by leaf key; 0: never; filled by posts that name a time
 
     def is_hidden(self, owner: str) -> bool:
         return self.owner_states.get(owner) == HIDDEN
@@ -112,7 +112,7 @@ class GroupFacts(msgspec.Struct):
 
     now_us: int
     home: int | None  # the partition in which the store runs programs; None: no board is there
-    boards: dict[int, BoardFacts]  # by board key, in ascending order of the keys
+    boards: dict[int, BoardFacts]  # by leaf key, in ascending order of the keys
     places: dict[int, int]  # by key of a board or a family: its partition
     tables: list[tuple[int, TableRows, list[BoardFacts]]] = []  # (partition, table, boards that take posts), in order
     facts: dict[int, Facts] = {}  # by partition
@@ -120,7 +120,7 @@ class GroupFacts(msgspec.Struct):
     looks_up: bool = False  # whether the ids of the posts were looked up
     is_dated: bool = False  # whether a post names its time, so that the group relies on times of resets
     known: dict[PostKey, RememberedPost] = {}  # posts of the group whose id is stored
-    epochs: dict[int, int] = {}  # by board key: its epoch now; post ids of earlier epochs are not valid
+    epochs: dict[int, int] = {}  # by leaf key: its epoch now; post ids of earlier epochs are not valid
     learned: Learned = msgspec.field(default_factory=Learned)
 
 
@@ -301,7 +301,7 @@ def _find_hidden_rows(group: GroupFacts, owners: dict[int, dict[str, None]]) -> 
         if not stated:
             continue
         for each in (yield from _at(group, partition, hidden_owners.find_hidden_entries(theirs, stated))):
-            board = group.boards[each.board_key]
+            board = group.boards[each.leaf_key]
             entry = each.widen_cells(len(board.entries.leaf.spec.columns))
             if entry.owner not in board.rows:
                 board.hidden_rows[entry.owner] = entry

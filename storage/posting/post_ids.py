@@ -122,13 +122,13 @@ PostKey = tuple[int, str]  # (key of the board or family for which the post's id
 
 class KnownPosts(NamedTuple):
     posts: dict[PostKey, RememberedPost]
-    epochs: dict[int, int]  # the current epoch of each board, by board key
+    epochs: dict[int, int]  # the current epoch of each board, by leaf key
 
 
 def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[KnownPosts]:
     """Return those posts of `asked` whose ids are stored and still valid, and the current epochs of the boards.
 
-    `epochs`: by board key, the epoch that the caller expects. If a board has another epoch now, look up a second time,
+    `epochs`: by leaf key, the epoch that the caller expects. If a board has another epoch now, look up a second time,
     with the current epochs. Run this program in the partition that stores these boards and families.
 
     Raises:
@@ -158,14 +158,14 @@ def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[Remember
     if key is None:
         key, known = leaf.key, (yield from find_known((), {leaf.key: leaf.epoch}))
         epoch_text = _stored_hash("", known.epochs[key])
-    found = yield _LIST.bind(board_key=key, **range_of(epoch_text + begin), limit=limit)
+    found = yield _LIST.bind(leaf_key=key, **range_of(epoch_text + begin), limit=limit)
     return [(_decode(key, text.removeprefix(epoch_text), *content), at_us) for text, *content, at_us in found]
 
 
 def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], times_us: Iterable[int]) -> Program[int]:
     """Store those post ids that are not stored yet. Return how many were stored.
 
-    `epochs`: by board key, the current epoch of each board for which one of these ids is stored.
+    `epochs`: by leaf key, the current epoch of each board for which one of these ids is stored.
     `times_us`: for each post, the time at which it was logged.
     """
     rows = [
@@ -179,7 +179,7 @@ def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], t
 def store_voided(post: RememberedPost, epochs: Mapping[int, int], now_us: int) -> Program[None]:
     """Replace the stored outcome of a post, some or all parts of which are now voided."""
     stored = _stored_hash(post.post_hash, epochs.get(post.key, 1))
-    bound = {"board_key": post.key, "post_hash": stored, "outcome": _encode_parts(post), "remembered_at": now_us}
+    bound = {"leaf_key": post.key, "post_hash": stored, "outcome": _encode_parts(post), "remembered_at": now_us}
     yield _VOID.bind(**bound)
 
 
@@ -194,9 +194,9 @@ def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
 
 def _encode_parts(post: RememberedPost) -> str:
     fields = [
-        (part.board_key, part.updated_at_us, part.stats)  # `_decode` reads a missing status as APPLIED
+        (part.leaf_key, part.updated_at_us, part.stats)  # `_decode` reads a missing status as APPLIED
         if part.status is PostStatus.APPLIED
-        else (part.board_key, part.updated_at_us, part.stats, part.status)
+        else (part.leaf_key, part.updated_at_us, part.stats, part.status)
         for part in post.parts
     ]
     return _encode(fields).decode()
@@ -204,8 +204,8 @@ def _encode_parts(post: RememberedPost) -> str:
 
 def _decode(key: int, post_hash: str, fingerprint: str, outcome: str) -> RememberedPost:
     parts = [
-        PartOutcome(PostStatus(status[0]) if status else PostStatus.APPLIED, updated_at_us, stats, board_key=board_key)
-        for board_key, updated_at_us, stats, *status in msgspec.json.decode(outcome)
+        PartOutcome(PostStatus(status[0]) if status else PostStatus.APPLIED, updated_at_us, stats, leaf_key=leaf_key)
+        for leaf_key, updated_at_us, stats, *status in msgspec.json.decode(outcome)
     ]
     return RememberedPost(key, post_hash, fingerprint, parts)
 
@@ -215,36 +215,36 @@ def _stored_hash(post_hash: str, epoch: int) -> str:
 
 
 _encode = msgspec.json.Encoder().encode
-# Join by the board key and the hash of each wanted row. If the board key were a condition of its own, the query
+# Join by the leaf key and the hash of each wanted row. If the leaf key were a condition of its own, the query
 # planner could choose to read all rows of the board, because its statistics may be older than a burst of posts.
 _KNOWN = (
-    select(*(col(name, "p") for name in ("board_key", "post_hash", "fingerprint", "outcome")), null(INTEGER))
-    .from_(rows("v", param("asked"), board_key=INTEGER, post_hash=TEXT))
+    select(*(col(name, "p") for name in ("leaf_key", "post_hash", "fingerprint", "outcome")), null(INTEGER))
+    .from_(rows("v", param("asked"), leaf_key=INTEGER, post_hash=TEXT))
     .join(
         POST_IDS,
-        all_of(col("board_key", "p").eq(col("board_key", "v")), col("post_hash", "p").eq(col("post_hash", "v"))),
+        all_of(col("leaf_key", "p").eq(col("leaf_key", "v")), col("post_hash", "p").eq(col("post_hash", "v"))),
         alias="p",
     )
 )
 # The statement that looks up ids also reads the epochs: a board may have been emptied since the caller read its epoch.
-_EPOCHS = select(col("board_key"), *[null(TEXT)] * 3, col("epoch")).from_(GATES)
-_EPOCHS = _EPOCHS.where(col("board_key").in_(param("boards")))
+_EPOCHS = select(col("leaf_key"), *[null(TEXT)] * 3, col("epoch")).from_(GATES)
+_EPOCHS = _EPOCHS.where(col("leaf_key").in_(param("boards")))
 _FIND = union_all(_EPOCHS, _KNOWN).packed().prepared()
 _LIST = (
     select(*map(col, ("post_hash", "fingerprint", "outcome", "remembered_at")))
     .from_(POST_IDS)
-    .where(col("board_key").eq(param("board_key")), *in_range(col("post_hash")))
+    .where(col("leaf_key").eq(param("leaf_key")), *in_range(col("post_hash")))
     .order_by(asc(col("post_hash")))
     .limit(param("limit"))
     .packed()
     .prepared()
 )
-_new_ids = insert(POST_IDS).rows(param("rows"), **TABLES[POST_IDS].kinds).on_conflict("board_key", "post_hash")
+_new_ids = insert(POST_IDS).rows(param("rows"), **TABLES[POST_IDS].kinds).on_conflict("leaf_key", "post_hash")
 _REMEMBER = _new_ids.do_nothing().prepared()
 _VOID = (
     update(POST_IDS)
     .set(outcome=param("outcome"), remembered_at=param("remembered_at"))
-    .where(*(col(name).eq(param(name)) for name in ("board_key", "post_hash")))
+    .where(*(col(name).eq(param(name)) for name in ("leaf_key", "post_hash")))
     .prepared()
 )
 _TIMES = select(col("remembered_at")).from_(POST_IDS).where(col("remembered_at").lt(param("before_us")))

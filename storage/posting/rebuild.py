@@ -203,7 +203,7 @@ class _Rebuild:
             if merged is not None and post_hash is not None:
                 outcome, fingerprint = merged
                 known.add(post_hash)
-                outcome.board_key = leaf.key
+                outcome.leaf_key = leaf.key
                 fresh.append(RememberedPost(leaf.key, post_hash, fingerprint, [outcome]))
                 times_us.append(row.logged_us)
         if fresh:

@@ -44,7 +44,7 @@ class Replay:
             entries[row.owner].updated_at_us = max(entries[row.owner].updated_at_us, row.at_us)
 
     def _name_post(self, row: JournalRow) -> tuple[bool, str | None, str | None]:
-        return row.board_key in self._own_keys, row.owner, None if row.record is None else row.record.post_id
+        return row.leaf_key in self._own_keys, row.owner, None if row.record is None else row.record.post_id
 
     def read_changes(self, row: JournalRow, posted: ChangeRecord) -> list[ColumnChange]:
         """Return what a post changes, with the present indexes of the columns.
@@ -52,11 +52,11 @@ class Replay:
         Raises:
             SpecConflictError: the board now lacks a column of the post, or has it with another kind or scale.
         """
-        columns, changes = self._columns[row.board_key], []
+        columns, changes = self._columns[row.leaf_key], []
         for change in posted.changes:
             index = columns[change.index]
             if index is None:
-                name = self.specs[row.board_key].columns[change.index].name
+                name = self.specs[row.leaf_key].columns[change.index].name
                 detail = (
                     f"an earlier {self._board_id!r} had a column {name!r}, which this one lacks or declares otherwise"
                 )

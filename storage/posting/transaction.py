@@ -126,7 +126,7 @@ def _at(group: GroupFacts, partition: int, program: Program[T]) -> Program[T]:
 def _draft_bundles(changes: Iterable[tuple[int, NewChange]]) -> dict[int, list[BundleDraft]]:
     drafts: dict[tuple[int, int], BundleDraft] = {}
     for partition, change in changes:
-        draft = drafts.setdefault((partition, change.board_key), BundleDraft(change.board_key))
+        draft = drafts.setdefault((partition, change.leaf_key), BundleDraft(change.leaf_key))
         draft.add_change(change.owner, change.previous, change.next, change.record)
     by_partition: dict[int, list[BundleDraft]] = {}
     for (partition, _), draft in drafts.items():

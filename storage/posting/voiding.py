@@ -98,10 +98,10 @@ class Voiding:
             except (ArchivedError, UnknownOwnerError) as error:
                 errors[leaf.key] = error
         post, epochs = yield from self._find_post(key, epochs)  # again: another transaction may just have voided it
-        applied = {part.board_key for part in post.parts if part.status is not PostStatus.VOIDED}
+        applied = {part.leaf_key for part in post.parts if part.status is not PostStatus.VOIDED}
         to_void = {leaf_key: each for leaf_key, each in held.items() if leaf_key in applied}
         changes, parts = yield from self._compute_entries(to_void, errors)
-        post.parts = [parts.get(part.board_key or 0, part) for part in post.parts]
+        post.parts = [parts.get(part.leaf_key or 0, part) for part in post.parts]
         if not post.is_voided:
             raise next(iter(errors.values()), BoardChangedError())
         if parts:
@@ -110,7 +110,7 @@ class Voiding:
         return [
             VoidedPart(leaves[leaf_key], part.stats, None if part.status is PostStatus.VOIDED else errors.get(leaf_key))
             for part in post.parts
-            if (leaf_key := part.board_key or 0) in leaves
+            if (leaf_key := part.leaf_key or 0) in leaves
         ]
 
     def _find_post(self, key: int, epochs: Mapping[int, int]) -> Program[tuple[RememberedPost, Mapping[int, int]]]:
@@ -122,7 +122,7 @@ class Voiding:
 
     def _hold_leaves(self, post: RememberedPost) -> Program[dict[int, Leaf]]:
         """Lock the catalog's rows of the post's boards, so that nobody moves, splits or archives them meanwhile."""
-        rows = yield from find_rows_by_key([part.board_key or 0 for part in post.parts], held=True)
+        rows = yield from find_rows_by_key([part.leaf_key or 0 for part in post.parts], held=True)
         if not all(row.is_leaf for row in rows.values()):
             raise BoardChangedError
         return {key: row.leaf for key, row in rows.items()}
@@ -168,7 +168,7 @@ class Voiding:
             change = yield from self._write_entry(each, after)
             changes.append(change)
             stats = None if after is None else each.entries.merger.decode_stats(after.cells)
-            parts[key] = PartOutcome(PostStatus.VOIDED, change.entry.updated_at_us, stats, board_key=key)
+            parts[key] = PartOutcome(PostStatus.VOIDED, change.entry.updated_at_us, stats, leaf_key=key)
         return changes, parts
 
     def _read_histories(self, leaf_of: Mapping[int, int]) -> Program[dict[int, list[JournalRow]]]:
@@ -186,7 +186,7 @@ class Voiding:
             )
             changes += len(page)
             for _, row in page:
-                if (key := leaf_of.get(row.board_key)) in unfinished:
+                if (key := leaf_of.get(row.leaf_key)) in unfinished:
                     found[key].append(row)
                     if row.kind in FIRST_POSTS:
                         unfinished.discard(key)

@@ -137,7 +137,7 @@ def _find_settled(queues: Sequence[int], board: Board, part: Leaf | Board, begin
     for each in (yield from find_posted_leaves(part)):
         for post, at_us in (yield from in_partition(each.partition, list_keys(each, begin, _LISTED_AND_ONE))):
             for outcome in post.parts:
-                if outcome.board_key == each.key:
+                if outcome.leaf_key == each.key:
                     found[post.post_hash] = PostFate(None, outcome, at_us)
     return found
 
@@ -147,9 +147,9 @@ def _find_keys(board: Board) -> Program[list[int]]:
     return (yield from find_keys_ever(board)) if board.is_spread or board.gate.archived_us is not None else [board.key]
 
 
-def find_rejected(board_keys: Sequence[int], begin: str) -> Program[Fates]:
-    """Return the fates of rejected posts whose keys begin with `begin`. `board_keys`: all that the board ever had."""
-    rows = yield _FIND.bind(board_keys=board_keys, **range_of(begin), limit=_LISTED_AND_ONE)
+def find_rejected(leaf_keys: Sequence[int], begin: str) -> Program[Fates]:
+    """Return the fates of rejected posts whose keys begin with `begin`. `leaf_keys`: all that the board ever had."""
+    rows = yield _FIND.bind(leaf_keys=leaf_keys, **range_of(begin), limit=_LISTED_AND_ONE)
     found: Fates = {}
     for post_hash, error, at_us in reversed(rows):  # the newest row of a key comes last, so it replaces older ones
         outcome = PartOutcome(PostStatus.REJECTED, error=decode_error(msgspec.json.decode(error)))
@@ -158,8 +158,8 @@ def find_rejected(board_keys: Sequence[int], begin: str) -> Program[Fates]:
 
 
 def store_rejected(rejected: Iterable[tuple[int, str, PostError]], now_us: int) -> Program[None]:
-    """Store rejected posts, given as (board key, post hash, error). If a key and hash repeat, keep the last."""
-    last = {(board_key, post_hash): error for board_key, post_hash, error in rejected}
+    """Store rejected posts, given as (leaf key, post hash, error). If a key and hash repeat, keep the last."""
+    last = {(leaf_key, post_hash): error for leaf_key, post_hash, error in rejected}
     if last:
         rows = [
             (*key, msgspec.json.encode(encode_error(error)).decode(), now_us)
@@ -193,7 +193,7 @@ def decode_error(recorded: RecordedError) -> PostError:
 
 
 _found = select(col("post_hash"), col("error"), col("rejected_at")).from_(REJECTED_POSTS)
-_found = _found.where(col("board_key").in_(param("board_keys")), *in_range(col("post_hash")))
+_found = _found.where(col("leaf_key").in_(param("leaf_keys")), *in_range(col("post_hash")))
 _FIND = _found.order_by(desc(col("rejected_at"))).limit(param("limit")).packed().prepared()
 _REMEMBER = prepare_put_rows(REJECTED_POSTS)
 _times = select(col("rejected_at")).from_(REJECTED_POSTS)

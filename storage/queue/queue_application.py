@@ -213,7 +213,7 @@ class Drainer:
         decision = decide_posts((yield from asked), posts)
         refusals = [*batch.refusals, *_refused_by(posts, decision.outcomes)]
         kept = [
-            (each.board_key, each.post.post_hash, each.error)
+            (each.leaf_key, each.post.post_hash, each.error)
             for each in refusals
             if each.there and each.post.post_hash is not None
         ]
@@ -237,7 +237,7 @@ class _Piece(NamedTuple):
 class Refusal(NamedTuple):
     """A queued post that a board refuses, and why."""
 
-    board_key: int
+    leaf_key: int
     partition: int  # the partition of the board
     there: bool  # whether the board exists; only then can a sender ask for the fate of the post
     post: Post | PackedPost
@@ -339,4 +339,4 @@ def _refused_by(posts: Sequence[Post], outcomes: Sequence[list[PartOutcome]]) ->
 def _journalled(refusal: Refusal) -> NewChange:
     post = refusal.post
     record = record_of_rejection(refusal.changes, post.post_id, post.at_us, encode_error(refusal.error))
-    return NewChange(refusal.board_key, post.owner, "", "", record)
+    return NewChange(refusal.leaf_key, post.owner, "", "", record)

@@ -21,7 +21,7 @@ BLOCKS_A_PAGE = 100
 
 
 async def drop_queued(
-    store: Store, owner: str, *, board_key: int | None = None, concerns: Callable[[int], bool] = lambda _: True
+    store: Store, owner: str, *, leaf_key: int | None = None, concerns: Callable[[int], bool] = lambda _: True
 ) -> int:
     """Drop the owner's queued posts, or their changes to one board. Return how many posts were dropped or changed.
 
@@ -33,7 +33,7 @@ async def drop_queued(
     if not shards:
         return 0
     queues = filter(concerns, list_queues(store.dialect, count))
-    return sum([await _drop_in(store.at(partition), owner, shards, board_key) for partition in queues])
+    return sum([await _drop_in(store.at(partition), owner, shards, leaf_key) for partition in queues])
 
 
 def _read_layout() -> Program[tuple[int, int]]:
@@ -42,7 +42,7 @@ def _read_layout() -> Program[tuple[int, int]]:
     return shards, (yield from count_partitions())
 
 
-async def _drop_in(store: Store, owner: str, shards: int, board_key: int | None) -> int:
+async def _drop_in(store: Store, owner: str, shards: int, leaf_key: int | None) -> int:
     shard, text = shard_of(owner, shards), encode_json(owner)
     dropped = past = 0
 
@@ -51,17 +51,17 @@ async def _drop_in(store: Store, owner: str, shards: int, board_key: int | None)
 
     while found := await store.read(page):
         for waiting in found:
-            changed = await _drop_from(store, waiting, owner, board_key)
+            changed = await _drop_from(store, waiting, owner, leaf_key)
             if changed is None:  # a worker applied the block, or a part of it, meanwhile: read the page again
                 break
             dropped, past = dropped + changed, waiting.head.number
     return dropped
 
 
-async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key: int | None) -> int | None:
+async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, leaf_key: int | None) -> int | None:
     """Rewrite a block without the owner's posts. Return how many it lost or changed, or None if a worker took it."""
     block = decode_block(waiting.block)
-    kept = [_without(post, block, board_key) if post.owner == owner else post for post in block.posts]
+    kept = [_without(post, block, leaf_key) if post.owner == owner else post for post in block.posts]
     changed = sum(before is not after for before, after in zip(block.posts, kept, strict=True))
     if not changed:
         return 0
@@ -71,10 +71,10 @@ async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, board_key:
     return changed if written else None
 
 
-def _without(post: PackedPost, block: Block, board_key: int | None) -> PackedPost | None:
-    """Return the post without its changes to one board. Return None if no board is left, or if `board_key` is None."""
-    kept = [index for index, place in enumerate(post.boards) if block.boards[place][0] != board_key]
-    if board_key is None or not kept:
+def _without(post: PackedPost, block: Block, leaf_key: int | None) -> PackedPost | None:
+    """Return the post without its changes to one board. Return None if no board is left, or if `leaf_key` is None."""
+    kept = [index for index, place in enumerate(post.boards) if block.boards[place][0] != leaf_key]
+    if leaf_key is None or not kept:
         return None
     if len(kept) == len(post.boards):
         return post

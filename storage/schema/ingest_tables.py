@@ -25,8 +25,8 @@ QUEUE_TABLES: tuple[Query, ...] = (
     .primary_key("shard")
     .clustered(),
     create_table(REJECTED_POSTS)
-    .with_columns(board_key=INTEGER, post_hash=TEXT, error=TEXT, rejected_at=INTEGER)
-    .primary_key("board_key", "post_hash")
+    .with_columns(leaf_key=INTEGER, post_hash=TEXT, error=TEXT, rejected_at=INTEGER)
+    .primary_key("leaf_key", "post_hash")
     .clustered(),
     create_index("rejected_posts_rejected_at", REJECTED_POSTS, col("rejected_at")),
 )

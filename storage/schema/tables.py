@@ -95,7 +95,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .primary_key("owner", "partition")
     .clustered(),
     create_table(REFRESH_REQUESTS)
-    .with_columns(board_key=INTEGER, column_index=INTEGER)
+    .with_columns(leaf_key=INTEGER, column_index=INTEGER)
     # Numbers from one sequence:
     .column("requested", INTEGER)  # the number of the newest request
     .column("answered", INTEGER)  # the number of the newest answered request; the answer follows
@@ -103,7 +103,7 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .column("failure", TEXT, null=True)  # why there is no new curve; null: there is one, or no answer
     .column("took_us", INTEGER)
     .column("origin", TEXT)  # the HTTP request in which an operator last asked for a refresh
-    .primary_key("board_key", "column_index")
+    .primary_key("leaf_key", "column_index")
     .clustered(),
     # A search for open requests nearly always finds none. This partial index makes it cheap, however large the table.
     create_index(
@@ -128,7 +128,7 @@ WORK_TABLES: tuple[Query, ...] = (
 ENTRY_TABLES: tuple[Query, ...] = (
     # What the catalog says of each leaf in this partition, as far as posts and reads need it. See `leaves.gates`.
     create_table(GATES)
-    .column("board_key", INTEGER)
+    .column("leaf_key", INTEGER)
     .column("table_key", INTEGER, null=True)
     .with_columns(rows_key=INTEGER, epoch=INTEGER)
     .column("opens_at", INTEGER, null=True)
@@ -138,7 +138,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
     .column("archived_at", INTEGER, null=True)
     .column("reset_at", INTEGER, null=True)
     .column("edition", TEXT)  # readers compare it with that of their copy of the leaf, see `records.Leaf.edition`
-    .primary_key("board_key")
+    .primary_key("leaf_key")
     .clustered(),
     create_table(FAMILY_GATES)
     .column("family_key", INTEGER)
@@ -152,20 +152,20 @@ ENTRY_TABLES: tuple[Query, ...] = (
     .primary_key("table_name", "rows_key")
     .clustered(),
     create_table(TOTALS)
-    .with_columns(board_key=INTEGER, column_index=INTEGER, entries=INTEGER)
-    .primary_key("board_key", "column_index")
+    .with_columns(leaf_key=INTEGER, column_index=INTEGER, entries=INTEGER)
+    .primary_key("leaf_key", "column_index")
     .clustered(),
     # Post ids are stored as keyed hashes, because such hashes are short and hold no personal data.
     create_table(POST_IDS)
-    .with_columns(board_key=INTEGER, post_hash=TEXT, fingerprint=TEXT, outcome=TEXT, remembered_at=INTEGER)
-    .primary_key("board_key", "post_hash")
+    .with_columns(leaf_key=INTEGER, post_hash=TEXT, fingerprint=TEXT, outcome=TEXT, remembered_at=INTEGER)
+    .primary_key("leaf_key", "post_hash")
     .clustered(),
     create_index("post_ids_remembered_at", POST_IDS, col("remembered_at")),
     # Entries of hidden owners. They are not in the tables of their boards, so no ranking has to filter them out.
     create_table(HIDDEN_ENTRIES)
-    .with_columns(board_key=INTEGER, owner=TEXT, updated_at=INTEGER)
+    .with_columns(leaf_key=INTEGER, owner=TEXT, updated_at=INTEGER)
     .column("cells", TEXT)  # a JSON array
-    .primary_key("board_key", "owner")
+    .primary_key("leaf_key", "owner")
     .clustered(),
     create_index("hidden_entries_owner", HIDDEN_ENTRIES, col("owner")),
     # Who may have hidden entries. Every partition has all these owners.
@@ -176,11 +176,11 @@ ENTRY_TABLES: tuple[Query, ...] = (
     .clustered(),
     # An archived board has sections, such as the tally of a column. A section is a list of blocks, one row for each.
     create_table(ARCHIVE_BLOCKS)
-    .with_columns(board_key=INTEGER, section=TEXT)
+    .with_columns(leaf_key=INTEGER, section=TEXT)
     .column("number", INTEGER)  # how many entries are in the earlier blocks of this section; for a curve: its segment
     .with_columns(entries=INTEGER, first=TEXT, last=TEXT, document=BLOB)
-    .primary_key("board_key", "section", "number"),
-    create_index("archive_blocks_first", ARCHIVE_BLOCKS, *map(col, ("board_key", "section", "first"))),
+    .primary_key("leaf_key", "section", "number"),
+    create_index("archive_blocks_first", ARCHIVE_BLOCKS, *map(col, ("leaf_key", "section", "first"))),
 )
 
 
@@ -188,7 +188,7 @@ ENTRY_TABLES: tuple[Query, ...] = (
 LOG_TABLES: tuple[Query, ...] = (
     create_table(CHANGE_LOG)
     .column("position", INTEGER)  # a number from the log's counter; without gaps, in the order of the commits
-    .column("board_key", INTEGER, null=True)  # null: the row has events of whole boards, which move no entries
+    .column("leaf_key", INTEGER, null=True)  # null: the row has events of whole boards, which move no entries
     .column("updated_at", INTEGER)
     .column("changes", INTEGER)  # how many changes the row holds
     .column("owners", TEXT, sortable=False)  # the owner of each change, see `log.bundles`
@@ -196,7 +196,7 @@ LOG_TABLES: tuple[Query, ...] = (
     .column("posts", TEXT, sortable=False)  # for each change, what was posted
     .column("erased", INTEGER, null=True)  # not null: an owner was erased, but the owner's cells must still be removed
     .primary_key("position"),
-    create_index("changes_board_key", CHANGE_LOG, col("board_key"), col("position")),
+    create_index("changes_leaf_key", CHANGE_LOG, col("leaf_key"), col("position")),
     # With this partial index, which is nearly always empty, a job finds the rows with cells to remove.
     create_index("changes_erased", CHANGE_LOG, col("position"), where=col("erased").not_null()),
     create_table(LOG_COUNTER)  # one row
@@ -221,21 +221,21 @@ LOG_TABLES: tuple[Query, ...] = (
 # Curves and live counts.
 CURVE_TABLES: tuple[Query, ...] = (
     create_table(CURVES)
-    .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER, version=INTEGER, as_of=INTEGER)
+    .with_columns(leaf_key=INTEGER, column_index=INTEGER, epoch=INTEGER, version=INTEGER, as_of=INTEGER)
     .column("document", BLOB)
     .column("changes", INTEGER, null=True)
     .column("rules", TEXT, null=True)
     .column("mark", INTEGER, null=True)  # the curve includes the logged changes before this position; null: unknown
-    .primary_key("board_key", "column_index"),
+    .primary_key("leaf_key", "column_index"),
     create_index("curves_version", CURVES, col("version")),
     create_table(LIVE_COUNTS)
-    .with_columns(board_key=INTEGER, column_index=INTEGER, epoch=INTEGER)
+    .with_columns(leaf_key=INTEGER, column_index=INTEGER, epoch=INTEGER)
     .column("curve_version", INTEGER)  # the version of the curve that the counts belong to
     .column("version", INTEGER)  # of `document`; any document in this table that is written later has a greater version
     .column("document", BLOB)
     .column("changes", INTEGER)  # the live counts include the board's changes up to this value of `totals.CHANGES`
     .column("counted", INTEGER)  # 1: the curve has live counts; 0: it has none, and `document` is empty
-    .primary_key("board_key", "column_index"),
+    .primary_key("leaf_key", "column_index"),
     create_index("live_counts_version", LIVE_COUNTS, col("version")),
     create_table(LIVE_MARK)
     .with_columns(mark_key=INTEGER, position=INTEGER, as_of=INTEGER)

@@ -289,7 +289,7 @@ def _count_as_asked(part: RowRanking, cell: str, rows_max: int | None, asked_us:
     log = yield from change_log.read_counter()
     mark = None
     if log.changed_us > asked_us:
-        mark = yield from change_log.find_later_mark(part.board_key, asked_us)
+        mark = yield from change_log.find_later_mark(part.leaf_key, asked_us)
     if mark is None or rows_max is not None:
         found = yield from part.count_from_top(cell, rows_max, asked_us)
         if mark is None or found.better_count == rows_max:

@@ -27,7 +27,7 @@ from storage.boards.journal import JournalPage, Numbers, is_told, padded
 from storage.errors import BadCursorError
 from storage.log.bundles import NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
-from storage.log.partition_journal import JournalRow, RowReader, board_key_of
+from storage.log.partition_journal import JournalRow, RowReader, leaf_key_of
 from storage.queue.outcomes import decode_error
 from storage.records import ColumnChange, Leaf, PostStatus
 from storage.schema.creation import count_partitions
@@ -57,7 +57,7 @@ async def read_journal(context: Context, call: Call) -> Reply:
     def program(away: Collection[int]) -> Program[tuple[JournalPage, _Leaves]]:
         partitions = yield from _list_partitions(after, away)
         page = yield from journal.read_page(after, limit=limit, partitions=partitions)
-        changes = ((partition, board_key_of(bundle)) for partition, bundle in page.bundles)
+        changes = ((partition, leaf_key_of(bundle)) for partition, bundle in page.bundles)
         return page, (yield from journal.find_changed_leaves(changes, partitions))
 
     async with context.long_answers.hold_turn():
@@ -81,7 +81,7 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
         rows, more = yield from journal.read_posts_of_owner(
             owner, before=before, limit=limit, blocks_max=blocks_max, partitions=partitions
         )
-        changes = ((partition, row.board_key) for partition, row in rows)
+        changes = ((partition, row.leaf_key) for partition, row in rows)
         leaves = yield from journal.find_changed_leaves(changes, partitions)
         places = 1 + max(partitions, default=0)
         return [(padded((0,) * partition + (row.number,), places), row) for partition, row in rows], leaves, more
@@ -104,9 +104,9 @@ def _list_partitions(place: Numbers, away: Collection[int]) -> Program[list[int]
 def make_lines(rows: Iterable[tuple[Place, JournalRow]], leaves: _Leaves) -> Iterator[JournalLine]:
     writers: dict[int, _LineWriter] = {}
     for place, row in rows:
-        writer, leaf = writers.get(row.board_key), leaves.get(row.board_key)
+        writer, leaf = writers.get(row.leaf_key), leaves.get(row.leaf_key)
         if writer is None and leaf is not None:
-            writer = writers[row.board_key] = _LineWriter(leaf)
+            writer = writers[row.leaf_key] = _LineWriter(leaf)
         if is_told(leaf, row.record):
             yield _line(place, row, writer)
 

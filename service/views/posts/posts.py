@@ -283,7 +283,7 @@ async def _find_repeated(
     if not again:
         return {}
     by_key = {part.leaf.key: part.leaf for post in posts for part in post.parts}
-    away = {part.board_key for part in again if part.board_key is not None} - by_key.keys()
+    away = {part.leaf_key for part in again if part.leaf_key is not None} - by_key.keys()
     if away:
         by_key |= await context.store.read(lambda: find_leaves(list(away)))
     return by_key
@@ -303,7 +303,7 @@ def _list_known(targets: Targets, outcomes: Sequence[PartOutcome], repeated: Map
     if not outcomes:
         return None
     if outcomes[0].status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
-        return [(repeated[key], part) for part in outcomes if (key := part.board_key or 0) in repeated]
+        return [(repeated[key], part) for part in outcomes if (key := part.leaf_key or 0) in repeated]
     if isinstance(outcomes[0].error, PostIdConflictError | PostVoidedError):
         return [(target, outcomes[0]) for target, _ in targets]
     return None

@@ -81,7 +81,7 @@ def seen_from(deployment: Deployment, partition: int) -> Deployment:
 
 
 async def rows_for(store: Store, table: str, board: Board, *names: str) -> list[tuple[Any, ...]]:
-    asked = select(*map(col, names)).from_(table).where(col("board_key").eq(board.key)).bind()
+    asked = select(*map(col, names)).from_(table).where(col("leaf_key").eq(board.key)).bind()
     return sorted(tuple(row) for row in await store.read_query(asked))
 
 

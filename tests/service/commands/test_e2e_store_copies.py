@@ -220,7 +220,7 @@ def test_the_rows_of_every_table_beside_the_catalog_name_their_board_first() -> 
     spread = {name for place, name in list_tables(1, apart=True) if place != CONTROL}
     spread -= {*store_copy._UNFINISHED, *store_copy._LEFT_OUT, *store_copy._IN_NEW_STORES, tables.CHANGE_LOG}
     spread -= {tables.HIDDEN_OWNERS, tables.FOLLOWERS}  # every partition gets all of their rows
-    assert {TABLES[name].keys[0] for name in spread} == {"board_key", "family_key"}
+    assert {TABLES[name].keys[0] for name in spread} == {"leaf_key", "family_key"}
 
 
 @pytest.fixture

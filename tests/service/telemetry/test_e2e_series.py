@@ -148,7 +148,7 @@ async def make_boards(folder: Path, url: str, boards: int) -> tuple[str, str]:
         records=((10**6 + number, 10**6 + number, f"b{number}", *copy) for number in range(1, boards - 1)),
     )
     _, *names, edition = TABLES[GATES].kinds
-    edition = f"(SELECT {edition} FROM {gates} WHERE board_key = (SELECT board_key FROM {catalog} WHERE id = 'b0'))"
+    edition = f"(SELECT {edition} FROM {gates} WHERE leaf_key = (SELECT board_key FROM {catalog} WHERE id = 'b0'))"
     copies = f"SELECT board_key, {', '.join(names)}, {edition} FROM {catalog} WHERE board_key >= {10**6}"
     await connection.execute(f"INSERT INTO {gates} {copies}")
     await connection.close()

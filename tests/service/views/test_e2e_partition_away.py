@@ -135,7 +135,7 @@ async def test_a_board_that_moves_is_not_called_unknown(
     path = f"/v1/leaderboards/b0/{'posts' if method == 'POST' else 'rankings/xp'}"
 
     def remove() -> Program[None]:
-        yield delete(GATES).where(col("board_key").eq(leaf.key)).bind().at(leaf.partition)
+        yield delete(GATES).where(col("leaf_key").eq(leaf.key)).bind().at(leaf.partition)
 
     async def return_late(board_ids: Iterable[str]) -> dict[str, Board]:
         nonlocal rereads
@@ -167,7 +167,7 @@ async def test_a_board_that_another_request_has_forgotten_is_not_called_unknown(
         return await reread(board_id)
 
     def remove() -> Program[None]:
-        yield delete(GATES).where(col("board_key").eq(leaf.key)).bind().at(leaf.partition)
+        yield delete(GATES).where(col("leaf_key").eq(leaf.key)).bind().at(leaf.partition)
 
     monkeypatch.setattr(catalog, "find_board", find_and_forget)
     monkeypatch.setattr(catalog, "reread_board", restore_and_reread)

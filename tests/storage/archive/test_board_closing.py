@@ -123,7 +123,7 @@ async def test_the_mark_of_the_store_shuts_a_family_for_processes_whose_clocks_a
     assert (applied.status, closed.status) == (PostStatus.APPLIED, PostStatus.REJECTED)
     assert isinstance(closed.error, PeriodClosedError)
     [repeat] = await deployment.apply(late)
-    assert [(each.status, each.board_key) for each in repeat] == [(PostStatus.DUPLICATE, boards[0].key)]
+    assert [(each.status, each.leaf_key) for each in repeat] == [(PostStatus.DUPLICATE, boards[0].key)]
     assert await deployment.stats(boards[1], "bob") is None
 
 

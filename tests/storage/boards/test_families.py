@@ -41,7 +41,7 @@ async def test_a_repeated_post_is_a_duplicate_on_the_boards_that_took_it_first(d
     assert (first.status, again.status) == (PostStatus.APPLIED, PostStatus.DUPLICATE)
     for later in (make_family_post(deployment, family, "ada", 5, two, post_id="p"), replace(post, parts=[])):
         [[repeat]] = await deployment.apply(later)
-        assert (repeat.status, repeat.board_key, repeat.stats) == (PostStatus.DUPLICATE, one.key, [5, None])
+        assert (repeat.status, repeat.leaf_key, repeat.stats) == (PostStatus.DUPLICATE, one.key, [5, None])
         [[conflict]] = await deployment.apply(replace(later, fingerprint="other"))
         assert isinstance(conflict.error, PostIdConflictError)
     assert await deployment.rows(two, ["ada"]) == {}
@@ -94,7 +94,7 @@ async def test_hidden_rows_and_post_ids_of_a_deleted_family_are_deleted(deployme
     steps = [gone async for gone in _swept(deployment, rows_max=2)]
     assert max(steps) <= 2
     for table, left in ((HIDDEN_ENTRIES, len(NAMES)), (POST_IDS, 3)):
-        found = select(count()).from_(table).where(col("board_key").gt(0)).bind()
+        found = select(count()).from_(table).where(col("leaf_key").gt(0)).bind()
         assert await deployment.store.read_query(found) == [(left,)], table
 
 

@@ -107,7 +107,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
         )
 
     async def owners() -> list[str | None]:
-        return [row.owner for row in await read_changes(store) if row.board_key]
+        return [row.owner for row in await read_changes(store) if row.leaf_key]
 
     past = await rename(0)
     assert past is not None
@@ -116,7 +116,7 @@ async def test_an_erased_owner_is_renamed_from_the_oldest_row_up(deployment: Dep
         past = await rename(past)
     assert await owners() == [None, "bob", None, "bob", None, "bob", None, None, "ada", "ada"]
     rows = await read_changes(store)
-    assert {row.record for row in rows if row.owner is None and row.board_key} == {None}
+    assert {row.record for row in rows if row.owner is None and row.leaf_key} == {None}
     assert rows[0].next == "001", "the cells stay until everybody has counted them"
 
 

@@ -11,7 +11,7 @@ from storage.boards import journal
 from storage.boards.journal import JournalPage, Numbers
 from storage.log import owner_index
 from storage.log.owner_index import owner_blocks
-from storage.log.partition_journal import JournalRow, board_key_of
+from storage.log.partition_journal import JournalRow, leaf_key_of
 from storage.records import Board
 from storage.schema.creation import count_partitions
 from storage.store import Program, Store
@@ -64,7 +64,7 @@ async def test_pages_show_every_change_of_every_partition_once(deployment: Deplo
     await post_randomly(deployment, boards, 30)
     seen = await read_pages(deployment.store, (), limits)
     for board in boards:
-        theirs = [row for _, row in seen if row.board_key == board.key]
+        theirs = [row for _, row in seen if row.leaf_key == board.key]
         assert theirs == await read_partition(deployment.store, board.partition)
         assert theirs
     assert len(seen) == sum([len(await read_partition(deployment.store, partition)) for partition in PLACES])
@@ -76,7 +76,7 @@ async def test_a_page_has_the_changes_in_the_order_in_which_they_were_logged(dep
         await deployment.apply(deployment.post("ada", part(board, {"xp": 1})))
         deployment.clock.now_us += 1
     rows = [row for _, row in await read_pages(deployment.store, (), (3,))]
-    assert [row.board_key for row in rows] == [board.key for board in [*boards[::-1], *boards]]
+    assert [row.leaf_key for row in rows] == [board.key for board in [*boards[::-1], *boards]]
     assert [row.logged_us for row in rows] == sorted(row.logged_us for row in rows)
 
 
@@ -96,7 +96,7 @@ async def test_a_partition_that_the_reader_does_not_know_is_read_from_its_beginn
         (await read_partition(deployment.store, 0))[-1].number,
         (await read_partition(deployment.store, 1))[0].number,
     )
-    seen = [(row.board_key, row.owner) for _, row in await read_pages(deployment.store, known, (3,))]
+    seen = [(row.leaf_key, row.owner) for _, row in await read_pages(deployment.store, known, (3,))]
     keys = [board.key for board in boards]
     assert seen == [(keys[1], "bob"), (keys[2], "ada"), (keys[2], "bob"), (keys[3], "ada"), (keys[3], "bob")]
 
@@ -151,7 +151,7 @@ async def test_readers_beside_writers_lose_and_repeat_nothing(open_store: OpenSt
     for reader in readers:
         rows = [row for _, row in reader.result()]
         for board in boards:
-            theirs = [row for row in rows if row.board_key == board.key]
+            theirs = [row for row in rows if row.leaf_key == board.key]
             assert theirs == await read_partition(first.store, board.partition)
         assert len(rows) == sum([len(await read_partition(first.store, partition)) for partition in PLACES])
 
@@ -209,7 +209,7 @@ async def test_boards_of_changes_are_found_after_they_were_deleted(deployment: D
     await post_randomly(deployment, boards, 12)
     await deployment.log_deletion(*(board.id for board in boards))
     page = await read_page(deployment.store, (), 1_000)
-    changes = [(partition, board_key_of(bundle)) for partition, bundle in page.bundles]
+    changes = [(partition, leaf_key_of(bundle)) for partition, bundle in page.bundles]
     found = await deployment.store.read(lambda: journal.find_changed_leaves(changes, range(PARTITIONS)))
     assert {key: board.id for key, board in found.items()} == {board.key: board.id for board in boards}
     elsewhere = [((partition + 1) % PARTITIONS, key) for partition, key in changes]

@@ -65,7 +65,7 @@ async def test_a_deleted_boards_post_ids_are_deleted_and_those_of_others_stay(de
     await deployment.apply(kept)
     await deployment.delete("deleted")
     assert max(await sweep_all(deployment, 2)) <= 2
-    left = select(col("board_key")).from_(POST_IDS).bind()
+    left = select(col("leaf_key")).from_(POST_IDS).bind()
     assert await deployment.store.read_query(left) == [(stays.key,)]
     assert (await deployment.apply_one(kept)).status is PostStatus.DUPLICATE
 

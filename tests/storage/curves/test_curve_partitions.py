@@ -55,7 +55,7 @@ async def move_board(deployment: Deployment, board: Board, partition: int) -> Bo
     def program() -> Program[None]:
         for table in (CURVES, GATES):
             yield structs.replace(
-                delete(table).where(col("board_key").eq(param("key"))).bind(key=board.key), partition=board.partition
+                delete(table).where(col("leaf_key").eq(param("key"))).bind(key=board.key), partition=board.partition
             )
         yield update(BOARDS).set(partition=partition).where(col("board_key").eq(param("key"))).bind(key=board.key)
 
@@ -100,7 +100,7 @@ async def test_a_moved_board_gets_the_curve_of_its_new_partition_although_its_ve
     assert await book.poll() == 1
     assert book.find_curve(moved, 0) == curve(14)
     assert book.find_curve(board, 0) is None
-    assert [served.board_key for served in book.list_served()] == [board.key]
+    assert [served.leaf_key for served in book.list_served()] == [board.key]
 
 
 async def test_a_slow_poll_of_the_old_partition_does_not_replace_the_curve_of_the_new_one(

@@ -26,7 +26,7 @@ from tests.storage.valued import curve
 SALT = "00112233445566778899aabbccddeeff"
 OURS = Envelopes(SALT)
 CURVE = Curve((Knot(-5, 0, 1), Knot(-4, 1, 9)), total=10, as_of_us=77)
-LISTED = ListedCurve(board_key=3, column_index=1, epoch=2, version=40, as_of_us=77)
+LISTED = ListedCurve(leaf_key=3, column_index=1, epoch=2, version=40, as_of_us=77)
 SEALED = OURS.seal(LISTED, CURVE)
 
 
@@ -51,7 +51,7 @@ def test_a_value_that_was_cut_off_is_corrupt(length: int) -> None:
 
 
 THEIRS = Envelopes(SALT[::-1])
-OTHER_PLACES = [replace(LISTED, board_key=7), replace(LISTED, column_index=7), replace(LISTED, epoch=7)]
+OTHER_PLACES = [replace(LISTED, leaf_key=7), replace(LISTED, column_index=7), replace(LISTED, epoch=7)]
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ async def test_deleting_a_board_deletes_its_curves(deployment: Deployment) -> No
     with pytest.raises(UnknownBoardError):
         await store_new_curve(deployment, board, 0, 11)
     reader.book.forget_board(board.key)
-    assert [served.board_key for served in reader.book.list_served()] == [other.key]
+    assert [served.leaf_key for served in reader.book.list_served()] == [other.key]
     again = await deployment.create("b", ranked("xp"))
     assert await CurveReader(deployment).book.poll() == 1
     assert reader.book.find_curve(again, 0) is None
@@ -125,7 +125,7 @@ async def test_a_board_that_is_forgotten_while_its_curve_is_read_stays_forgotten
     book.forget_board(board.key)
     store.go.set()
     await polling
-    assert [served.board_key for served in book.list_served()] == [other.key]
+    assert [served.leaf_key for served in book.list_served()] == [other.key]
 
 
 async def test_a_board_that_is_forgotten_while_its_curve_is_stored_stays_forgotten(deployment: Deployment) -> None:

@@ -57,7 +57,7 @@ async def test_a_post_of_a_hidden_owner_merges_unseen_in_every_partition(deploym
         assert (await deployment.rows(board, ["ada", "cheat"])).keys() == {"ada"}
         finding = partial(hidden_owners.find_hidden_entries, [board.key], ["cheat"])
         found = await deployment.store.at(board.partition).read(finding)
-        assert [(each.board_key, each.entry.owner) for each in found] == [(board.key, "cheat")]
+        assert [(each.leaf_key, each.entry.owner) for each in found] == [(board.key, "cheat")]
 
 
 async def test_a_new_partition_gets_the_states_of_hidden_owners(

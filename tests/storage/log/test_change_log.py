@@ -55,7 +55,7 @@ async def test_every_accepted_post_leaves_what_it_changed_and_others_leave_nothi
         ("ada", "   ~~", "005~~"), ("ada", "005~~", "00740"), ("ada", "", ""), ("bob", "   ~~", "   ~~"),
         ("ada", "00740", "00740"), ("ada", "00740", "   ~~"),
     ]  # fmt: skip
-    assert {bundle.board_key for bundle in await deployment.read_log()} == {board.key}
+    assert {bundle.leaf_key for bundle in await deployment.read_log()} == {board.key}
 
 
 async def test_pruning_deletes_the_oldest_changes_in_steps_and_says_how_far_it_came(deployment: Deployment) -> None:

@@ -176,7 +176,7 @@ async def test_events_of_boards_reach_followers_but_no_reader_of_entries(deploym
     kinds = [ChangeKind.CREATED, ChangeKind.CREATED, ChangeKind.RESET, ChangeKind.CLOSED, ChangeKind.CLOSED]
     assert seen == [*zip(kinds, ["b", "other", "b", "b", "other"], strict=True)]
     assert [change.kind for change in await deployment.read_journal()] == [ChangeKind.FIRST, ChangeKind.RESET]
-    assert {bundle.board_key for bundle in await deployment.read_log()} == {board.key}
+    assert {bundle.leaf_key for bundle in await deployment.read_log()} == {board.key}
     assert await follow_all(store, make_follower(deployment, from_oldest=True)) == 1
 
 

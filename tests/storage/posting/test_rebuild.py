@@ -39,7 +39,7 @@ async def read_everything(deployment: Deployment, board: Board) -> tuple[list[An
 async def read_rows(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
     """Return all stored rows of a board, its hidden rows, and its totals except the number of changes."""
     hidden_names = ("owner", "updated_at", "cells")
-    unseen = select(*map(col, hidden_names)).from_(HIDDEN_ENTRIES).where(col("board_key").eq(board.key))
+    unseen = select(*map(col, hidden_names)).from_(HIDDEN_ENTRIES).where(col("leaf_key").eq(board.key))
     hidden = await deployment.store.read_query(unseen.bind())
     totals = await deployment.totals(board)
     totals.pop(CHANGES, None)

@@ -58,7 +58,7 @@ async def test_a_board_that_was_deleted_and_created_again_is_rebuilt_as_it_was(
     board = await deployment.create("b", *COLUMNS, ties=ties)
     await post_a_month_of_wins(deployment, board, rng)
     before, total = await read_rows(deployment, board), (await deployment.totals(board))[ALL_ENTRIES]
-    first = next(row.number for row in await deployment.read_journal() if row.board_key == board.key)
+    first = next(row.number for row in await deployment.read_journal() if row.leaf_key == board.key)
     await deployment.log_deletion("b")
     board = await deployment.create("b", *COLUMNS, ties=ties)
     with pytest.raises(NothingReplayedError):

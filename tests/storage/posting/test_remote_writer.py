@@ -78,7 +78,7 @@ def test_a_frame_brings_every_request_to_the_owner_unchanged(requests: list[tupl
 
 @given(stats=st.none() | st.lists(st.none() | _values), at_us=st.none() | st.integers(0, 2**60))
 def test_an_outcome_comes_back_unchanged(stats: list[int | str | None] | None, at_us: int | None) -> None:
-    outcomes = [[PartOutcome(status, at_us, stats, board_key=4)] for status in PostStatus]
+    outcomes = [[PartOutcome(status, at_us, stats, leaf_key=4)] for status in PostStatus]
     assert decode_answers(encode_answers(AnswerFrame([(7, outcomes, None)]))).answers == [(7, outcomes, None)]
 
 

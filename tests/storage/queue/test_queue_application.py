@@ -193,7 +193,7 @@ async def test_erasing_an_owner_takes_only_its_posts_out_of_the_queue(desk: Queu
     await desk.enqueue(make_post(desk, board, "ada", 1), both, make_post(desk, board, "bob", 2))
     block = [make_post(desk, board, "ada", 1), make_post(desk, other, "ada", 3), make_post(desk, board, "ada", 1)]
     await desk.enqueue_block(block)
-    assert await drop_queued(desk.store, "ada", board_key=board.key) == 4
+    assert await drop_queued(desk.store, "ada", leaf_key=board.key) == 4
     await desk.drain_queue()
     assert await desk.deployment.stats(board, "ada") is None
     assert await desk.deployment.stats(other, "ada") == {"xp": 7, "last": 0}

@@ -196,7 +196,7 @@ async def test_erasing_an_owner_removes_its_posts_from_the_queues_of_all_partiti
         make_post(desk, "ada", *boards),
         make_post(desk, "bob", *boards),
     )
-    assert await drop_queued(desk.store, "ada", board_key=boards[1].key) == 2
+    assert await drop_queued(desk.store, "ada", leaf_key=boards[1].key) == 2
     assert await drop_queued(desk.store, "ada") == PARTITIONS
     await desk.drain_queue()
     for board in boards:
