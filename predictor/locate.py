@@ -183,18 +183,19 @@ class KnotRanks:
 
     def _estimate(self, j: int, key: int) -> int:
         """Return the estimated rank of a key within gap j. The gap must not be empty."""
-        low, high = self._lows[j], self._highs[j]
-        start, end = self._span(j)
-        if self.grid != 1 and self._keys:
+        low, high, keys = self._lows[j], self._highs[j], self._keys
+        # The usual gap is between two knots; this is what `_span` returns for it.
+        start, end = (keys[j - 1] + self.grid, keys[j]) if 0 < j < len(keys) else self._span(j)
+        if self.grid != 1 and keys:
             # The line was fitted to lattice points. So the key is rounded up to a lattice point, even if new entries
             # lie between lattice points.
-            key += (self._keys[0] - key) % self.grid
+            key += (keys[0] - key) % self.grid
         if key <= start:
             return low
         if key >= end:
             return high
         run, at = end - start, key - start
-        if self.cubics is None or not 0 < j < len(self._keys):
+        if self.cubics is None or not 0 < j < len(keys):
             return low + (2 * (high - low) * at + run) // (2 * run)
         s1, s2 = self.cubics[j - 1]
         left = run - at

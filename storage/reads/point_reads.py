@@ -91,7 +91,10 @@ class PointReads:
 
         In each column of `starts`, also count the entries better than the owner's cell if `count_policy` says so.
         """
-        leaf, coalescers = board.leaf_of(owner), self._entries_in_segments if board.is_spread else self._entries
+        if board.is_spread:
+            leaf, coalescers = board.leaf_of(owner), self._entries_in_segments
+        else:
+            leaf, coalescers = board.leaf, self._entries
         store = self._store.at(leaf.partition)
         return coalescers[store].ask((*leaf.shape, *starts), (store, leaf, owner, starts))
 

@@ -54,7 +54,7 @@ BUDGETS: dict[str, Cost | Way] = {
     "single post": Cost(162, 138, 5.2, 1.5, 245),
     "batch of 1,000": Cost(6_480, 14_200, 5.5, 2, 109_000),
     "way: post": Way(140, 110),
-    "way: positions": Way(76, 50),
+    "way: positions": Way(71, 48),
     "way: post to segments": Way(142, 111),
     "way: queued post": Way(199, 235),
     "way: refresh": Way(177, 338),  # 15 of the calls log that the curve begins to serve
