@@ -33,7 +33,7 @@ from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from jobs.request_origin import describe_origin, working_for
 from predictor import AnyCurve, Curve, SummedCurve
 from storage.boards.boards import REFRESH_WORK, refresh_resource
-from storage.curves.curve_book import CurveBook
+from storage.curves.curve_book import CurveBook, ServedCurve
 from storage.curves.live_counts import Slot
 from storage.curves.refresh_requests import (
     RefreshAnswer,
@@ -43,7 +43,6 @@ from storage.curves.refresh_requests import (
     list_open_refresh_requests,
     store_refresh_request,
 )
-from storage.curves.served_curves import ServedCurve
 from storage.curves.stored_curves import find_listed_curves, store_curve
 from storage.errors import (
     LeaseLostError,

@@ -19,5 +19,5 @@ compared. Requests for refreshes are in the control partition.
 through `storage.leaves` and changes through `storage.log`. It must not import `archive`, nor the packages above it
 (`reads`, `posting`, `queue`). No other package may use pymemcache.
 
-Read `stored_curves` and `served_curves` first, then `sampling` and `live_counts`.
+Read `stored_curves` and `curve_book` first, then `sampling` and `live_counts`.
 """

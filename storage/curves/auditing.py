@@ -32,7 +32,7 @@ from storage.records import Leaf
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, in_partition
 
-from .served_curves import ServedCurve
+from .curve_book import ServedCurve
 from .stored_curves import find_listed_curves
 
 _PIECE = "m"

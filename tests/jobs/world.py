@@ -22,8 +22,7 @@ from jobs.job_context import JobContext
 from jobs.ownership import JOB_WORK, HeldLease, Ownership
 from jobs.wiring import JobParts, Jobs, start_jobs
 from storage.boards.catalog import Catalog
-from storage.curves.curve_book import CurveBook
-from storage.curves.served_curves import ServedCurve
+from storage.curves.curve_book import CurveBook, ServedCurve
 from storage.leases.work_leases import WorkLeases
 from storage.records import Board, PredictorSpec, RefreshMethod
 from storage.store import CONTROL, Program, Store

@@ -6,7 +6,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric, SummaryMetricFamil
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from storage.curves.served_curves import ServedCurve
+from storage.curves.curve_book import ServedCurve
 
 from .metric_families import FAMILIES
 from .node_metrics import NodeFiles, NodeMember, Source, Totals, collect_processes, write_pid

@@ -7,7 +7,7 @@ import pytest
 from config.settings import JobSettings, Settings
 from jobs.curves.audit import AuditJob, Auditor
 from predictor import Curve, Knot
-from storage.curves.served_curves import ServedCurve
+from storage.curves.curve_book import ServedCurve
 from storage.curves.stored_curves import store_curve
 from storage.errors import NoCurveError, StoreBusyError
 from storage.records import Board

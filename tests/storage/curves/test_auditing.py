@@ -8,7 +8,7 @@ import pytest
 from config.settings import JobSettings
 from predictor import AsOf, Curve, LiveCounts, LiveCurve
 from storage.curves.auditing import Audit, AuditedPart, audit_curve
-from storage.curves.served_curves import ServedCurve
+from storage.curves.curve_book import ServedCurve
 from storage.curves.stored_curves import store_curve
 from storage.errors import BoardChangedError, UnknownBoardError
 from storage.leaves.totals import CHANGES

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from predictor import Curve, CurveCorruptError, Knot
-from storage.curves.curve_book import CurveBook
+from storage.curves.curve_book import CurveBook, ServedCurve
 from storage.curves.memcached import Memcached
-from storage.curves.served_curves import ServedCurve
 from storage.curves.shared_curves import SEAL_BYTES, Envelopes, SharedCurves
 from storage.curves.stored_curves import ListedCurve, store_curve
 from storage.meter import ReadOutcome

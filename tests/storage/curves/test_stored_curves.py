@@ -7,8 +7,7 @@ from typing import TypeVar
 import pytest
 
 from querybuilder import col, param, update
-from storage.curves.curve_book import CurveBook
-from storage.curves.served_curves import ServedCurve
+from storage.curves.curve_book import CurveBook, ServedCurve
 from storage.curves.stored_curves import store_curve
 from storage.errors import StoreBusyError, UnknownBoardError
 from storage.records import Board

@@ -12,7 +12,7 @@ from service.telemetry.metrics.metric_families import Family
 from service.telemetry.metrics.node_metrics import Source, Totals
 from service.telemetry.metrics.numbers import Numbers
 from service.telemetry.metrics.process import Metrics, curve_metrics
-from storage.curves.served_curves import ServedCurve
+from storage.curves.curve_book import ServedCurve
 from tests.service.telemetry.test_e2e_series import report_job
 
 

@@ -7,7 +7,7 @@ from rankcurve.answers import Audit as AuditAnswer
 
 from predictor import Curve, Knot
 from service.commands.reading.ranks import show_audit
-from storage.curves.served_curves import ServedCurve
+from storage.curves.curve_book import ServedCurve
 from storage.curves.stored_curves import store_curve
 from tests.service.cli_fake_service import run_at
 from tests.service.real_service import Service
