@@ -6,14 +6,12 @@ If a row no longer has the version that was read, another transaction has change
 `LostRaceError`, the transaction is rolled back, and the writer runs the whole group again.
 """
 
-import random
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from config.settings import PostingSettings
 from querybuilder import BULK_ALIAS, chained, col, count, plus, select
 from storage.errors import LostRaceError, OutdatedFactsError
 from storage.leaves import hidden_owners
@@ -48,12 +46,6 @@ def open_boards_of(posts: Iterable[Post], open_boards: OpenBoards) -> list[Entri
             if known is None or len(known.spec.columns) < len(part.leaf.spec.columns):
                 leaves[part.leaf.key] = part.leaf
     return list(map(open_boards.open_rows, leaves.values()))
-
-
-def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -> float:
-    """Return the pause after a lost race. It is random, so that the losers of a race do not all retry at once."""
-    longest_s = min(limits.write_backoff_s_max, limits.write_backoff_base_s * 2 ** (races_lost - 1))
-    return rng.uniform(0, longest_s)
 
 
 def apply_posts(

@@ -43,7 +43,7 @@ from storage.records import PartOutcome, Post
 from storage.store import Program, Store
 
 from .group_facts import KnownFacts
-from .transaction import TransactionResult, apply_posts, draw_pause_s, open_boards_of
+from .transaction import TransactionResult, apply_posts, open_boards_of
 from .waiting_posts import GATHER_TURNS, PARTS_OF, DrainRate, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
 # Errors that are faults of the store. Every other group of posts would currently get the same error.
@@ -61,6 +61,12 @@ ADMITTED_WAIT_RATIO = 0.5
 # On a machine with this many cores, the service and a database on the same machine need all cores for one group of
 # posts. A second group in flight made batches of 1,000 posts 9 % slower (benchmarks/against_commit.py, 2 cores).
 FEW_CORES = 2
+
+
+def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -> float:
+    """Return the pause after a lost race. It is random, so that the losers of a race do not all retry at once."""
+    longest_s = min(limits.write_backoff_s_max, limits.write_backoff_base_s * 2 ** (races_lost - 1))
+    return rng.uniform(0, longest_s)
 
 
 class Writer:

@@ -52,8 +52,8 @@ from storage.posting.decision import decide_posts
 from storage.posting.group_facts import KnownFacts, read_group
 from storage.posting.packed_posts import PackedPost, unpack_post
 from storage.posting.rules import Attempt, find_refusal
-from storage.posting.transaction import TransactionResult, draw_pause_s, open_boards_of, write_changes
-from storage.posting.writer import FAULTS_OF_STORE
+from storage.posting.transaction import TransactionResult, open_boards_of, write_changes
+from storage.posting.writer import FAULTS_OF_STORE, draw_pause_s
 from storage.reads.open_boards import OpenBoards
 from storage.records import Board, ColumnChange, Leaf, PartOutcome, Post, PostStatus
 from storage.store import Program, Store
