@@ -138,7 +138,7 @@ class BoardSpec:
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
     tie_columns: tuple[str, ...] = ()  # the columns by which equal values are ordered, before `ties` decides
     # How often the tiers, the predictor or the season changed. By this number, processes notice outdated copies.
-    tiers_version: int = 0
+    settings_version: int = 0
 
 
 class Place(NamedTuple):
@@ -210,7 +210,7 @@ class Leaf:
     def edition(self) -> str:
         """Return a text that changes whenever the leaf is reset, gets columns or other settings, or is archived."""
         rows = "rows" if self.archived_us is None else "archive"
-        return f"{self.epoch}.{len(self.spec.columns)}.{self.spec.tiers_version}.{rows}"
+        return f"{self.epoch}.{len(self.spec.columns)}.{self.spec.settings_version}.{rows}"
 
     @cached_property
     def closed_us(self) -> int | None:
@@ -221,9 +221,9 @@ class Leaf:
         return self.gate.archived_us
 
     @cached_property
-    def shape(self) -> tuple[int, Gate, int]:
-        """Return what reads must have in common to share a statement. An older copy may have fewer columns."""
-        return self.key, self.gate, len(self.spec.columns)
+    def shape(self) -> tuple[int, Gate, str]:
+        """Return what reads must have in common to share a statement, so that an outdated copy fails alone."""
+        return self.key, self.gate, self.edition
 
     @cached_property
     def is_unreached(self) -> bool:
@@ -253,7 +253,7 @@ class Board:
         # A split makes leaves with greater keys. A board that is created again has a greater key.
         leaf = self.leaves[-1]
         ended = leaf.archived_us is not None, leaf.closed_us is not None
-        return self.key, ended[0], leaf.key, leaf.epoch, ended[1], self.spec.tiers_version, len(self.spec.columns)
+        return self.key, ended[0], leaf.key, leaf.epoch, ended[1], self.spec.settings_version, len(self.spec.columns)
 
     @cached_property
     def is_spread(self) -> bool:
@@ -357,7 +357,7 @@ class Family:
     def version(self) -> tuple[int, ...]:
         """Return numbers of which the first that differs is greater in the later state of the family in the store."""
         board = self.spec.board
-        return self.key, self.closed_through_us, board.tiers_version, len(board.columns)
+        return self.key, self.closed_through_us, board.settings_version, len(board.columns)
 
     def shut_through_us(self, now_us: int) -> int:
         """Return the time up to which periods are shut: a period that ends then or earlier takes no more posts."""

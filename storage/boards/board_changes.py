@@ -135,5 +135,5 @@ def change_spec(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, .
     tiers = {column.name: column.tiers for column in wanted.columns}
     columns = tuple(replace(column, tiers=tiers[column.name]) for column in stored.columns)
     changed = replace(stored, columns=columns, predictor=wanted.predictor, season=wanted.season)
-    changes = stored.tiers_version + int(changed != stored)
-    return replace(changed, columns=columns + added, tiers_version=changes)
+    changes = stored.settings_version + int(changed != stored)
+    return replace(changed, columns=columns + added, settings_version=changes)

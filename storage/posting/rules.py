@@ -123,7 +123,10 @@ def list_rules(attempt: Attempt) -> list[Rule]:
 
 def find_refusal(attempt: Attempt) -> PostError | None:
     """Return the error of the first rule that refuses this attempt, or None if none does."""
-    return next((error for rule in list_rules(attempt) if (error := rule.refuse(attempt)) is not None), None)
+    for rule in list_rules(attempt):
+        if (error := rule.refuse(attempt)) is not None:
+            return error
+    return None
 
 
 def find_closure(post: Post, now_us: int) -> PostError | None:

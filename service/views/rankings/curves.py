@@ -85,7 +85,7 @@ def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
 
     The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes.
     """
-    return f'W/"{board.key}-{column_index}-{board.spec.tiers_version}-{curve.tag}"'
+    return f'W/"{board.key}-{column_index}-{board.spec.settings_version}-{curve.tag}"'
 
 
 def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve]) -> CurveAnswer:

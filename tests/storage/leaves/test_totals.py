@@ -12,7 +12,7 @@ CHANGES = 10_000
 
 
 def edition(epoch: int, columns: int, version: int, archived_us: int | None) -> str:
-    spec = replace(SPEC, columns=tuple(ranked(f"c{number}") for number in range(columns)), tiers_version=version)
+    spec = replace(SPEC, columns=tuple(ranked(f"c{number}") for number in range(columns)), settings_version=version)
     return Leaf(1, "b", spec, Place(0), Gate(epoch=epoch, archived_us=archived_us)).edition
 
 

@@ -89,7 +89,7 @@ async def check(deployment: Deployment, history: History, hidden: set[str]) -> N
     for index in board.sorted_indexes:
         assert totals.get(index, 0) == sum(row[index] is not None for row in shown)
         if board.spec.ties is Ties.EARLIEST:
-            padding = deployment.open_rows(board).rankings[index].padding
+            padding = deployment.boards.open_rows(board.leaves[0]).rankings[index].padding
             times = {owner: row[index] for owner, row in expected.items() if owner not in hidden}
             assert {owner: padding.reached_us(cells[index]) for owner, _, *cells in rows if cells[index]} == {
                 owner: held[1] for owner, held in times.items() if held is not None

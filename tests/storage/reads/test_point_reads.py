@@ -15,7 +15,7 @@ from storage.leaves.row_rankings import AroundOwner
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.log.change_log import change_log
 from storage.reads.point_reads import EntryRead, PointReads, read_owner_on_leaves
-from storage.records import Board, TableSharing
+from storage.records import Board, TableSharing, TierSpec
 from storage.store import Program, Rows, Store
 from tests.storage.deployment import NOW_US, Deployment, counter, part, ranked, spec
 from tests.storage.meddling import MeddlingStore
@@ -148,6 +148,19 @@ async def read_alone(deployment: Deployment, boards: list[Board], owner: str) ->
         entry = (await deployment.rows(board, [owner])).get(owner)
         found.append((None if entry is None else list(entry.cells), (await deployment.totals(board)).get(-1, 0)))
     return found
+
+
+async def test_a_read_with_an_old_copy_of_tiers_fails_alone(deployment: Deployment) -> None:
+    old = await deployment.create("b", XP)
+    tiers = (TierSpec("gold", to_rank=1),)
+    new = await deployment.change("b", replace(old.spec, columns=(replace(old.spec.columns[0], tiers=tiers),)))
+    await deployment.apply(deployment.post("ada", part(new, {"xp": 1})))
+    reads = make_reads(deployment, deployment.store)
+    asked = [reads.read_entry(board, "ada") for board in (new, old, new)]
+    answer, before, again = await asyncio.gather(*asked, return_exceptions=True)
+    assert isinstance(before, BoardChangedError)
+    assert isinstance(answer, EntryRead)
+    assert isinstance(again, EntryRead)
 
 
 async def test_entries_on_boards_of_every_table_come_in_the_order_asked_for(deployment: Deployment) -> None:
