@@ -13,12 +13,12 @@ from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
 
 DAY_US = 86_400_000_000
-SUNDAY_US = 3 * DAY_US  # 1970 began on a Thursday
+REFUSED_US = NOW_US // DAY_US * DAY_US - 10 * DAY_US
 
 
-def refuse_sundays(attempt: Attempt) -> PostRejectedError | None:
-    is_sunday = (attempt.at_us // DAY_US) % 7 == SUNDAY_US // DAY_US
-    return PostRejectedError("no posts on Sundays", pointer="/at") if is_sunday else None
+def refuse_midsummer(attempt: Attempt) -> PostRejectedError | None:
+    is_day = attempt.at_us // DAY_US == REFUSED_US // DAY_US
+    return PostRejectedError("no posts on this day", pointer="/at") if is_day else None
 
 
 @pytest.mark.unit
@@ -49,15 +49,15 @@ async def test_a_new_rule_holds_for_every_way_to_post(deployment: Deployment, mo
     board = await deployment.create("b", ranked("xp"))
     family = await make_family(deployment)
     [of_family] = await deployment.make_boards("all")
-    monkeypatch.setattr(rules, "RULES", (*RULES, Rule(refuse_sundays)))
-    for at_us, refused in ((SUNDAY_US, True), (SUNDAY_US + DAY_US, False)):
+    monkeypatch.setattr(rules, "RULES", (*RULES, Rule(refuse_midsummer)))
+    for at_us, refused in ((REFUSED_US, True), (REFUSED_US + DAY_US, False)):
         direct = deployment.post("ada", part(board, {"xp": 1}), at_us=at_us)
         to_family = make_family_post(deployment, family, "ada", 1, of_family)
         to_family.at_us = at_us
         for [outcome] in await deployment.apply(direct, to_family):
             assert isinstance(outcome.error, PostRejectedError) == refused
         assert (find_closure(direct, NOW_US) is not None) == refused
-    once = deployment.post("bob", part(board, {"xp": 1}), post_id="p", at_us=SUNDAY_US + DAY_US)
+    once = deployment.post("bob", part(board, {"xp": 1}), post_id="p", at_us=REFUSED_US + DAY_US)
     assert (await deployment.apply_one(once)).status is PostStatus.APPLIED
-    deployment.clock.now_us += (SUNDAY_US - deployment.clock.now_us) % (7 * DAY_US)
+    deployment.clock.now_us = REFUSED_US
     assert (await deployment.apply_one(once)).status is PostStatus.DUPLICATE, "a retry is judged by its id alone"
