@@ -24,6 +24,8 @@ _FLAGS = (
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-extensions",
     "--disable-dev-shm-usage", "--disable-default-apps", "--disable-breakpad", "--hide-scrollbars",
     "--password-store=basic", "--force-color-profile=srgb", "--remote-debugging-port=0",
+    # The browser opens the pages of tests only. Its sandbox needs rights that neither root nor every user has.
+    "--no-sandbox",
     # Without this argument, the browser would send its own look-ups of other hosts to the network.
     f"--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE {HOST}",
 )  # fmt: skip
@@ -47,10 +49,10 @@ class Chromium:
 
     def start(self) -> None:
         """Start the browser, and return when it accepts connections. Raises RuntimeError if it does not."""
-        folder, own = self._folder.path, ["--no-sandbox"] if os.getuid() == 0 else []
+        folder = self._folder.path
         with (folder / "log").open("wb") as log:
             self._process = subprocess.Popen(
-                [str(self._program), *_FLAGS, *own, f"--user-data-dir={folder / 'profile'}", "about:blank"],
+                [str(self._program), *_FLAGS, f"--user-data-dir={folder / 'profile'}", "about:blank"],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, cwd=folder,
                 env={**os.environ, "HOME": str(folder), "LANG": "en_US.UTF-8", "LANGUAGE": "en", "TZ": "UTC"},
             )  # fmt: skip
