@@ -129,13 +129,21 @@ def find_refusal(attempt: Attempt) -> PostError | None:
     return None
 
 
-def find_closure(post: Post, now_us: int) -> PostError | None:
-    """Return an error if all boards refuse the post by what this process knows of them. Otherwise return None."""
-    error: PostError | None = None
+def find_closure(
+    post: Post, now_us: int, judged: dict[tuple[int, int | None], PostError | None] | None = None
+) -> PostError | None:
+    """Return an error if all boards refuse the post by what this process knows of them. Otherwise return None.
+
+    `judged`: what was found for other posts at `now_us`, by leaf key and time of the post. This adds to it.
+    """
     if post.scope is not None:
         return None if post.parts else PeriodClosedError("every period of the post is closed", pointer="/at")
+    judged, error = {} if judged is None else judged, None
     for part in post.parts:
-        error = find_refusal(Attempt(post.at_us, now_us, part.leaf.id, gate=part.leaf.gate))
+        leaf, key = part.leaf, (part.leaf.key, post.at_us)
+        if key not in judged:
+            judged[key] = find_refusal(Attempt(post.at_us, now_us, leaf.id, gate=leaf.gate))
+        error = judged[key]
         if error is None:
             return None
     return error

@@ -51,7 +51,9 @@ async def queue_posts(request: PostRequest) -> Answer:
 async def _queue(request: PostRequest, found: Sequence[Post]) -> Answer:
     """Queue posts. A post is not queued if all its boards refuse it now, but it may repeat an applied post."""
     context, now_us = request.context, request.context.now_us()
-    late = {index: error for index, post in enumerate(found) if (error := find_closure(post, now_us)) is not None}
+    judged: dict[tuple[int, int | None], PostError | None] = {}
+    closures = [find_closure(post, now_us, judged) for post in found]
+    late = {index: error for index, error in enumerate(closures) if error is not None}
     if late:
         await _check_repeats(request, found, late)
     if posts := [post for index, post in enumerate(found) if index not in late]:
