@@ -34,7 +34,7 @@ _WAIT_S = 120.0
 _COLUMNS = 6
 _CLOSER = "SELECT holder FROM leases WHERE kind = 'job' AND resource = 'close' AND expires_at > 0"
 _FITTER = """SELECT leases.holder FROM leases JOIN boards ON resource LIKE board_key || '/%'
-    WHERE kind = 'refresh' AND boards.id = $1 AND stage = 1 AND expires_at > 0"""
+    WHERE leases.kind = 'refresh' AND boards.id = $1 AND stage = 1 AND expires_at > 0"""
 _MOVED = """SELECT (SELECT coalesce(max(version), 0) FROM curves), (SELECT count(*) FROM archive_blocks),
     (SELECT stage FROM boards WHERE id = $1)"""
 
