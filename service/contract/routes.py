@@ -57,7 +57,7 @@ class Call(msgspec.Struct):
 
 
 class NamedBoards(NamedTuple):
-    """Where the requests of a route name boards: how to list the ids, and how to put other ids in their place."""
+    """Functions for the ids of boards in the requests of a route: one lists them, the other one replaces them."""
 
     list_ids: Callable[[Call], Sequence[str]]
     replace_ids: Callable[[Call, Sequence[str]], None]

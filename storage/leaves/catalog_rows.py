@@ -19,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 
 class RowKind(StrEnum):
-    """What a row of the catalog describes."""
+    """The kinds of rows in the catalog."""
 
     BOARD = "board"  # a board without segments, and its leaf
     SPREAD = "spread"  # a board that has segments

@@ -32,7 +32,7 @@ def limit_gap_rows(gap_rows_max: int, *, ranks: int = 1, crowded: bool) -> int:
 
 
 class CountPolicy(NamedTuple):
-    """When ranks of one board are counted."""
+    """The policy by which ranks of one board are counted or read off a curve."""
 
     exact_top: int  # `auto` counts every rank up to this one
     changes_max: int = 0  # if more changes than this follow a curve's mark, no count starts at its knots

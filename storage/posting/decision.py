@@ -36,7 +36,7 @@ class ChangedEntry(Entry):
 
 
 class BoardChanges(msgspec.Struct):
-    """What a group changes on a board."""
+    """The changes of a group of posts on one board."""
 
     entries: Entries
     rows_key: int
@@ -49,7 +49,7 @@ class BoardChanges(msgspec.Struct):
 
 
 class TableChanges(msgspec.Struct):
-    """What a group writes to one table. Each entry comes with its board's key in this table."""
+    """The rows that a group writes to one table. Each entry comes with its board's key in this table."""
 
     partition: int
     table: TableRows

@@ -56,7 +56,7 @@ class Facts(NamedTuple):
 
 
 class Learned(msgspec.Struct):
-    """What a group has learned. `KnownFacts.keep` remembers it, whether the group was applied or not."""
+    """The facts that a group has learned. `KnownFacts.keep` remembers them, whether the group was applied or not."""
 
     facts: dict[int, Facts] = {}  # by partition: facts that were read; its epochs and resets are only the new ones
     unbounded: set[int] = set()  # partitions in which more than `STATES_MAX` owners have a state
@@ -95,7 +95,7 @@ def _add_facts(kept: dict[K, int], new: dict[K, int]) -> None:
 
 
 class BoardFacts(msgspec.Struct):
-    """What a group has read of a board, or of the segment that its owners belong to."""
+    """The facts that a group has read of a board, or of the segment that its owners belong to."""
 
     entries: Entries
     rows_key: int  # the board's key in its table of rows
@@ -129,7 +129,7 @@ def _at(group: GroupFacts, partition: int, program: Program[T]) -> Program[T]:
 
 
 class _Needs(msgspec.Struct):
-    """What posts need to know, by the key of a board."""
+    """The facts that a group of posts needs, by the key of a board."""
 
     owners: dict[int, dict[str, None]]  # the owners whose rows they change
     dated: set[int] = set()  # boards with posts that name a time

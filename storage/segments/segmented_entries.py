@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class AskedOfEach(NamedTuple):
-    """What a read asks of each segment. Without `agree`, the program has one query."""
+    """A read that is run on each segment. Without `agree`, the program has one query."""
 
     program: Callable[[Entries], Program[Any]]
     agree: Callable[[Any], bool] | None = None  # returns whether all queries have seen the same state of the segment

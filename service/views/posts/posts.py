@@ -140,7 +140,7 @@ class Resolved(msgspec.Struct):
 
 
 class Settled(msgspec.Struct):
-    """What became of a post on each of its boards. An error without an outcome: the writer did not get the post."""
+    """The outcome of a post on each of its boards. With an error instead, the writer did not get the post."""
 
     parts: Parts
     named: bool
