@@ -5,8 +5,8 @@
 
 Storage and jobs receive clocks and random generators as arguments from here. There are two exceptions:
 `storage.schema.creation` draws the salt of a new store, and `storage.engines.postgres` draws its retry delays.
-In the package `service`, random numbers are also drawn in `contract.keys`, `http.endpoint` (request ids),
-`http.key_watch`, `views.leases.pools`, `views.owners.owners` and the request log (which logs a sample).
+In the package `service`, random numbers are also drawn in `contract.api_keys`, `http.endpoint` (request ids),
+`views.leases`, `views.owners.owners` and the request log (which logs a sample).
 """
 
 import asyncio

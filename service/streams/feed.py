@@ -185,7 +185,11 @@ class Feed:
         seen = ends if self._seen is None else self._seen
         poll = _PollResult(snapshot, begins, lost=any(map(lt, seen, begins)))
         if watched and seen != ends and not poll.lost:
-            yield from self._read_rows(snapshot, seen, watched)
+            found = yield from self._read_changes(seen, [each.board for each in watched])
+            if len(found) == self._limits.stream_rows_max:
+                snapshot.until = found[-1][0]
+            owners = [each for each in watched if isinstance(each, OwnerTopic)]
+            snapshot.add_rows([row for _, row in found], ((each.board.key, each.owner) for each in owners))
         for each in watched:
             yield from _follow(poll, each)
         if seen != ends:
@@ -193,13 +197,6 @@ class Feed:
         for one in joining:
             yield from self._join(poll, one, topics[one.key])
         return poll
-
-    def _read_rows(self, snapshot: FeedSnapshot, seen: Numbers, watched: Sequence[Topic]) -> Program[None]:
-        found = yield from self._read_changes(seen, [each.board for each in watched])
-        if len(found) == self._limits.stream_rows_max:
-            snapshot.until = found[-1][0]
-        owners = [each for each in watched if isinstance(each, OwnerTopic)]
-        snapshot.add_rows([row for _, row in found], ((each.board.key, each.owner) for each in owners))
 
     def _read_changes(self, after: Numbers, boards: Iterable[Board]) -> Program[list[tuple[Numbers, JournalRow]]]:
         """Return up to `stream_rows_max` changes of these boards, each with the journal numbers to continue after."""

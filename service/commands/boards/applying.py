@@ -106,7 +106,8 @@ def read_specs(file: Path) -> Specs:
             place = f"{file}: {table}"
             for name, spec in document.get(table, {}).items():
                 place = f"{file}: {ONE_OF[table]} {name}"
-                found[table][name] = _expanded(spec)
+                times = {member: value.isoformat() for member, value in spec.items() if isinstance(value, date)}
+                found[table][name] = whole_spec(spec, (), None, times)
                 msgspec.json.decode(ENCODER.encode(found[table][name]), type=body)
     except (OSError, ValueError, msgspec.MsgspecError, AttributeError, TypeError, OverflowError) as cause:
         fail(f"{place}: {cause}", code=2)
@@ -180,12 +181,6 @@ async def _list_specs(client: AsyncClient) -> Specs:
         records = client.list_records(path_of("v1", part), part, Record, query)
         found[table] = {record["id"]: writable_members(record) async for record in records}
     return found
-
-
-def _expanded(spec: Record) -> Record:
-    """Return a specification from the file as the API takes it, with columns as objects and times as texts."""
-    texts = {name: value.isoformat() for name, value in spec.items() if isinstance(value, date)}
-    return whole_spec(spec, (), None, texts)
 
 
 def _by_name(spec: Record) -> dict[str, Record]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -88,6 +89,20 @@ T = TypeVar("T")
 STOP_FIRST = "stop the service first (`systemctl stop rankcurve`, or Ctrl-C where it runs)"
 
 
+@contextmanager
+def failing_plainly(if_locked: str) -> Iterator[None]:
+    """End the command if the `with` block raises a StorageError: print one line and exit with code 1.
+
+    If a service has locked the store, the line begins with the text `if_locked`.
+    """
+    try:
+        yield
+    except StoreLockedError as error:
+        fail(f"{if_locked}: {error.detail}")
+    except StorageError as error:
+        fail(error.detail)
+
+
 def run_on_store(
     settings: Settings,
     work: Callable[[Store], Awaitable[T]],
@@ -96,8 +111,7 @@ def run_on_store(
 ) -> T:
     """Open the store that `settings` names, call `work` with it, close it, and return the result of `work`.
 
-    On a StorageError, print one line and exit with code 1. If a service has locked the store, the printed line begins
-    with the text `if_locked`.
+    On a StorageError, fail as `failing_plainly` does.
     """
 
     async def session() -> T:
@@ -112,12 +126,8 @@ def run_on_store(
             finally:
                 await store.close()
 
-    try:
+    with failing_plainly(if_locked):
         return asyncio.run(session())
-    except StoreLockedError as error:
-        fail(f"{if_locked}: {error.detail}")
-    except StorageError as error:
-        fail(error.detail)
 
 
 def refuse_one_file(settings: Settings, reason: str) -> None:

@@ -22,9 +22,9 @@ import typer
 
 from config import Settings
 from config.masking import masked
-from service.commands.operating.own_store import STOP_FIRST, run_on_store, settings_command
+from service.commands.operating.own_store import STOP_FIRST, failing_plainly, run_on_store, settings_command
 from service.commands.target import BoardArgument, fail
-from storage.errors import StorageError, StoreCopyError, StoreLockedError
+from storage.errors import StorageError, StoreCopyError
 
 if TYPE_CHECKING:
     from storage.posting.rebuild import RebuildCounts
@@ -59,10 +59,8 @@ def backup(settings: Settings, file: FileArgument) -> None:
 
     database = file_of(settings)
     begun_s = time.perf_counter()
-    try:
+    with failing_plainly(STOP_FIRST):
         size_bytes = back_up_store(database, file)
-    except StorageError as error:
-        fail(error.detail)
     typer.echo(f"{file}: {size_bytes:,} bytes in {time.perf_counter() - begun_s:.1f} s, sound")
 
 
@@ -76,12 +74,8 @@ def restore(settings: Settings, file: FileArgument, replace: ReplaceOption = Fal
     from storage.engines.sqlite_backup import restore_store as restore_file
 
     database = file_of(settings)
-    try:
+    with failing_plainly(STOP_FIRST):
         aside = restore_file(file, database, replace=replace)
-    except StoreLockedError as error:
-        fail(f"{STOP_FIRST}: {error.detail}")
-    except StorageError as error:
-        fail(error.detail)
     typer.echo(
         f"{database} now has the content of {file}"
         + (f"; the earlier store is kept as {', '.join(map(str, aside))}" if aside else "")
@@ -156,12 +150,8 @@ def copy(settings: Settings, source: FromArgument, target: ToArgument) -> None:
         rankcurve store copy sqlite:///data/rankcurve.db postgresql://USER@HOST/DATABASE
     """
     begun_s = time.monotonic()
-    try:
+    with failing_plainly(f"{STOP_FIRST}; meanwhile `serve --read-only` may serve FROM"):
         asyncio.run(copy_store(settings, source, target))
-    except StoreLockedError as error:
-        fail(f"{STOP_FIRST}; meanwhile `serve --read-only` may serve FROM: {error.detail}")
-    except StorageError as error:
-        fail(error.detail)
     typer.echo(f"{masked(target)} has taken the place of {masked(source)} ({time.monotonic() - begun_s:.0f} s)")
 
 

@@ -80,7 +80,9 @@ def _read_series(now: MetricsMoment, metric: Metric) -> Series:
     for sample in metric.samples:
         figure = _FIGURES.get(sample.name.removeprefix(metric.name))
         if figure is not None:
-            found.setdefault(tuple(sample.labels.items()), {})[figure] = _whole(sample.value)
+            found.setdefault(tuple(sample.labels.items()), {})[figure] = (
+                int(sample.value) if float(sample.value).is_integer() else sample.value
+            )
     for labels, figures in found.items():
         if "Sum" in figures:
             figures["Mean"] = figures["Sum"] / figures["Count"] if figures["Count"] else None
@@ -137,7 +139,3 @@ def _nested(series: Series) -> Figures:
         if all(figure in part for part in by_value.values())
     }
     return {**sums, name: by_value}
-
-
-def _whole(value: float) -> int | float:
-    return int(value) if float(value).is_integer() else value

@@ -178,18 +178,10 @@ async def _add_positions(
     for owner, position in (await rank_entries(context, locator, index, rows.values(), totals)).items():
         context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
         answers[owner].position = position
-    for owner, place in _places(locator, index, rows.values()).items():
-        answers[owner].place = place
-
-
-def _places(locator: Locator, index: int, rows: Iterable[Entry]) -> dict[str, int]:
-    """Return each owner's rank among the owners of these rows, by owner. Leave out owners without a value."""
     ranking, firsts = locator.entries.rankings[index], dict[object, int]()
-    ordered = sorted((row for row in rows if row.cells[index] is not None), key=ranking.order_of)
-    return {
-        row.owner: number if ranking.timed else firsts.setdefault(row.cells[index], number)
-        for number, row in enumerate(ordered, start=1)
-    }
+    ordered = sorted((row for row in rows.values() if row.cells[index] is not None), key=ranking.order_of)
+    for number, row in enumerate(ordered, start=1):
+        answers[row.owner].place = number if ranking.timed else firsts.setdefault(row.cells[index], number)
 
 
 async def rank_entries(
