@@ -8,6 +8,7 @@ A retry of a post that was already applied is accepted as a duplicate, even if a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from itertools import product, starmap
 from typing import TYPE_CHECKING
 
 from msgspec import UNSET
@@ -18,7 +19,7 @@ from service.contract.responses.boards import Accepted, QueueAnswer, ShardAnswer
 from service.contract.routes import Answer, Call, Reply
 from storage.errors import BoardChangedError, NotOwnerError, PeriodClosedError, PostError, UnknownBoardError
 from storage.posting.rules import find_closure
-from storage.queue.ingest_queue import Shard, list_queues
+from storage.queue.ingest_queue import Shard, ShardBacklog, list_queues
 from storage.queue.workers import QueueState, find_workers, read_queue_state
 from storage.records import PartOutcome, Post, PostStatus
 from storage.store import CONTROL, Program
@@ -96,27 +97,23 @@ async def show_queue(context: Context, _call: Call) -> QueueAnswer:
 
     (queues, state, workers), away = await context.read_living(program)
     now_us = context.now_us()
-
-    def age_s(oldest_us: int) -> float:
-        return round(max(0, now_us - oldest_us) / 1e6, 3)
-
+    empty = ShardBacklog(0, now_us)
     shards = []
-    for shard in sorted(Shard(partition, number) for partition in queues for number in range(queue.shards)):
-        waiting, counted = state.backlog.get(shard), state.counts.get(shard)
+    for shard in sorted(starmap(Shard, product(queues, range(queue.shards)))):
+        waiting, counted = state.backlog.get(shard, empty), state.counts.get(shard)
         shards.append(
             ShardAnswer(
                 partition=None if shard.partition == CONTROL else shard.partition,
                 shard=shard.number,
-                posts=waiting.posts if waiting else 0,
-                age_seconds=age_s(waiting.oldest_us) if waiting else 0.0,
+                posts=waiting.posts,
+                age_seconds=round(max(0, now_us - waiting.oldest_us) / 1e6, 3),
                 applied=counted.applied if counted else 0,
                 worker=workers.get(shard),
             )
         )
-    oldest_us = min((waiting.oldest_us for waiting in state.backlog.values()), default=now_us)
     return QueueAnswer(
-        posts=sum(waiting.posts for waiting in state.backlog.values()),
-        age_seconds=age_s(oldest_us),
+        posts=sum(each.posts for each in shards),
+        age_seconds=max((each.age_seconds for each in shards), default=0.0),
         workers=state.holders,
         workers_max=state.sizing.size,
         capacity=state.sizing.capacity or None,
