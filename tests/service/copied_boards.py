@@ -3,23 +3,39 @@
 The other process has copies of what it used before. The fresh process forgets its copies before each request. Whatever
 the requests ask for, both must answer the same. Values are merged by `max`, `min` and `last`, so a post may be sent to
 both: the first one applies it, and nothing changes at the second.
+
+A process may use a new curve up to half a second late. So after each new curve all processes look for curves.
 """
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 from aiohttp import ClientSession
 
+from jobs.curves.refresh import RefreshJob
 from service.context import Context
-from tests.service.closing import close_as_of
+from service.contract.post_bodies import NDJSON_TYPE
+from storage.boards.boards import find_board
+from storage.errors import (
+    ArchivedError,
+    FamilyBoardError,
+    PeriodClosedError,
+    SpecConflictError,
+    SpecInvalidError,
+    UnknownBoardError,
+)
+from storage.store import CONTROL
+from tests.jobs.moving import make_move
+from tests.service.closing import close_as_of, make_job_context
 from tests.service.event_stream import EventStream
 from tests.service.real_service import RARELY, Answer, Caller, Service, without
 
@@ -30,8 +46,11 @@ OWNERS = ("ada", "bob", "cyd")
 COLUMNS = ("xp", "lap", "wins")
 SETTINGS: dict[str, Any] = {"jobs": "none", "ingest_age_s_max": 86_400}  # nobody applies the queued posts
 TAKEN = ("applied", "unchanged")
+REFUSALS = (
+    ArchivedError, FamilyBoardError, PeriodClosedError, SpecConflictError, SpecInvalidError, UnknownBoardError,
+)  # fmt: skip
 # Times of an answer and ids of a request differ between two processes that answer the same.
-_DIFFERING = ("as_of", "updated_at", "active_at", "request_id", "instance")
+_DIFFERING = ("as_of", "age_seconds", "updated_at", "active_at", "request_id", "instance")
 
 
 class Processes(NamedTuple):
@@ -39,7 +58,8 @@ class Processes(NamedTuple):
     other: Caller
     fresh: Caller
     fresh_context: Context
-    closing: Service  # a service on the same store, which closes boards
+    closing: Service  # a service on the same store, which closes, moves, splits and refreshes boards
+    contexts: Sequence[Context]  # of all processes
 
 
 @asynccontextmanager
@@ -51,7 +71,7 @@ async def fronts_and_owner(folder: Path) -> AsyncIterator[Processes]:
         Caller(next(service._bases)) as other,
         Caller(await service._serve(service.context)) as fresh,
     ):
-        yield Processes(one, other, fresh, service.context, service)
+        yield Processes(one, other, fresh, service.context, service, [*service.contexts, service.context])
 
 
 @asynccontextmanager
@@ -59,13 +79,19 @@ async def services(folder: Path, url: str) -> AsyncIterator[Processes]:
     """Start three services on one PostgreSQL store."""
     made = [Service(folder, store=url, **SETTINGS) for _ in range(3)]
     async with made[0].running() as one, made[1].running() as other, made[2].running() as fresh:
-        yield Processes(one, other, fresh, fresh.context, one)
+        yield Processes(one, other, fresh, fresh.context, one, [each.context for each in made])
 
 
 def forget_copies(context: Context) -> None:
     catalog = context.catalog
     for copies in catalog._by_id, catalog._archived, catalog.families._by_id:
         copies.clear()
+
+
+def forget_curves(context: Context) -> None:
+    book = context.curves.book
+    for known in book._served, book._states, book._sums, book._polled:
+        known.clear()
 
 
 class Walk:
@@ -94,15 +120,15 @@ class Walk:
     async def _change(self) -> None:
         changes: list[tuple[int, Callable[[], Awaitable[None]]]] = [
             (5, self._create_again), (4, self._put_changed), (24, self._post), (2, self._reset), (1, self._delete),
-            (3, self._hide), (1, self._close), (2, self._erase),
+            (3, self._hide), (1, self._close), (2, self._erase), (6, self._refresh), (2, self._move), (2, self._void),
         ]  # fmt: skip
         [change] = self._rng.choices([each for _, each in changes], [weight for weight, _ in changes])
         await change()
 
     async def _through_one(self, method: str, path: str, body: object = None) -> Answer:
-        answer = await self._at.one.call(method, path, body)
+        answer = await self._at.one.call(method, path, body, _headers(body))
         self._past.append(f"{method} {path} {body or ''} -> {answer.status}")
-        if answer.status >= 500:
+        if _has_failed(answer):
             self._differ(f"one: {method} {path} {body}", answer.body, "no error of the service")
         return answer
 
@@ -201,13 +227,44 @@ class Walk:
     async def _erase(self) -> None:
         await self._through_one("DELETE", f"{self._draw_board()}/entries/{self._owner()}")
 
+    async def _void(self) -> None:
+        await self._through_one(*self._draw_void())
+
+    async def _refresh(self) -> None:
+        """Refresh the curves of a board, as a job process does it."""
+        context, board_id = self._at.closing.context, self._board()
+        job = RefreshJob(make_job_context(context), context.curves.refreshes)
+        with suppress(*REFUSALS):
+            board = await context.store.at(CONTROL).read(lambda: find_board(board_id))
+            if board.gate.archived_us is None:
+                for leaf, index in product(board.leaves, board.sorted_indexes):
+                    await job._refresh(leaf, index, due=None)
+        await self._load_curves(f"refresh {board_id}")
+
+    async def _move(self) -> None:
+        """Move a board to another partition, or split it."""
+        name, number = self._rng.choice(NAMES), self._rng.randrange(4)
+        splits = self._segments > 1 and self._rng.random() < 0.5
+        named: dict[str, Any] = {"segments": 2 + number} if splits else {"target": number % self._partitions}
+        with suppress(*REFUSALS):
+            await make_move(self._at.closing.context.store, board_id=name, **named).run()
+            for member in ("segments", "partition"):
+                self._specs.get(f"{BOARDS}/{name}", {}).pop(member, None)
+        await self._load_curves(f"move {name} {named}")
+
+    async def _load_curves(self, change: str) -> None:
+        forget_curves(self._at.fresh_context)
+        for context in self._at.contexts:
+            await context.curves.book.poll()
+        self._past.append(change)
+
     async def _close(self) -> None:
         """Close and archive what is due in two hours."""
         context = self._at.closing.context
         clock = context.now_us
         await close_as_of(self._at.closing, datetime.now(UTC) + timedelta(hours=2))
         object.__setattr__(context, "now_us", clock)
-        self._past.append("close")
+        await self._load_curves("close")
 
     # Requests, through the other process and the fresh one.
 
@@ -221,6 +278,8 @@ class Walk:
                 await self._compare_streams()
             case 7 | 8:
                 await self._compare(*self._draw_look_up())
+            case 4:
+                await self._compare(*self._draw_refused() if self._rng.random() < 0.7 else self._draw_void())
             case 9 | 10 | 11 | 12 if self._read:
                 await self._compare("GET", self._rng.choice(self._read[-5:]))
             case _:
@@ -268,7 +327,40 @@ class Walk:
             case _:
                 more: list[dict[str, Any]] = [{}, {"facets": {"org": "7"}}, {"facets": {"no": "7"}}]
                 path, posts = f"{FAMILY}/posts", [post(owner, **self._rng.choice(more)) for owner in owners]
+        if self._rng.random() < 0.2:
+            return "POST", path + queued, "".join(f"{json.dumps(each)}\n" for each in posts).encode()
         return "POST", path + queued, {"posts": posts} if size else posts[0]
+
+    def _draw_void(self) -> tuple[str, str, Any]:
+        path = self._rng.choice((*(f"{BOARDS}/{name}" for name in NAMES), FAMILY, self._draw_board()))
+        return "DELETE", f"{path}/posts/p{self._rng.randrange(30)}?owner={self._owner()}", None
+
+    def _draw_refused(self) -> tuple[str, str, Any]:
+        """Draw a request that one of the columns, facets, tiers and types that it names makes impossible."""
+        board, column = self._draw_board(), self._rng.choice(COLUMNS)
+        path = self._rng.choice((f"{board}/posts", f"{FAMILY}/posts"))
+        stats: Any = self._rng.choice(
+            ({"no": 1}, {column: 10**15}, {column: "0.123"}, {column: True}, {column: {}}, [1])
+        )
+        post: dict[str, Any] = {"owner": self._rng.choice((*OWNERS, *OWNERS, 7, "")), "stats": stats}
+        body = {"columns": [{"name": column, "tiers": [{"name": "gold", "to_rank": 0}]}]}
+        requests: list[tuple[str, str, Any]] = [
+            ("POST", path, post), ("POST", path, {"posts": [post, {"owner": "ada", "stats": {column: 2}}]}),
+            ("POST", path, b'{"owner": "ada"}\n\n[]\n'), ("POST", f"{FAMILY}/posts", {**post, "facets": {"no": "7"}}),
+            ("POST", f"{FAMILY}/posts", {**post, "facets": {"org": 7}}), ("PUT", board, body), ("PUT", FAMILY, body),
+            ("GET", f"{board}/rankings/{column}?tier=gold", None), ("GET", f"{board}/rankings/no", None),
+            ("GET", f"{board}/rankings/{column}?limit=many", None),
+            ("GET", f"{board}/rankings/{column}?from_rank=0", None),
+            ("GET", f"{board}/rankings/{column}/positions?values=999999999999999999", None),
+            ("GET", f"{board}/rankings/{column}/positions?values=seven", None),
+            ("GET", f"{board}/rankings/{column}/around?value=0.123", None),
+            ("GET", f"{board}/entries/ada/positions?rank=best", None), ("GET", f"{board}/stream?column=no", None),
+            ("GET", f"{FAMILY}/boards?period=day&no=7", None), ("GET", f"{FAMILY}/boards?period=year", None),
+            ("GET", f"{FAMILY}/facets?period=day&facet=no", None), ("GET", f"{FAMILY}/boards?period=night", None),
+            ("POST", f"{board}/entries/lookup", {"owners": ["ada"], "column": "no"}),
+            ("POST", f"{board}/entries/lookup", {"owners": "ada"}), ("POST", f"{FAMILY}/reset", {"period": "year"}),
+        ]  # fmt: skip
+        return self._rng.choice(requests)
 
     def _draw_look_up(self) -> tuple[str, str, Any]:
         column = {} if self._rng.random() < 0.3 else {"column": self._column()}
@@ -281,7 +373,7 @@ class Walk:
         entry, ranking = f"{self._draw_board()}/entries/{self._owner()}", f"{self._draw_board()}/rankings"
         column, value = self._column(), self._value()
         values = {"values": value, **({"with": self._board()} if self._rng.random() < 0.3 else {})}
-        day = {"period": self._rng.choice(("day", "week", "all"))}
+        day, estimate = {"period": self._rng.choice(("day", "week", "all"))}, {"rank": "estimate"}
         reads: list[tuple[str, dict[str, Any]]] = [
             (f"{entry}/positions", {}), (f"{entry}/positions", {"columns": column}),
             (f"{entry}/positions", {"next": "true"}), (f"{entry}/positions", {"compare": "previous"}),
@@ -291,6 +383,10 @@ class Walk:
             (f"{ranking}/{column}", {"order": "owner", "limit": 2}), (f"{ranking}/{column}/positions", values),
             (f"{ranking}/{column}/around", {"value": value}), (f"{ranking}/{column}/buckets", {"buckets": 3}),
             (f"{ranking}/{column}/values", {"ranks": "1,2", "percentiles": 50}), (f"{ranking}/{column}/curve", {}),
+            (f"{ranking}/{column}/curve", {}), (f"{ranking}/{column}/curve", {}), (f"{entry}/positions", estimate),
+            (f"{entry}/positions", {**estimate, "next": "true", "columns": column}),
+            (f"{ranking}/{column}/positions", {**values, **estimate}),
+            (f"{ranking}/{column}/buckets", {**estimate, "buckets": 3}),
             (self._draw_board(), {}), (BOARDS, {}), (FAMILY, {}), ("/v1/families", {}),
             (f"{self._draw_board()}/posts/p1", {"owner": self._owner()}), (f"/v1/owners/{self._owner()}/boards", {}),
             (f"{FAMILY}/boards", day), (f"{FAMILY}/boards", {**day, "org": 7}),
@@ -305,10 +401,12 @@ class Walk:
 
     async def _compare(self, method: str, path: str, body: Any = None) -> None:
         tags = self._tags.setdefault(path, {})
-        headers = {"If-None-Match": ", ".join(tags)} if tags and method == "GET" else {}
+        headers = _headers(body)
+        if tags and method == "GET":
+            headers["If-None-Match"] = ", ".join(tags)
         got = await self._at.other.call(method, path, body, headers)
         forget_copies(self._at.fresh_context)
-        expected = await self._at.fresh.call(method, path, body)
+        expected = await self._at.fresh.call(method, path, body, _headers(body))
         self.answered += got.status < 300
         if got.status == 304:
             self.unchanged += 1
@@ -317,7 +415,7 @@ class Walk:
         elif _comparable(got) != _comparable(expected) or got.headers.get("ETag") != expected.headers.get("ETag"):
             tags_of = [each.headers.get("ETag") for each in (got, expected)]
             self._differ(f"{method} {path} {body or ''} {tags_of}", got.body, expected.body)
-        elif got.status >= 500:
+        elif _has_failed(got):
             self._differ(f"{method} {path} {body or ''}", got.body, "no error of the service")
         if expected.status == 200 and "ETag" in expected.headers:
             self._tags[path] = {expected.headers["ETag"]: _comparable(expected)}
@@ -360,6 +458,15 @@ async def _read_first_event(caller: Caller, path: str) -> Any:
         if response.status != 200:
             return response.status, json.loads(await response.text())["code"]
         return without((await EventStream(response).expect_event("top")).data, *_DIFFERING)
+
+
+def _headers(body: object) -> dict[str, str]:
+    return {"Content-Type": NDJSON_TYPE} if isinstance(body, bytes) else {}
+
+
+def _has_failed(answer: Answer) -> bool:
+    """Return whether the service failed. To take back a post that waits in the queue is refused by 503."""
+    return answer.status >= 500 and "waits in the queue" not in str(answer.body)
 
 
 def _comparable(answer: Answer) -> Any:

@@ -217,6 +217,7 @@ class Service(Caller):
         self.store = f"sqlite:///{folder}/rankcurve.db"
         self.settings = {"store": self.store, "sqlite_cache_mib": 8, "checkpoint_after_s": 60, **NEVER_BUSY, **settings}
         self.context: Context
+        self.contexts: list[Context]  # of the processes that answer
         self._stack = AsyncExitStack()
         self._bases = cycle([""])
 
@@ -236,6 +237,7 @@ class Service(Caller):
             serving = [
                 await self._stack.enter_async_context(opening(metrics=self.make_metrics())) for _ in range(self.fronts)
             ]
+        self.contexts = serving
         self._bases = cycle([await self._serve(context) for context in serving])
         self.base = next(self._bases)
         await self._stack.enter_async_context(self)
