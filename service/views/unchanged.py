@@ -10,18 +10,20 @@ from service.ranks.pages import make_entity_tag
 from storage.records import Board, Leaf
 
 
-async def find_unchanged(context: Context, call: Call, board: Board | Leaf, index: int | None = None) -> Tagged | None:
+async def find_unchanged(
+    context: Context, call: Call, board: Board | Leaf, index: int | None = None, *, off_curve: bool = False
+) -> Tagged | None:
     """Return the answer 304 if the caller sent `*` or an entity tag of the board's current state, else None.
 
     Read the board's totals, but no entries. `index` is the column if the answer may be read off the column's curve. The
-    tag that the caller sent may then also name this curve.
+    tag that the caller sent may then also name this curve, and must do so if every answer is read `off_curve`.
     """
     known = call.request.headers.get(hdrs.IF_NONE_MATCH)
     if known is None or (known == "*" and "owner" in call.path):  # for `*`, the handler must look for the owner
         return None
     totals = await context.reads.read_totals(board)
     curve = None if index is None or isinstance(board, Leaf) else context.curves.book.find_curve(board, index)
-    for etag in (make_entity_tag(board, totals), make_entity_tag(board, totals, curve)):
+    for etag in {make_entity_tag(board, totals, curve if off_curve else None), make_entity_tag(board, totals, curve)}:
         if match_entity_tag(known, etag):
             return Tagged(None, etag)
     return None

@@ -276,10 +276,12 @@ def rank_of_percentile(percentile: float, total: int) -> int:
 async def get_buckets(context: Context, call: Call) -> Tagged:
     query: BucketsQuery = call.query
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    if (unchanged := await find_unchanged(context, call, board, index)) is not None:
+    estimates = query.rank == "estimate"
+    unchanged = await find_unchanged(context, call, board, index if estimates else None, off_curve=estimates)
+    if unchanged is not None:
         return unchanged
     ranking, scale = context.boards.open_board(board).rankings[index], board.spec.columns[index].scale
-    curve = context.curves.book.find_curve(board, index) if query.rank == "estimate" else None
+    curve = context.curves.book.find_curve(board, index) if estimates else None
 
     def program() -> Program[tuple[list[Part], dict[int, int]]]:
         # This read raises an error if another process has emptied the board, or moved its rows.

@@ -185,6 +185,19 @@ async def test_what_is_read_off_a_curve_that_lags_is_not_exact_and_its_tag_ends_
     assert rows_of(counted.body) != rows_of(stale.body)
 
 
+async def test_estimated_buckets_that_were_counted_are_sent_again_once_there_is_a_curve(tmp_path: Path) -> None:
+    async with Service(tmp_path).running() as service:
+        await service.board("b", XP)
+        await service.post_xp("b", ada=1, bob=2)
+        path = f"{B}/rankings/xp/buckets?buckets=2&rank=estimate"
+        counted = await service.call("GET", path)
+        assert "low" not in counted.body["buckets"][0]
+        await service.refresh("b", "xp")
+        estimated = await service.call("GET", path, headers={"If-None-Match": counted.headers["ETag"]})
+        assert estimated.status == 200
+        assert "low" in estimated.body["buckets"][0]
+
+
 async def test_a_value_read_off_a_curve_that_lags_is_not_exact(
     lagging: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
