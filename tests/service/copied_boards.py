@@ -90,7 +90,7 @@ def forget_copies(context: Context) -> None:
 
 def forget_curves(context: Context) -> None:
     book = context.curves.book
-    for known in book._served, book._states, book._sums, book._polled:
+    for known in book._served, book._sums, book._polled:  # with fewer `_states`, brackets of sums are wider
         known.clear()
 
 
