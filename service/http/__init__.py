@@ -2,7 +2,7 @@
 
     bytes ──malformed──> route_table ──> endpoint ──> handler of a view
                                           │  foreign_pages  refuse requests of foreign web pages, or let some read
-                                          │  keys           identify the caller and check the role
+                                          │  api_keys       identify the caller and check the role
                                           │  rate_limits    check the rate of the API key, or of a caller without one
                                           │  bodies         read the body, within its bounds
                                           │  relay          in a front process: pass requests that write on

@@ -5,7 +5,7 @@
     owners/    an owner's entry and positions, profiles, erasing and hiding
     posts/     posting, the ingest queue, the journal, event streams
     leases     pools, their clients and their resources, leases
-    keys       API keys
+    api_keys   API keys
 
 A handler receives a `Context` (the shared objects of the process) and a `Call` (the parsed request). It returns a
 struct of `service.contract`, bytes, a `Reply`, or None for an answer 204. If it fails, it raises a `ProblemError` or an
