@@ -482,5 +482,7 @@ def _comparable(answer: Answer) -> Any:
 def _comparable_result(result: dict[str, Any]) -> dict[str, Any]:
     found = {**result, "status": "taken" if result.get("status") in (*TAKEN, "duplicate") else result.get("status")}
     if "boards" in found:
-        found["boards"] = [_comparable_result(each) for each in found["boards"]]
+        parts = [_comparable_result(each) for each in found["boards"]]
+        # The answer to a retry lists no boards whose period was closed.
+        found["boards"] = [each for each in parts if found["status"] != "taken" or each["status"] == "taken"]
     return found
