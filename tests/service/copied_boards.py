@@ -105,6 +105,7 @@ class Walk:
         self._cursors: dict[str, str] = {}  # the last cursor of a page, by path
         self._specs: dict[str, dict[str, Any]] = {}  # the body that a board or a family was last put with, by path
         self._read: list[str] = []  # paths whose answers had an entity tag
+        self._named: list[tuple[str, str]] = []  # owners and ids of posts, the newest last
         self._past: list[str] = []
 
     async def take_steps(self, steps: int) -> None:
@@ -309,6 +310,7 @@ class Walk:
             }
             if self._rng.random() < 0.3:
                 more["post_id"] = f"p{self._rng.randrange(30)}"
+                self._named.append((owner, more["post_id"]))
             if self._rng.random() < 0.1:
                 at = datetime.now(UTC) - timedelta(hours=self._rng.choice((1, 30)))
                 more["at"] = at.isoformat(timespec="seconds")
@@ -333,7 +335,8 @@ class Walk:
 
     def _draw_void(self) -> tuple[str, str, Any]:
         path = self._rng.choice((*(f"{BOARDS}/{name}" for name in NAMES), FAMILY, self._draw_board()))
-        return "DELETE", f"{path}/posts/p{self._rng.randrange(30)}?owner={self._owner()}", None
+        owner, post_id = self._rng.choice((*self._named[-6:], ("ada", "p1")))
+        return "DELETE", f"{path}/posts/{post_id}?owner={owner}", None
 
     def _draw_refused(self) -> tuple[str, str, Any]:
         """Draw a request that one of the columns, facets, tiers and types that it names makes impossible."""
