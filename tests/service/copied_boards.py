@@ -105,7 +105,7 @@ class Walk:
         self._cursors: dict[str, str] = {}  # the last cursor of a page, by path
         self._specs: dict[str, dict[str, Any]] = {}  # the body that a board or a family was last put with, by path
         self._read: list[str] = []  # paths whose answers had an entity tag
-        self._named: list[tuple[str, str]] = []  # owners and ids of posts, the newest last
+        self._named: list[str] = []  # paths of posts with ids, the newest last
         self._past: list[str] = []
 
     async def take_steps(self, steps: int) -> None:
@@ -310,7 +310,6 @@ class Walk:
             }
             if self._rng.random() < 0.3:
                 more["post_id"] = f"p{self._rng.randrange(30)}"
-                self._named.append((owner, more["post_id"]))
             if self._rng.random() < 0.1:
                 at = datetime.now(UTC) - timedelta(hours=self._rng.choice((1, 30)))
                 more["at"] = at.isoformat(timespec="seconds")
@@ -329,14 +328,14 @@ class Walk:
             case _:
                 more: list[dict[str, Any]] = [{}, {"facets": {"org": "7"}}, {"facets": {"no": "7"}}]
                 path, posts = f"{FAMILY}/posts", [post(owner, **self._rng.choice(more)) for owner in owners]
+        if path != "/v1/posts":
+            self._named += [f"{path}/{each['post_id']}?owner={each['owner']}" for each in posts if "post_id" in each]
         if self._rng.random() < 0.2:
             return "POST", path + queued, "".join(f"{json.dumps(each)}\n" for each in posts).encode()
         return "POST", path + queued, {"posts": posts} if size else posts[0]
 
     def _draw_void(self) -> tuple[str, str, Any]:
-        path = self._rng.choice((*(f"{BOARDS}/{name}" for name in NAMES), FAMILY, self._draw_board()))
-        owner, post_id = self._rng.choice((*self._named[-6:], ("ada", "p1")))
-        return "DELETE", f"{path}/posts/{post_id}?owner={owner}", None
+        return "DELETE", self._rng.choice((*self._named[-6:], f"{self._draw_board()}/posts/p1?owner=ada")), None
 
     def _draw_refused(self) -> tuple[str, str, Any]:
         """Draw a request that one of the columns, facets, tiers and types that it names makes impossible."""
