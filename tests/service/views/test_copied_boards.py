@@ -8,7 +8,7 @@ import pytest
 from tests.schemas import PARTITIONS
 from tests.service.copied_boards import Processes, Walk, fronts_and_owner, services
 
-STEPS = 250  # `benchmarks/copies.py` takes 10,000
+STEPS = 180  # `benchmarks/copies.py` takes 10,000
 
 
 @pytest.mark.parametrize("segments", [1, 3])
