@@ -19,8 +19,7 @@ from pathlib import Path
 
 from querybuilder import SQLITE, col, select
 from storage.errors import BackupFailedError
-from storage.schema.creation import SCHEMA_VERSION
-from storage.schema.tables import META
+from storage.schema.tables import META, SCHEMA_VERSION
 
 from .sqlite_file import SQLITE_ERRORS, FileLock
 

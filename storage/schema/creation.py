@@ -33,11 +33,10 @@ from storage.errors import (
 from storage.store import CONTROL, Program, Store, in_partition
 
 from .placement import BOARD_TABLES, CONTROL_TABLES, TABLES_OF_BOTH
-from .tables import LOG_COUNTER, META, META_TABLE, SEQUENCES
+from .tables import LOG_COUNTER, META, META_TABLE, SCHEMA_VERSION, SEQUENCES
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 6
 PARTITIONS_MAX = 64
 _PARTITIONS = "partitions"
 # Rows of `meta`: the store is being copied, was copied, or is a copy that is not complete. See `storage.store_copy`.

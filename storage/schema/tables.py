@@ -5,6 +5,8 @@ All packages use the constants with the names. `lease_tables` and `ingest_tables
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
 
+SCHEMA_VERSION = 6  # raise it with every change of what is stored
+
 META = "meta"
 BOARDS = "boards"
 FAMILIES = "families"

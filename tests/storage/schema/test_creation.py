@@ -7,9 +7,9 @@ import pytest
 from querybuilder import col, select, update
 from storage.errors import SchemaUnknownError, StoreExistsError, TooManyPartitionsError
 from storage.leaves.totals import ALL_ENTRIES, find_totals
-from storage.schema.creation import PARTITIONS_MAX, SCHEMA_VERSION, count_partitions, create_schema, find_salt
+from storage.schema.creation import PARTITIONS_MAX, count_partitions, create_schema, find_salt
 from storage.schema.sequences import take_number
-from storage.schema.tables import META
+from storage.schema.tables import META, SCHEMA_VERSION
 from storage.store import Program, Store
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import Deployment, part, ranked
