@@ -38,6 +38,7 @@ class PostServer:
     def __init__(self, writer: Writer, damaged: asyncio.Event) -> None:
         """Hand posts to `writer`. Set `damaged`, an attribute of the store, when a front has found damaged data."""
         self._writer, self._damaged = writer, damaged
+        writer.gather_turns = 0  # a frame has the posts that its front gathered
         self._answers: dict[FrameLink, list[Answer]] = {}
         self._no_fronts = asyncio.Event()
         self._no_fronts.set()

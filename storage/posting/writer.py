@@ -93,6 +93,7 @@ class Writer:
         enough = BATCH_POSTS if self._groups_max > 1 else None
         self._queue = RequestQueue(group_posts_max=limits.group_posts_max, enough=enough)
         self._drain = DrainRate()
+        self.gather_turns = GATHER_TURNS
         self._siblings = [] if siblings is None else siblings
         self._siblings.append(self)
         self._expiry = WaitTimer(limits.post_wait_s_max, self._expire)
@@ -194,7 +195,7 @@ class Writer:
                 await self._wake.wait()
 
     async def _gather(self) -> None:
-        for _ in range(GATHER_TURNS):
+        for _ in range(self.gather_turns):
             if self._queue.parts >= BATCH_POSTS:
                 return
             await asyncio.sleep(0)

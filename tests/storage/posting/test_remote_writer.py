@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,7 +36,7 @@ from storage.posting.frames import (
     unpack_requests,
 )
 from storage.posting.post_server import PostServer
-from storage.posting.remote_writer import FRAME_REQUESTS, RemoteWriter
+from storage.posting.remote_writer import FRAME_REQUESTS_MAX, FRAME_REQUESTS_MIN, RemoteWriter
 from storage.posting.waiting_posts import WaitingRequest
 from storage.records import (
     BoardPost,
@@ -170,13 +171,36 @@ def submit(front: RemoteWriter, *posts: Post) -> asyncio.Task[list[list[PartOutc
 
 async def test_every_request_gets_its_own_outcomes(node: _Node) -> None:
     requests = [
-        submit(node.front, post_of(2 * number), post_of(2 * number + 1)) for number in range(3 * FRAME_REQUESTS)
+        submit(node.front, post_of(2 * number), post_of(2 * number + 1)) for number in range(3 * FRAME_REQUESTS_MAX)
     ]
     for number in range(len(requests)):
         assert await node.writer.answer() == [str(2 * number), str(2 * number + 1)]
     for number, request in enumerate(requests):
         assert [parts[0].updated_at_us for parts in await request] == [2 * number, 2 * number + 1]
     assert node.front._parts == 0
+
+
+@pytest.mark.parametrize(
+    ("callers", "frames"), [(1, 1), (FRAME_REQUESTS_MIN, 1), (16, 2), (2 * FRAME_REQUESTS_MAX, 2), (256, 8)]
+)
+async def test_half_of_the_callers_fill_a_frame_so_that_both_processes_work(
+    node: _Node, monkeypatch: pytest.MonkeyPatch, callers: int, frames: int
+) -> None:
+    sizes: list[int] = []
+
+    def note_size(requests: Sequence[Any], deadline_s: float) -> Any:
+        sizes.append(len(requests))
+        return make_post_frame(requests, deadline_s)
+
+    monkeypatch.setattr(remote_writer, "make_post_frame", note_size)
+    for _ in range(2):  # the front learns from the first round how many callers there are
+        sizes.clear()
+        requests = [submit(node.front, post_of(number)) for number in range(callers)]
+        for _ in requests:
+            await node.writer.answer()
+        await asyncio.gather(*requests)
+    assert len(sizes) == frames
+    assert sum(sizes) == callers
 
 
 async def test_a_refusal_by_the_owner_reaches_the_caller(node: _Node) -> None:
