@@ -28,21 +28,23 @@ class Connection:
         self.port = port
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def call(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    async def call(self, method: str, path: str, body: bytes = b"", *, authorization: str = "") -> tuple[int, bytes]:
         """Return the status and the body of the answer. Raises OSError, EOFError or TimeoutError if no answer comes."""
         try:
             async with asyncio.timeout(_TIMEOUT_S):
-                return await self._call(method, path, body)
+                return await self._call(method, path, body, authorization)
         except BaseException:
             self.close()
             raise
 
-    async def _call(self, method: str, path: str, body: bytes) -> tuple[int, bytes]:
+    async def _call(self, method: str, path: str, body: bytes, authorization: str) -> tuple[int, bytes]:
         if self._streams is None:
             self._streams = await asyncio.open_connection(HOST, self.port, limit=_HEAD_BYTES_MAX)
         reader, writer = self._streams
-        kind = "Content-Type: application/json\r\n" if body else ""
-        head = f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\n{kind}Content-Length: {len(body)}\r\n\r\n"
+        headers_sent = "Content-Type: application/json\r\n" if body else ""
+        if authorization:
+            headers_sent += f"Authorization: {authorization}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: {HOST}\r\n{headers_sent}Content-Length: {len(body)}\r\n\r\n"
         writer.write(head.encode() + body)
         await writer.drain()
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
@@ -52,9 +54,10 @@ class Connection:
             self.close()
         return int(lines[0].split(" ", 2)[1]), answer
 
-    async def call_ok(self, method: str, path: str, body: object = None) -> Any:
+    async def call_ok(self, method: str, path: str, body: object = None, *, authorization: str = "") -> Any:
         """Send a request, and return the decoded answer. Raises BadAnswerError if the request did not succeed."""
-        status, answer = await self.call(method, path, b"" if body is None else json.dumps(body).encode())
+        sent = b"" if body is None else json.dumps(body).encode()
+        status, answer = await self.call(method, path, sent, authorization=authorization)
         if not 200 <= status < 300:
             raise BadAnswerError(f"{method} {path[:200]}: {status} {answer[:300]!r}")
         return json.loads(answer) if answer else None

@@ -34,8 +34,8 @@ class Target:
     """The kind of requests that wrk sends in a round.
 
     If `rows` is 0, every request is `GET path`. Otherwise every request is for a random owner of a board with `rows`
-    owners. If `column` is None, such a request is a `GET`, and its path is `path`, the owner and `after` joined. If
-    `column` is given, the request is a post that adds 1 to 1,000 to that column. Each connection pauses before such a
+    owners. If `column` or `body` is given, the request is a post that adds 1 to 1,000 to that column or as `body` says.
+    Otherwise it is a `GET`, and its path is `path`, the owner and `after` joined. Each connection pauses before such a
     request, at random and for `pause_ms` on average.
     """
 
@@ -43,15 +43,19 @@ class Target:
     path: str
     after: str = ""
     column: str | None = None
+    body: str = ""  # what a post sends instead of stats: a format of Lua, filled with the amount
     rows: int = 0
+    owners: Path | None = None  # a line an owner, perhaps with a space and a token; None: the owners of `boards`
+    authorization: str = ""  # the header of each request whose line in `owners` has no token
     known: str = ""  # the entity tag of the answer that the client has already
     pause_ms: float = 0.0
 
     def arguments(self, seed: int) -> list[str]:
         if not self.rows:
             return ["fixed"]
-        kind = ["post", self.path, self.column] if self.column else ["get", self.path, self.after]
-        return [*kind, str(self.rows), str(seed), str(self.pause_ms)]
+        body = self.body or (f'{{"stats":{{"{self.column}":%d}},"owner":"%s"}}' if self.column else "")
+        kind = ["post", self.path, body] if body else ["get", self.path, self.after]
+        return [*kind, str(self.rows), str(seed), str(self.pause_ms), *([str(self.owners)] if self.owners else [])]
 
 
 def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figure:
@@ -61,6 +65,8 @@ def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> F
     command = [require_program("wrk", "wrk"), "-t1", f"-c{connections}", f"-d{whole_s}s", "--timeout", "10s"]
     if target.known:
         command += ["-H", f"If-None-Match: {target.known}"]
+    if target.authorization:
+        command += ["-H", f"Authorization: {target.authorization}"]
     command += ["-s", str(_SCRIPT), address, "--", *target.arguments(seed)]
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=whole_s + 60)
     figures = [line for line in ran.stdout.splitlines() if line.startswith("{")]

@@ -1,15 +1,27 @@
 -- Requests for wrk: a path with a random owner in it, or one post for a random owner; figures as one line of JSON.
--- Arguments: "get" PATH_BEFORE PATH_AFTER | "post" PATH COLUMN, then ROWS SEED PAUSE_MS; or "fixed". Owners as in boards.py.
+-- Arguments: "get" PATH_BEFORE PATH_AFTER | "post" PATH BODY, then ROWS SEED PAUSE_MS [OWNERS]; or "fixed". BODY is a format
+-- for an amount and an owner. OWNERS is a file of lines OWNER or OWNER TOKEN; without it, owners are as in boards.py.
 -- Each connection pauses at random before a request, for PAUSE_MS on average.
 local threads = 0
+local owners, tokens = nil, {}
 
 function setup(thread)
   threads = threads + 1
   thread:set("number", threads)
 end
 
+local function read_owners(path)
+  owners = {}
+  for line in io.lines(path) do
+    local name, token = line:match("^(%S+) ?(%S*)$")
+    owners[#owners + 1] = name
+    if token ~= "" then tokens[name] = "Bearer " .. token end
+  end
+end
+
 local function owner(rows)
-  return string.format("10703857%011d", math.random(0, rows - 1))
+  local index = math.random(0, rows - 1)
+  return owners and owners[index + 1] or string.format("10703857%011d", index)
 end
 
 function init(args)
@@ -17,6 +29,7 @@ function init(args)
   local rows = tonumber(args[4])
   local pause_ms = tonumber(args[6])
   math.randomseed(tonumber(args[5]) * 1000 + number)
+  if args[7] then read_owners(args[7]) end
   if pause_ms > 0 then
     delay = function() return math.floor(0.5 - pause_ms * math.log(1 - math.random())) end
   end
@@ -24,11 +37,12 @@ function init(args)
     local before, after = args[2], args[3]
     request = function() return wrk.format("GET", before .. owner(rows) .. after) end
   else
-    local path, column = args[2], args[3]
-    local headers = {["Content-Type"] = "application/json"}
+    local path, body, key = args[2], args[3], wrk.headers["Authorization"]
+    wrk.headers["Content-Type"] = "application/json"
     request = function()
-      local body = string.format('{"owner":"%s","stats":{"%s":%d}}', owner(rows), column, math.random(1, 1000))
-      return wrk.format("POST", path, headers, body)
+      local name = owner(rows)
+      wrk.headers["Authorization"] = tokens[name] or key
+      return wrk.format("POST", path, nil, string.format(body, math.random(1, 1000), name))
     end
   end
 end
