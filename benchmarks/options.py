@@ -29,6 +29,7 @@ class Options:
     fronts: int  # front ends of each contestant of `segments`
     ways: list[str]  # the ways of `segments` to measure: the beginnings of their names; empty: all
     commit: str  # the commit with which `against_commit` compares this tree
+    url: str | None  # the running Nakama with which `against_nakama` compares
     figures: Path | None  # the file that gets the bars as JSON; None: they are only printed
 
 
@@ -51,6 +52,10 @@ def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.
     parser.add_argument("--fronts", type=_positive(int), default=1, help="front ends of each contestant (1)")
     parser.add_argument("--ways", nargs="+", metavar="NAME", default=[], help="beginnings of what segments measures")
     parser.add_argument("--commit", default="HEAD~1", help="the commit that against_commit compares with (HEAD~1)")
+    nakama = (
+        "a running Nakama with a leaderboard `season` (desc, incr, not authoritative, with ranks), for against_nakama"
+    )
+    parser.add_argument("--url", metavar="URL", help=nakama)
     parser.add_argument("--figures", type=Path, metavar="FILE", help="write the measured bars to this file, as JSON")
     given = parser.parse_args()
     return Options(**vars(given))
