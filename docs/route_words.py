@@ -73,6 +73,13 @@ _POST_CODES = (
     "queue_full", "rate_limited", "store_busy", "partition_away", "timeout",
 )  # fmt: skip
 _FORMS = 'The body is one post, a list (`[…]` or `{"posts": […]}`), or NDJSON.'
+_POSITIONED = (
+    " With `positions`, for at most 100 posts, each result (to a family, each of its `boards`) has the positions of the"
+    " owner after the request, as a request for positions with `rank=auto` would. They are read once the posts are"
+    " durable: if that fails, the answer is 503 `timeout`, and a retry with the same post ids gets them. With"
+    " `moved=true`, each has `rank_before`: the rank that the value before the post has among those of the others. It"
+    " is null for a first value, and a duplicate has none."
+)
 _QUEUED = (
     " With `mode=queued` the answer is 202 once the posts are durable in the ingest queue. Job workers apply them"
     " within seconds, exactly once, and an owner's posts in their order. If one post of a queued request can't be"
@@ -131,7 +138,8 @@ ROUTE_WORDS: dict[str, Words] = {
         problems=("unknown_board", "unknown_column", "column_needed", "too_many_boards")),
     "post": Words("Post stats to a leaderboard", problems=_POST_CODES, statuses=(200, 202),
         response=(PostResults, Accepted),
-        description=_FORMS + " The answer comes once everything in it is durable. `set` needs the role ops." + _QUEUED),
+        description=_FORMS + " The answer comes once everything in it is durable. `set` needs the role ops."
+        + _QUEUED + _POSITIONED),
     "post_to_boards": Words("Post stats to several leaderboards at once", problems=_POST_CODES,
         statuses=(200, 202), response=(PostResults, Accepted),
         description=_FORMS + " Each post names its leaderboards and is applied to all of them or to none." + _QUEUED),
@@ -142,7 +150,7 @@ ROUTE_WORDS: dict[str, Words] = {
         " facets that it has values for. It is applied to all of them or to none,"
         " except that a leaderboard whose period is closed does not take it: it is `rejected` in the result's"
         " `boards`. Its id is remembered once for all of them: sent again, the post"
-        " is a duplicate, even after the end of a period." + _QUEUED),
+        " is a duplicate, even after the end of a period." + _QUEUED + _POSITIONED),
     "reset_family": Words("Empty the current leaderboards of a kind of period",
         problems=("unknown_board",),
         description="With `week`, this empties the leaderboards of this week, for everybody and for every facet value."

@@ -45,7 +45,7 @@ _READS = [
 _POSTS = [
     Route("POST", _BOARD + "/posts", posts.post_to_board, Role.WRITER, "post", "Posting", has_own_metrics=True,
         body=(requests.PostBody, requests.PostList), raw_body=True, ndjson=True, by_fronts=True,
-        query=queries.PostsQuery),
+        query=queries.PositionedPostsQuery),
     Route("POST", "/v1/posts", posts.post_to_boards, Role.WRITER, "post_to_boards", "Posting",
         body=(requests.FanPostBody, requests.FanPostList), raw_body=True, ndjson=True, by_fronts=True,
         query=queries.PostsQuery),
@@ -55,7 +55,7 @@ _FAMILY = "/v1/families/{family}"
 _FAMILIES = [
     Route("POST", _FAMILY + "/posts", family_posts.post_to_family, Role.WRITER, "post_to_family", "Families",
         body=(requests.FacetedPostBody, requests.FacetedPostList), raw_body=True, ndjson=True,
-        by_fronts=True, query=queries.PostsQuery),
+        by_fronts=True, query=queries.PositionedPostsQuery),
     Route("DELETE", _FAMILY + "/posts/{post_id}", voiding.void_family_post, Role.OPS, "void_family_post", "Families",
         query=queries.VoidQuery),
     Route("GET", _FAMILY + "/boards", families.get_family_board, Role.READER, "family_board", "Families",

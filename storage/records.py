@@ -471,6 +471,7 @@ class Post(msgspec.Struct):
     scope: PostScope | None = None  # None: the caller did not post to a family
     post_id: str | None = None  # the post id as received, for the journal
     accepted_us: int | None = None  # when a queued post was accepted; None: now
+    tells_before: bool = False  # whether the outcomes are `TracedOutcome`s. All posts of a request are alike in this
 
 
 class PartOutcome(msgspec.Struct, array_like=True):
@@ -481,3 +482,9 @@ class PartOutcome(msgspec.Struct, array_like=True):
     stats: list[StatValue | None] | None = None
     error: PostError | None = None
     leaf_key: int | None = None  # the board's key; needed where outcomes are not in the order of the post's parts
+
+
+class TracedOutcome(PartOutcome, array_like=True):
+    """The outcome of a post that was applied or changed nothing, with the cells of the entry before the post."""
+
+    before: list[str | int | None] | None = None  # None: the post did not ask for them, or is not decided here

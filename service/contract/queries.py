@@ -77,6 +77,21 @@ class PostsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: Literal["direct", "queued"] = "direct"
 
 
+class PositionedPostsQuery(PostsQuery, frozen=True, forbid_unknown_fields=True):
+    """Says when posts are applied, and whether each result also has the owner's positions in some columns."""
+
+    positions: Annotated[tuple[ColumnName, ...], Meta(extra_json_schema={"minItems": 1})] = ()
+    """Ranked columns. Each result, or each of its `boards`, then has the owner's positions after the request."""
+    moved: bool = False
+    """True: each position also has `rank_before`."""
+
+    def __post_init__(self) -> None:
+        if self.moved and not self.positions:
+            raise ProblemError("bad_request", "name columns in positions", pointer="moved")
+        if self.positions and self.mode != "direct":
+            raise ProblemError("bad_request", "queued posts have no positions yet", pointer="positions")
+
+
 class PostStateQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Asks for the state of one owner's post. Without `owner`, asks for the states of all posts with the post id."""
 
@@ -268,6 +283,7 @@ _BOUNDS: dict[str, tuple[str, str]] = {
     "worse": ("around_rows_max", "too_many_entries"),
     "buckets": ("buckets_max", "too_many_buckets"),
     "columns": ("query_values_max", "too_many_values"),
+    "positions": ("query_values_max", "too_many_values"),
     "values": ("query_values_max", "too_many_values"),
     "with": ("query_values_max", "too_many_boards"),
     "ranks": ("query_values_max", "too_many_values"),

@@ -50,14 +50,14 @@ class CountPolicy(NamedTuple):
         return low <= self.exact_top or 0 < gap_rows <= gap_rows_max
 
     def choose_cells(
-        self, curve: AnyCurve, padding: Padding, cells: Iterable[CellOf], gap_rows_max: int
+        self, curve: AnyCurve, padding: Padding, cells: Iterable[CellOf], gap_rows_max: int, *, knots: bool = False
     ) -> list[CellOf]:
-        """Return those of the cells whose ranks `auto` counts."""
+        """Return those of the cells whose ranks `auto` counts. `knots`: also those that the curve knows exactly."""
         chosen = []
         for cell in cells:
             key = padding.key_of_cell(cell[0])
             _, worse, better_count, gap_rows = curve.find_gap(key)
-            if self.should_count(1 + better_count, 0 if key == worse else gap_rows, gap_rows_max):
+            if self.should_count(1 + better_count, (0 if key == worse else gap_rows) or int(knots), gap_rows_max):
                 chosen.append(cell)
         return chosen
 

@@ -16,7 +16,7 @@ from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
 from storage.log.bundles import BundleDraft, ChangeKind, record_of_post
 from storage.log.cells import Cell
-from storage.records import BoardPost, Entry, PartOutcome, Post, PostStatus
+from storage.records import BoardPost, Entry, PartOutcome, Post, PostStatus, TracedOutcome
 
 from .group_facts import BoardFacts, GroupFacts
 from .post_ids import PostKey, RememberedPost
@@ -207,13 +207,16 @@ def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Ce
         row.ranked = None if row.is_hidden else entries.ranked_cells.none
     elif row.ranked is None and not row.is_hidden:
         row.ranked = entries.ranked_cells.join_cells(row.cells)
+    before = [*row.cells] if post.tells_before else None
     if changed:
         _change_entry(row, entries, changed, now_us)
     _log(board, row, post, part, status, now_us, is_first=is_first)
     outcome = PartOutcome(status, row.updated_at_us, entries.merger.decode_stats(row.cells), leaf_key=entries.leaf.key)
     if post.post_hash is not None and post.scope is None:
         _remember(decision, entries.leaf.key, post, [outcome])
-    return outcome
+    if before is None:
+        return outcome
+    return TracedOutcome(status, outcome.updated_at_us, outcome.stats, None, outcome.leaf_key, before)
 
 
 def _change_entry(row: ChangedEntry, entries: Entries, changed: dict[int, Cell], now_us: int) -> None:

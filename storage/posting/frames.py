@@ -19,7 +19,7 @@ import structlog
 
 from storage import errors, records
 from storage.errors import StorageError
-from storage.records import Leaf, PartOutcome, Post
+from storage.records import Leaf, PartOutcome, Post, TracedOutcome
 
 from . import packed_posts
 from .packed_posts import PackedPost, pack_posts, unpack_post
@@ -44,9 +44,22 @@ class PostFrame(msgspec.Struct, array_like=True, gc=False):
     is_store_damaged: bool = False  # whether the front has found damaged data
 
 
+class TracingFrame(PostFrame, array_like=True, gc=False):
+    """A frame with requests whose posts have `Post.tells_before`. It is rare, so other frames have no such member."""
+
+    traced: list[int] = []  # the numbers of these requests
+
+
 class AnswerFrame(msgspec.Struct, array_like=True, gc=False):
     answers: list[Answer]
     version: str = ""  # in the first frame of a connection: `VERSION` of the owner
+
+
+class _ReceivedAnswers(msgspec.Struct, array_like=True, gc=False):
+    """An `AnswerFrame` as it arrives. A `PartOutcome` arrives as a `TracedOutcome` without cells."""
+
+    answers: list[tuple[int, list[list[TracedOutcome]] | None, StorageError | None]]
+    version: str = ""
 
 
 def _encode_error(error: Any) -> tuple[str, str, str | None, float | None]:
@@ -60,9 +73,9 @@ def _decode_error(_: type, encoded: Any) -> StorageError:
 
 
 encode_posts = msgspec.msgpack.Encoder().encode
-decode_posts = msgspec.msgpack.Decoder(PostFrame).decode
+decode_posts = msgspec.msgpack.Decoder(TracingFrame).decode
 encode_answers = msgspec.msgpack.Encoder(enc_hook=_encode_error).encode
-decode_answers = msgspec.msgpack.Decoder(AnswerFrame, dec_hook=_decode_error).decode
+decode_answers = msgspec.msgpack.Decoder(_ReceivedAnswers, dec_hook=_decode_error).decode
 # Equal bytes give the same object, so posts of all fronts to one leaf share the object, and its compiled statements.
 _decode_leaf = lru_cache(LEAVES_KEPT_MAX)(msgspec.msgpack.Decoder(Leaf).decode)
 
@@ -71,16 +84,24 @@ def make_post_frame(requests: Sequence[tuple[int, Sequence[Post]]], deadline_s: 
     """Return a frame with requests, each a pair of a number and the posts of the request."""
     leaves: dict[int, tuple[int, Leaf]] = {}
     packed = [(number, pack_posts(posts, leaves, None)) for number, posts in requests]
-    return PostFrame(deadline_s, [leaf.encoded for _, leaf in leaves.values()], packed)
+    encoded = [leaf.encoded for _, leaf in leaves.values()]
+    traced = [number for number, posts in requests if posts and posts[0].tells_before]
+    if traced:
+        return TracingFrame(deadline_s, encoded, packed, False, traced)
+    return PostFrame(deadline_s, encoded, packed)
 
 
-def unpack_requests(frame: PostFrame) -> list[tuple[int, list[Post]]]:
+def unpack_requests(frame: TracingFrame) -> list[tuple[int, list[Post]]]:
     """Return the number and the posts of each request of a frame."""
     leaves = [_decode_leaf(each) for each in frame.leaves]
-    return [
+    requests = [
         (number, [unpack_post(each, [leaves[index] for index in each.boards]) for each in posts])
         for number, posts in frame.requests
     ]
+    for number, posts in requests if frame.traced else ():
+        for post in posts:
+            post.tells_before = number in frame.traced
+    return requests
 
 
 class FrameLink(asyncio.Protocol):

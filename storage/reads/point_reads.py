@@ -32,6 +32,10 @@ T = TypeVar("T")
 
 SEGMENT_GATHER_TURNS = 20  # turns of the event loop that a batch for segments waits for more requests
 NO_STARTS: Mapping[int, CountStart] = MappingProxyType({})
+NO_CELLS: Mapping[int, str] = MappingProxyType({})
+
+
+_AskedEntry = tuple[Store, Leaf, str, Mapping[int, CountStart], Mapping[int, str]]  # see `PointReads.read_entry`
 
 
 class EntryRead(NamedTuple):
@@ -42,6 +46,7 @@ class EntryRead(NamedTuple):
     # By column index, how many entries are better than the owner's cell, in this or a later snapshot. None: unknown,
     # because the change log cannot bring the curve's counts up to date.
     counts: Mapping[int, GapCount | None]
+    earlier: Mapping[int, GapCount | None] = MappingProxyType({})  # the same for the cells that the owner had before
 
 
 class PointReads:
@@ -85,18 +90,23 @@ class PointReads:
         return self._totals[self._store.at(leaf.partition)].ask((board.key, leaf.shape), board)
 
     def read_entry(
-        self, board: Board, owner: str, starts: Mapping[int, CountStart] = NO_STARTS
+        self,
+        board: Board,
+        owner: str,
+        starts: Mapping[int, CountStart] = NO_STARTS,
+        before: Mapping[int, str] = NO_CELLS,
     ) -> asyncio.Future[EntryRead]:
         """Return a future for an owner's entry (None: the owner has none) and the totals of the leaf that stores it.
 
-        In each column of `starts`, also count the entries better than the owner's cell if `count_policy` says so.
+        In each column of `starts`, also count the entries better than the owner's cell if `count_policy` says so, and
+        those better than the cell in `before`, which the owner had before.
         """
         if board.is_spread:
             leaf, coalescers = board.leaf_of(owner), self._entries_in_segments
         else:
             leaf, coalescers = board.leaf, self._entries
         store = self._store.at(leaf.partition)
-        return coalescers[store].ask((*leaf.shape, *starts), (store, leaf, owner, starts))
+        return coalescers[store].ask((*leaf.shape, *starts), (store, leaf, owner, starts, before))
 
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
         """Return an owner's entries by board key, with the totals of the leaves. Read each partition in one snapshot.
@@ -153,16 +163,17 @@ class PointReads:
         found = await read_at_once(self._store, entries.parts, counting)
         return [found[cell] for _, _, cell, _ in asked]
 
-    async def _read_entries(self, asked: list[tuple[Store, Leaf, str, Mapping[int, CountStart]]]) -> list[EntryRead]:
+    async def _read_entries(self, asked: list[_AskedEntry]) -> list[EntryRead]:
         # Every `CountStart` gives right counts, because the log adds the later changes. So use the first.
-        store, leaf, _, starts = asked[0]
+        store, leaf, _, starts, _ = asked[0]
         owners = list(map(itemgetter(2), asked))
         entries = self._boards.open_leaf(leaf)
         if not isinstance(entries, Entries):
             found, totals = await store.read(lambda: _read_archive(entries, owners))
         elif starts:
             rows_max = limit_gap_rows(self._gap_rows_max, ranks=len(starts), crowded=self._crowd.is_crowded())
-            counting = partial(_read_and_count, entries, owners, starts, rows_max)
+            before = list(map(itemgetter(4), asked))
+            counting = partial(_read_and_count, entries, owners, starts, before, rows_max)
             # On SQLite, a program changes threads at most once. On PostgreSQL, single queries save BEGIN and COMMIT.
             return await (store.read(counting) if store.sole_writer else read_steps(store, counting))
         else:
@@ -226,23 +237,40 @@ def _find_hidden(entries: OpenLeaf, owners: Sequence[str]) -> Program[dict[str, 
 
 
 def _read_and_count(
-    entries: Entries, owners: Sequence[str], starts: Mapping[int, CountStart], gap_rows_max: int
+    entries: Entries,
+    owners: Sequence[str],
+    starts: Mapping[int, CountStart],
+    before: Sequence[Mapping[int, str]],
+    gap_rows_max: int,
 ) -> Program[list[EntryRead]]:
     found, totals = yield from entries.find_entries_with_totals(list(dict.fromkeys(owners)))
     policy = CountPolicy(entries.leaf.spec.predictor.exact_top)
     counts: defaultdict[str, dict[int, GapCount | None]] = defaultdict(dict)
+    earlier: defaultdict[int, dict[int, GapCount | None]] = defaultdict(dict)  # by the number of the request
+    had = [number for number, theirs in enumerate(before) if theirs]
     for index, start in starts.items():
         ranking = entries.rankings[index]
         cells = {}
         for owner, entry in found.items():
             if isinstance(cell := entry.cells[index], str):
                 cells[owner] = cell, owner if ranking.timed else ""
-        chosen = policy.choose_cells(start.curve, ranking.padding, {*cells.values()}, gap_rows_max)
+        past = {
+            number: (before[number][index], owners[number] if ranking.timed else "")
+            for number in had
+            if index in before[number]
+        }
+        wanted = {*cells.values(), *past.values()}
+        # A count at a knot is of this snapshot, but what the curve knows there may be of a time before the changes.
+        chosen = policy.choose_cells(start.curve, ranking.padding, wanted, gap_rows_max, knots=bool(had))
         counted = (yield from ranking.gaps.count_better(start, chosen, unless_passed=True)) if chosen else {}
         for owner, asked in cells.items():
             if asked in counted:
                 counts[owner][index] = counted[asked]
-    return [EntryRead(found.get(owner), totals, counts[owner]) for owner in owners]
+        for number, asked in past.items():
+            if asked in counted:
+                earlier[number][index] = counted[asked]
+    reads = [EntryRead(found.get(owner), totals, counts[owner]) for owner in owners]
+    return [each._replace(earlier=earlier[number]) for number, each in enumerate(reads)] if had else reads
 
 
 def _read_around(

@@ -138,6 +138,8 @@ static class Session {
         Post kept = Post.Parse(new Post("kept") { ["xp"] = 2.5f * 2, At = DateTimeOffset.UtcNow }.ToString());
         await game.PostAsync("high", kept);
         found["kept"] = (await game.PostAsync("high", kept))[0].Status;
+        PostResult placed = await game.PostOneAsync("high", new Post("best") { ["xp"] = 9000 }, new[] { "xp" }, moved: true);
+        found["placed"] = new JArray(placed.Positions[0].Rank, placed.Positions[0].RankBefore);
         await game.PostAsync("low", new Post("float") { ["xp"] = 58.25f }, new Post("double") { ["xp"] = 0.1 },
             new Post("decimal") { ["xp"] = 1.50m }, new Post("text") { ["xp"] = "7.25" });
         Lookup numbers = await game.LookupAsync("low", new[] { "float", "double", "decimal", "text" });

@@ -19,7 +19,7 @@ from tests.service.offline_ranks import board_of, decode_document, make_curve, m
 from tests.service.real_service import ROOT, WAIT_S, Service, without
 
 OWNERS = 1_000
-LINES_MAX = 900
+LINES_MAX = 920
 COLUMNS_MAX = 120
 TIERS = [{"name": "first", "to_rank": 60}, {"name": "second", "to_percent": 7.07}]
 SMALL = {"predictor": {"exact_top": 10, "samples": 40, "method": "skip"}}
@@ -107,6 +107,7 @@ async def check_posts(found: dict[str, Any], game: Service) -> None:
     """Check that the posts of the session count once, whatever was lost, with exact numbers and unchanged names."""
     assert found["lost"] == [4, "duplicate", "new", {"xp": 5}]
     assert found["kept"] == "duplicate"
+    assert found["placed"] == [1, None]
     assert found["many"] == 1_500
     assert found["rejected"] == "applied,rejected"
     for owner, xp in (("new", 5), ("kept", 5), ("often", 1_500), ("fine", 1)):

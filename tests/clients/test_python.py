@@ -174,7 +174,10 @@ async def say_it_shorter(client: Recorded) -> None:
     assert (first.status, first.stats) == ("applied", {"lap": Decimal("58.250"), "car": "red"})
     assert (await client.post_one("laps", "bob", post_id="one", at=at, lap=58.25, car="red")).status == "duplicate"
     await client.post_one("laps", "ada", lap="58.25")
-    await client.post_one("laps", "cy", lap=60)
+    placed = await client.post_one("laps", "cy", lap=60, positions=["lap"], moved=True)
+    assert [(each.rank, each.rank_before) for each in placed.positions] == [(3, None)]
+    [placed] = await client.post("laps", {"owner": "cy", "stats": {"lap": 60}}, positions=["lap"], moved=True)
+    assert [(each.rank, each.rank_before) for each in placed.positions] == [(3, 3)]
     assert [(row.rank, row.owner) for row in await client.top("laps")] == [(1, "bob"), (2, "ada"), (3, "cy")]
     assert [row.owner for row in await client.top("laps", 1, "lap")] == ["bob"]
     assert await client.rank("laps", "ada") == await client.rank("laps", "ada", "lap") == 2
@@ -196,6 +199,11 @@ async def say_it_shorter(client: Recorded) -> None:
     await client.create_family("weeks", "lap:min.3", periods=["week"], facets=[[], ["country"]])
     result = await client.post_one_to_family("weeks", "ada", facets={"country": "Côte d'Ivoire"}, lap=58)
     assert len(result.boards) == 2
+    posted = {"owner": "ada", "stats": {"lap": 57}, "facets": {"country": "Côte d'Ivoire"}}
+    [again] = await client.post_to_family("weeks", posted, positions=["lap"])
+    assert [[each.rank for each in board.positions] for board in again.boards] == [[1], [1]]
+    again = await client.post_one_to_family("weeks", "bob", lap=59, positions=["lap"], moved=True)
+    assert [[each.rank for each in board.positions] for board in again.boards] == [[2]]
     for country in ("Côte d'Ivoire", "Co\u0302te d'Ivoire"):
         assert await client.rank(f"weeks:this-week:country={country}", "ada") == 1
     assert [each.value for each in await client.facet_values("weeks", "country", period="week")] == ["Côte d'Ivoire"]

@@ -107,6 +107,7 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
 def check_what_is_short(found: dict[str, Any]) -> None:
     assert found["created"] == [[True, "low"]]
     assert (found["lap"]["stats"], found["again"]) == ({"lap": 58.25}, "duplicate")
+    assert (found["placed"]["rank"], found["placed"]["rank_before"]) == (1, 1)
     assert found["top"] == [[1, "bob", 58.25], [2, "ada", 58.25]], "the earliest of equal laps is better"
     assert (found["rank"], found["laps"]) == ([2, 3], 3)
     assert found["ambiguous"] == [["ApiError", 400, "column_needed"], ["RankcurveError", None, None]]

@@ -116,6 +116,7 @@ found.notVoided = await codeOf(game.voidFamilyPost("none", "run", "cheat"));
 const spec = { columns: [{ name: "lap", merge: "min", scale: 3 }], ties: "earliest" };
 found.created = (await game.createBoard("laps", spec)).columns.map(({ sorted, best }) => [sorted, best]);
 found.lap = await game.postOne("laps", "bob", { lap: 58.25 }, { post_id: "one" });
+found.placed = (await game.postOne("laps", "bob", { lap: 58.25 }, {}, { positions: ["lap"], moved: true })).positions[0];
 found.again = (await game.postOne("laps", "bob", { lap: 58.25 }, { post_id: "one" })).status;
 await game.post("laps", [{ owner: "ada", stats: { lap: "58.250" } }, { owner: "cy", stats: { lap: 60 } }]);
 found.top = (await game.top("laps", 2)).map(({ rank, owner, value }) => [rank, owner, value]);

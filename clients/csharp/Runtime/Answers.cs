@@ -28,6 +28,8 @@ namespace Rankcurve {
         public DateTimeOffset? AsOf => Json.Time("as_of");
         /// <summary>When the owner reached the value; null unless the earlier of two equal values is better.</summary>
         public DateTimeOffset? ReachedAt => Json.Time("reached_at");
+        /// <summary>The rank of the value before a post, if the post asked for it; null for a first value.</summary>
+        public long? RankBefore => Json.Whole("rank_before");
         /// <summary>Null if no tier fits, or if the column has none.</summary>
         public string Tier => Json.Text("tier");
         /// <summary>False if the ranks between <c>Low</c> and <c>High</c> have several tiers.</summary>
@@ -91,6 +93,9 @@ namespace Rankcurve {
         public string Status => Json.Text("status");
         /// <summary>The stored values; null for a post to a family, where <c>Json["boards"]</c> has them.</summary>
         public JToken Stats => Json.Member("stats");
+        /// <summary>The owner's positions, if the post asked for them.</summary>
+        public IReadOnlyList<Position> Positions => Json.Member("positions") == null ? Array.Empty<Position>()
+            : Json.List("positions", each => new Position(each));
         /// <summary>The problem for which it was rejected; its <c>code</c> is stable.</summary>
         public JToken Error => Json.Member("error");
 

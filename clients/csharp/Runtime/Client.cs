@@ -29,6 +29,14 @@ namespace Rankcurve {
         public Task<IReadOnlyList<PostResult>> PostAsync(string board, params Post[] posts) =>
             SendPostsAsync(PathOf("leaderboards", board, "posts"), posts);
 
+        /// <summary>Post to a board as <c>PostAsync</c> does, and return the result with the owner's positions in these
+        /// columns. With <c>moved</c>, each has <c>RankBefore</c>.</summary>
+        public async Task<PostResult> PostOneAsync(string board, Post post, string[] positions = null,
+            bool moved = false) {
+            string path = WithQuery(PathOf("leaderboards", board, "posts"), ("positions", positions), ("moved", moved));
+            return (await SendPostsAsync(path, new[] { post }).ConfigureAwait(false))[0];
+        }
+
         /// <summary>Post to the boards of a family, as <c>PostAsync</c> does, for all its periods.</summary>
         public Task<IReadOnlyList<PostResult>> PostToFamilyAsync(string family, params Post[] posts) =>
             SendPostsAsync(PathOf("families", family, "posts"), posts);

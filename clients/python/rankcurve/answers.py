@@ -128,6 +128,7 @@ class BoardResult(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     updated_at: datetime | None = None
     stats: Stats = {}
+    positions: list[OwnerPosition] = []  # if the post asked for them
     error: Problem | None = None
 
 
@@ -151,6 +152,7 @@ class PostResult(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     updated_at: datetime | None = None
     stats: Stats = {}
+    positions: list[OwnerPosition] = []  # if the post asked for them
     boards: list[BoardResult] = []
     error: Problem | None = None
 
@@ -192,7 +194,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
     """An owner's position, as `Position`. Where the owner has no value, `value`, `rank` and what follows are None.
 
-    `board` is set if several boards were asked for, `next` and `previous` if the request asked for them.
+    `board` is set if several boards were asked for, `next` and `previous` if the request asked for them. `rank_before`
+    is set if the post asked for it; it is None for a first value and for a duplicate.
     """
 
     board: str | None = None
@@ -209,6 +212,7 @@ class OwnerPosition(msgspec.Struct, frozen=True, kw_only=True):
     tier: str | None = None
     tier_certain: bool = True
     reached_at: datetime | None = None
+    rank_before: int | None = None
     next: NextPlace | None = None
     previous: Previous | None = None
 

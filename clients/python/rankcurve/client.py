@@ -359,13 +359,24 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def post_one(
-        self, board: str, owner: str, /, *, post_id: str | None = None, at: datetime | None = None, **stats: Stat
+        self,
+        board: str,
+        owner: str,
+        /,
+        *,
+        post_id: str | None = None,
+        at: datetime | None = None,
+        positions: Sequence[str] = (),
+        moved: bool = False,
+        **stats: Stat,
     ) -> Program[PostResult]:
         """Post one owner's stats, such as `xp=25`, and return the result once they are durable.
 
-        Without `post_id` the post gets an id, so that a retry never counts twice. Raises as `post` does.
+        Without `post_id` the post gets an id, so that a retry never counts twice. Raises as `post` does. The result has
+        the owner's positions in the columns that `positions` names; with `moved`, each has `rank_before`.
         """
-        return (yield from self._post_one(board_path(board, "posts"), owner, post_id, at, stats=stats))
+        asked = {"positions": positions, "moved": moved}
+        return (yield from self._post_one(board_path(board, "posts"), owner, post_id, at, asked, stats=stats))
 
     @operation
     def post_one_to_family(
@@ -377,14 +388,16 @@ class Operations(Generic[Transport, Buffer, Holders]):
         facets: Mapping[str, str] | None = None,
         post_id: str | None = None,
         at: datetime | None = None,
+        positions: Sequence[str] = (),
+        moved: bool = False,
         **stats: Stat,
     ) -> Program[PostResult]:
-        """Post one owner's stats to the boards of a family, as `post_one` does.
+        """Post one owner's stats to the boards of a family, as `post_one` does. Each of `boards` has `positions`.
 
         A board of a period that is closed has the status `rejected` in the result's `boards`; nothing is raised for it.
         """
-        path = family_path(family, "posts")
-        return (yield from self._post_one(path, owner, post_id, at, stats=stats, facets=facets))
+        path, asked = family_path(family, "posts"), {"positions": positions, "moved": moved}
+        return (yield from self._post_one(path, owner, post_id, at, asked, stats=stats, facets=facets))
 
     @operation
     def post(
@@ -396,13 +409,16 @@ class Operations(Generic[Transport, Buffer, Holders]):
         split: bool = False,
         round_floats: bool = False,
         raise_rejected: bool = True,
+        positions: Sequence[str] = (),
+        moved: bool = False,
     ) -> Program[list[PostResult]]:
         """Post one or many `{"owner", "stats", "post_id", "at"}`. Return a result for each, once all are durable.
 
         A post without `post_id` gets one, so that a retry never counts twice. Give ids of your own if you may call this
         again after an `UnreachableError`. With `queued`, the service applies the posts soon after its answer. If one
         post has no valid form, the service refuses all, unless `split` is true: then it alone is rejected.
-        `round_floats` rounds floats to the decimals of their columns, for which it asks the service first.
+        `round_floats` rounds floats to the decimals of their columns, for which it asks the service first. At most 100
+        posts may ask for `positions`, as `post_one` does.
 
         Raises:
             PostsRejectedError: posts were rejected, and the others stored; it has all results. Without
@@ -410,7 +426,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """
         path = board_path(board, "posts")
         options = {"queued": queued, "split": split, "round_floats": round_floats, "raise_rejected": raise_rejected}
-        return (yield from post_all(self._sender, path, posts, **options))
+        return (yield from post_all(self._sender, path, posts, **options, positions=positions, moved=moved))
 
     @operation
     def post_to_family(
@@ -421,6 +437,8 @@ class Operations(Generic[Transport, Buffer, Holders]):
         split: bool = False,
         round_floats: bool = False,
         raise_rejected: bool = True,
+        positions: Sequence[str] = (),
+        moved: bool = False,
     ) -> Program[list[PostResult]]:
         """Post stats to the boards of a family, as `post` does. A post may have `facets`.
 
@@ -428,7 +446,8 @@ class Operations(Generic[Transport, Buffer, Holders]):
         the status `rejected` in the result's `boards`; nothing is raised for it.
         """
         options = {"split": split, "round_floats": round_floats, "raise_rejected": raise_rejected}
-        return (yield from post_all(self._sender, family_path(family, "posts"), posts, **options))
+        path = family_path(family, "posts")
+        return (yield from post_all(self._sender, path, posts, **options, positions=positions, moved=moved))
 
     @operation
     def post_to_boards(self, posts: Sequence[Post] | Post, *, raise_rejected: bool = True) -> Program[list[PostResult]]:
@@ -766,12 +785,17 @@ class Operations(Generic[Transport, Buffer, Holders]):
         return check_owner((yield from self._get(_OwnerPositions, path, query)), owner).positions
 
     def _post_one(
-        self, path: str, owner: str, post_id: str | None, at: datetime | None, **more: object
+        self,
+        path: str,
+        owner: str,
+        post_id: str | None,
+        at: datetime | None,
+        asked: Mapping[str, Any],
+        **more: object,
     ) -> Program[PostResult]:
         given = {"owner": owner, "post_id": post_id, "at": at, **more}
-        [result] = yield from post_all(
-            self._sender, path, {name: each for name, each in given.items() if each is not None}
-        )
+        post = {name: each for name, each in given.items() if each is not None}
+        [result] = yield from post_all(self._sender, path, post, **asked)
         return result
 
     def _void(self, path: str, owner: str) -> Program[list[VoidedBoard]]:

@@ -11,6 +11,7 @@ import msgspec
 
 from .answers import ENCODER, Column, PostResult, check_name, decode
 from .errors import ApiError, PostsRejectedError, UnexpectedAnswerError
+from .paths import with_query
 from .programs import Program, Reply, Send
 from .retries import TOO_LARGE, Sender
 
@@ -84,6 +85,8 @@ def post_all(
     split: bool = False,
     round_floats: bool = False,
     raise_rejected: bool = True,
+    positions: Sequence[str] = (),
+    moved: bool = False,
 ) -> Program[list[PostResult]]:
     """Send posts, and return their results in order, as `Operations.post` says."""
     if isinstance(posts, Mapping):
@@ -91,6 +94,7 @@ def post_all(
     if round_floats:
         scales = yield from find_scales(sender, path)
         posts = [round_post(post, scales) for post in posts]
+    path = with_query(path, {"positions": positions or None, "moved": moved or None})
     send = send_each if split else send_posts
     results = yield from send(sender, path, encode_posts(posts), queued=queued)
     if raise_rejected and any(result.status == "rejected" for result in results):
@@ -119,7 +123,8 @@ def send_posts(sender: Sender, path: str, posts: Sequence[bytes], *, queued: boo
         return results
 
     body = b'{"posts":[' + b",".join(posts) + b"]}"
-    sent = Send("POST", path + "?mode=queued" if queued else path, body)
+    queueing = ("&" if "?" in path else "?") + "mode=queued"
+    sent = Send("POST", path + queueing if queued else path, body)
     return (yield from sender.send_and_read(sent, read, divisible=len(posts) > 1))
 
 

@@ -472,7 +472,8 @@ export type PastPosition = {
  * the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from `low` to
  * `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard. An
  * owner's position has `reached_at` if the earlier of two equal values ranks better: when the owner reached the
- * value.
+ * value. Only results of posts with `moved=true` have `rank_before`: the rank that the owner's value before the
+ * post has now, without the owner's new value. It is null if there was none.
  */
 export type Position = {
   column: string;
@@ -491,6 +492,7 @@ export type Position = {
   tier_certain?: boolean;
   /** ISO 8601 in UTC, with microseconds */
   reached_at?: string;
+  rank_before?: number | null;
   next?: NextPlace | null;
   previous?: Previous | null;
   board?: string;
@@ -665,11 +667,12 @@ export type ManyBoards = {
   column?: string | null;
 };
 
-/** The answer for a column in which the owner has no value: `value` and `rank` are null. */
+/** The answer for a column in which the owner has no value, or is hidden: `value` and `rank` are null. */
 export type NoPosition = {
   column: string;
   value?: null;
   rank?: null;
+  rank_before?: number | null;
   previous?: Previous | null;
   board?: string;
 };
@@ -841,9 +844,10 @@ export type PostResults = {
 };
 
 /**
- * The result of a post. `stats` has the values of the owner's entry after the post. A post to a family, or a post
- * that names its leaderboards, has `boards` instead: a result for each leaderboard. A rejected post was applied
- * to no leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
+ * The result of a post. `stats` has the values of the owner's entry after the post. `positions` has the owner's
+ * positions after the request, if the request asks for them and the post is not rejected. A post to a family, or
+ * a post that names its leaderboards, has `boards` instead: a result for each leaderboard. A rejected post was
+ * applied to no leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
  */
 export type PostResult = {
   owner: string;
@@ -851,17 +855,19 @@ export type PostResult = {
   /** ISO 8601 in UTC, with microseconds */
   updated_at?: string;
   stats?: Record<string, number | string | null>;
+  positions?: Array<Position | NoPosition>;
   boards?: Array<BoardResult>;
   error?: ProblemDocument;
 };
 
-/** The result of a post on one of its leaderboards. */
+/** The result of a post on one of its leaderboards. `positions` is present if the request asks for them. */
 export type BoardResult = {
   board: string;
   status: "applied" | "duplicate" | "rejected" | "unchanged";
   /** ISO 8601 in UTC, with microseconds */
   updated_at?: string;
   stats?: Record<string, number | string | null>;
+  positions?: Array<Position | NoPosition>;
   error?: ProblemDocument;
 };
 
@@ -1124,6 +1130,10 @@ export interface Operations {
   post: {
     query: {
       mode?: "direct" | "queued";
+      /** Ranked columns. Each result, or each of its `boards`, then has the owner's positions after the request. */
+      positions?: Array<string>;
+      /** True: each position also has `rank_before`. */
+      moved?: boolean;
     };
     body: PostBody | PostList | Array<PostBody>;
     answer: PostResults | Accepted;
@@ -1161,6 +1171,10 @@ export interface Operations {
   post_to_family: {
     query: {
       mode?: "direct" | "queued";
+      /** Ranked columns. Each result, or each of its `boards`, then has the owner's positions after the request. */
+      positions?: Array<string>;
+      /** True: each position also has `rank_before`. */
+      moved?: boolean;
     };
     body: FacetedPostBody | FacetedPostList | Array<FacetedPostBody>;
     answer: PostResults | Accepted;

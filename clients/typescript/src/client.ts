@@ -14,6 +14,7 @@ import type {
   Options,
   Page,
   PastPosition,
+  Positioned,
   Post,
   PostResult,
   Query,
@@ -152,24 +153,30 @@ export class Client {
     return this.#walk(pathOf`/v1/families/${family}/owners/${owner}/history`, query, "history");
   }
 
-  /** Post one owner's stats, and return the result once they are durable. */
-  async postOne(board: string, owner: string, stats: Stats, more: Partial<Post> = {}): Promise<PostResult> {
-    return (await this.post(board, { ...more, owner, stats }))[0]!;
+  /** Post one owner's stats, and return the result once they are durable. `query` asks for the owner's positions. */
+  async postOne(
+    board: string,
+    owner: string,
+    stats: Stats,
+    more: Partial<Post> = {},
+    query: Positioned = {},
+  ): Promise<PostResult> {
+    return (await this.post(board, { ...more, owner, stats }, query))[0]!;
   }
 
   /**
    * Post one or many, and return a result for each, once all are durable.
    *
    * A post without `post_id` gets one, so that a retry never counts twice. Pass posts with ids of your own if you may
-   * call this again after an UnreachableError.
+   * call this again after an UnreachableError. At most 100 posts may ask for positions, such as `{ positions: ["xp"] }`.
    */
-  post(board: string, posts: Post | Post[]): Promise<PostResult[]> {
-    return sendPosts(this.#transport, pathOf`/v1/leaderboards/${board}/posts`, posts);
+  post(board: string, posts: Post | Post[], query: Positioned = {}): Promise<PostResult[]> {
+    return sendPosts(this.#transport, pathOf`/v1/leaderboards/${board}/posts`, posts, query);
   }
 
   /** Post to the boards of a family, as `post` does. A post may have `facets`. */
-  postToFamily(family: string, posts: FamilyPost | FamilyPost[]): Promise<PostResult[]> {
-    return sendPosts(this.#transport, pathOf`/v1/families/${family}/posts`, posts);
+  postToFamily(family: string, posts: FamilyPost | FamilyPost[], query: Positioned = {}): Promise<PostResult[]> {
+    return sendPosts(this.#transport, pathOf`/v1/families/${family}/posts`, posts, query);
   }
 
   /** Post to several boards at once, as `post` does. Each post names its `boards`. */

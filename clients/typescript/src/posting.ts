@@ -11,11 +11,16 @@ const PASSING_STATUSES = [408, 429];
 const PROBLEM_TYPES = "urn:rankcurve:problem:";
 
 /** Send posts in requests of bounded size, and return their results in order. A post without an id gets one. */
-export async function sendPosts(transport: Transport, path: string, posts: Post | Post[]): Promise<PostResult[]> {
+export async function sendPosts(
+  transport: Transport,
+  path: string,
+  posts: Post | Post[],
+  query: object = {},
+): Promise<PostResult[]> {
   const named = [posts].flat().map((post) => ({ ...post, post_id: post.post_id ?? makePostId() }));
   const results: PostResult[] = [];
   for (let from = 0; from < named.length; from += POSTS_PER_REQUEST) {
-    results.push(...(await sendOnce(transport, path, named.slice(from, from + POSTS_PER_REQUEST))));
+    results.push(...(await sendOnce(transport, path, named.slice(from, from + POSTS_PER_REQUEST), query)));
   }
   return results;
 }
@@ -38,8 +43,8 @@ export function isFinal({ status, problem }: ApiError): boolean {
   return Boolean(problem?.type.startsWith(PROBLEM_TYPES)) && status < 500 && !PASSING_STATUSES.includes(status);
 }
 
-async function sendOnce(transport: Transport, path: string, posts: Post[]): Promise<PostResult[]> {
-  const answer = await transport.send(path, { method: "POST", body: { posts } });
+async function sendOnce(transport: Transport, path: string, posts: Post[], query = {}): Promise<PostResult[]> {
+  const answer = await transport.send(path, { method: "POST", query, body: { posts } });
   const { results } = (await answer.json()) as PostResults;
   if (results?.length !== posts.length) throw new RankcurveError("the answer does not have the results of the posts");
   return results;

@@ -19,6 +19,8 @@ export type Query<O extends Operation> = Operations[O]["query"];
 /** The query of an operation on a ranking. Without `column`, it is that of the board's only ranked column. */
 export type Ranking<O extends Operation> = Query<O> & { column?: string };
 
+/** What the results of posts also have: the owner's `positions` in columns; `moved` adds `rank_before`. */
+export type Positioned = Omit<Query<"post">, "mode">;
 export type Post = PostBody;
 export type FamilyPost = FacetedPostBody;
 export type FanPost = FanPostBody;

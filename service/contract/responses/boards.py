@@ -11,7 +11,7 @@ from service.contract.requests import TierBody
 from service.contract.values import Number, Time, format_us
 from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
-from .positions import Position
+from .positions import OwnerPosition, Position
 
 Stats = dict[str, Number | str | None]
 TiesShown = Ties | list[str]
@@ -245,17 +245,20 @@ ResultStatus = Annotated[PostStatus, Meta(extra_json_schema={"enum": _RESULTS})]
 
 
 class BoardResult(msgspec.Struct, kw_only=True):
-    """The result of a post on one of its leaderboards."""
+    """The result of a post on one of its leaderboards. `positions` is present if the request asks for them."""
 
     board: str
     status: ResultStatus
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
+    positions: list[OwnerPosition] | UnsetType = UNSET
     error: ProblemDocument | UnsetType = UNSET
 
 
 class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """The result of a post. `stats` has the values of the owner's entry after the post.
+
+    `positions` has the owner's positions after the request, if the request asks for them and the post is not rejected.
 
     A post to a family, or a post that names its leaderboards, has `boards` instead: a result for each leaderboard. A
     rejected post was applied to no leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
@@ -265,6 +268,7 @@ class PostResult(msgspec.Struct, kw_only=True, gc=False):
     status: ResultStatus
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
+    positions: list[OwnerPosition] | UnsetType = UNSET
     boards: list[BoardResult] | UnsetType = UNSET
     error: ProblemDocument | UnsetType = UNSET
 

@@ -38,6 +38,8 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     column has tiers: the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from
     `low` to `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard. An
     owner's position has `reached_at` if the earlier of two equal values ranks better: when the owner reached the value.
+    Only results of posts with `moved=true` have `rank_before`: the rank that the owner's value before the post has now,
+    without the owner's new value. It is null if there was none.
     """
 
     column: str
@@ -53,17 +55,19 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
     tier: str | UnsetType | None = UNSET
     tier_certain: bool | UnsetType = UNSET
     reached_at: Time | UnsetType = UNSET
+    rank_before: int | UnsetType | None = UNSET
     next: NextPlace | UnsetType | None = UNSET
     previous: Previous | UnsetType | None = UNSET
     board: str | UnsetType = UNSET
 
 
 class NoPosition(msgspec.Struct, kw_only=True):
-    """The answer for a column in which the owner has no value: `value` and `rank` are null."""
+    """The answer for a column in which the owner has no value, or is hidden: `value` and `rank` are null."""
 
     column: str
     value: None = None
     rank: None = None
+    rank_before: int | UnsetType | None = UNSET
     previous: Previous | UnsetType | None = UNSET
     board: str | UnsetType = UNSET
 

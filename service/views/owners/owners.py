@@ -83,7 +83,7 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     board = await context.catalog.find_board(call.path["board"])
     if not query.profiles and (unchanged := await find_unchanged(context, call, board.leaf_of(owner))) is not None:
         return unchanged
-    found, totals, _ = await context.reads.read_entry(board, owner)
+    found, totals, *_ = await context.reads.read_entry(board, owner)
     unseen = False
     if found is None:
         found, unseen = (await context.reads.find_hidden(board, [owner])).get(owner), True

@@ -19,6 +19,7 @@ from storage.boards.family_ids import FACET_VALUES, find_reached, parse_facet_va
 from storage.errors import PostError, UnknownFacetError
 from storage.records import BoardPost, ColumnChange, Family
 
+from .posted_positions import find_asked
 from .posts import Resolved, check_time, make_post, parse_changes, parse_request_posts, take_posts
 
 
@@ -27,7 +28,8 @@ async def post_to_family(context: Context, call: Call) -> Answer:
     posts, single = parse_request_posts(context, call, PostTarget.FAMILY)
     boards, resolve = len(family.spec.periods) * len(family.spec.facets), partial(_resolve_posts, context, family.id)
     check_parts(len(posts) * boards, context.settings)
-    return await take_posts(context, call, posts, resolve, single=single, boards=boards)
+    asked = await find_asked(context, call, len(posts), family) if call.query.positions else None
+    return await take_posts(context, call, posts, resolve, single=single, boards=boards, asked=asked)
 
 
 async def _resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[Resolved]:

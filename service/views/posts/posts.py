@@ -61,6 +61,7 @@ from storage.records import (
     describe_range,
 )
 
+from .posted_positions import AskedPositions, Taken, add_positions, find_asked
 from .queue import QUEUED, queue_posts
 
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
@@ -75,7 +76,9 @@ _time_text = lru_cache(maxsize=64)(format_us)  # nearly all rows of one transact
 async def post_to_board(context: Context, call: Call) -> Answer:
     board = context.catalog.find_known(call.path["board"]) or await _find_named_board(context, call.path["board"])
     posts, single = parse_request_posts(context, call, PostTarget.ONE_BOARD)
-    return await take_posts(context, call, posts, partial(_resolve_posts, context, board.id), single=single)
+    asked = await find_asked(context, call, len(posts), board) if call.query.positions else None
+    resolve = partial(_resolve_posts, context, board.id)
+    return await take_posts(context, call, posts, resolve, single=single, asked=asked)
 
 
 async def post_to_boards(context: Context, call: Call) -> Answer:
@@ -159,6 +162,7 @@ class PostRequest(msgspec.Struct):
     resolve: Resolve
     single: bool  # whether the body is a single post instead of a list
     family: Sequence[str] = ()  # the id by which to confirm the family, if the caller posts to one
+    asked: AskedPositions | None = None  # the positions that the results are to have
 
     async def confirm(self, leaves: Iterable[Leaf]) -> bool:
         """Read the boards of these leaves, and the family, from the store. Return whether there was any to read."""
@@ -198,7 +202,7 @@ class PostRequest(msgspec.Struct):
         Raises:
             OutcomeUnknownError: a board is missing in its partition in each try, but the catalog has it.
         """
-        settled, pauses_s = await _apply(self.context, await self.find_boards(posts)), iter(PAUSES_S)
+        settled, pauses_s = await self._apply(await self.find_boards(posts)), iter(PAUSES_S)
         while lost := [
             index
             for index, each in enumerate(settled)
@@ -208,14 +212,44 @@ class PostRequest(msgspec.Struct):
                 raise OutcomeUnknownError("a leaderboard is being changed, so only the posts to others may be applied")
             await asyncio.sleep(pause_s)
             await self.confirm(leaf for at in lost for leaf in _list_leaves(settled[at].parts, UnknownBoardError))
-            again = await _apply(self.context, await self.find_boards([posts[index] for index in lost]))
+            again = await self._apply(await self.find_boards([posts[index] for index in lost]))
             for index, each in zip(lost, again, strict=True):
                 settled[index] = each
         return settled
 
+    async def _apply(self, resolved: Sequence[Resolved]) -> list[Settled]:
+        """Let the writer apply the posts that are not refused yet."""
+        context = self.context
+        posts: list[Post] = []
+        for each in resolved:
+            if each.post is not None:
+                posts.append(each.post)
+        if self.asked is not None and self.asked.moved:
+            for post in posts:
+                post.tells_before = True
+        applied = await context.posting.writer.submit(posts) if posts else []
+        repeated = await _find_repeated(context, posts, applied) if posts and posts[0].scope is not None else {}
+        outcomes, settled = iter(applied), []
+        for each in resolved:
+            if each.post is None:
+                settled.append(Settled(each.targets, each.named))
+            elif each.named:
+                settled.append(_settle(each.targets, each.post, next(outcomes), repeated))
+            else:
+                [outcome] = next(outcomes)
+                settled.append(Settled([(each.post.parts[0].leaf, outcome)], False, outcome.status))
+        return settled
+
 
 async def take_posts(
-    context: Context, call: Call, posts: Sequence[PostBody], resolve: Resolve, *, single: bool, boards: int = 1
+    context: Context,
+    call: Call,
+    posts: Sequence[PostBody],
+    resolve: Resolve,
+    *,
+    single: bool,
+    boards: int = 1,
+    asked: AskedPositions | None = None,
 ) -> Answer:
     """Apply the posts of a request and return their results, or queue the posts if the request asks for that.
 
@@ -226,14 +260,29 @@ async def take_posts(
         OutcomeUnknownError: see `PostRequest.apply`.
     """
     family = [f"{call.path['family']}:"] if "family" in call.path else ()
-    request = PostRequest(context, posts, resolve, single, family)
+    request = PostRequest(context, posts, resolve, single, family, asked)
     if call.query.mode == QUEUED:
         return await queue_posts(request)
     if not single:
         values = [(len(each.stats) + len(each.set)) * (boards or len(_boards_of(each))) for each in posts]
         if len(values) > 1 and sum(values) > PIECE_VALUES_MAX:
             return await _take_pieces(request, max(values))
-    return make_results(context, posts, await request.apply(posts), single=single)
+    settled = await request.apply(posts)
+    results = make_results(context, posts, settled, single=single)
+    if asked is not None:
+        await add_positions(context, asked, _list_taken(results, settled))
+    return results
+
+
+def _list_taken(results: PostResults, settled: Sequence[Settled]) -> list[Taken]:
+    """Return what each leaf has made of each post, unless it was refused, with the part of the results about it."""
+    taken: list[Taken] = []
+    for result, each in zip(results.results, settled, strict=True):
+        answers: Sequence[PostResult | BoardResult] = result.boards or [result]
+        for answer, (leaf, part) in zip(answers, each.parts, strict=False):
+            if isinstance(leaf, Leaf) and isinstance(part, PartOutcome) and part.error is None:
+                taken.append(Taken(answer, result.owner, leaf, part))
+    return taken
 
 
 async def _take_pieces(request: PostRequest, values_max: int) -> PostResults:
@@ -243,33 +292,16 @@ async def _take_pieces(request: PostRequest, values_max: int) -> PostResults:
         await asyncio.sleep(0)  # lets other requests run, even if all posts are refused
         piece = posts[begin : begin + piece_posts]
         try:
-            taken = make_results(request.context, piece, await request.apply(piece), single=False)
+            settled = await request.apply(piece)
+            taken = make_results(request.context, piece, settled, single=False)
+            if request.asked is not None:
+                await add_positions(request.context, request.asked, _list_taken(taken, settled))
         except StorageError as error:
             if not begin:
                 raise
             raise OutcomeUnknownError(f"of {len(posts)} posts, perhaps only the first {begin} were applied") from error
         results += [Raw(msgspec.json.encode(each)) for each in taken.results]  # takes much less memory than the results
     return PostResults(results)
-
-
-async def _apply(context: Context, resolved: Sequence[Resolved]) -> list[Settled]:
-    """Let the writer apply the posts that are not refused yet."""
-    posts: list[Post] = []
-    for each in resolved:
-        if each.post is not None:
-            posts.append(each.post)
-    applied = await context.posting.writer.submit(posts) if posts else []
-    repeated = await _find_repeated(context, posts, applied) if posts and posts[0].scope is not None else {}
-    outcomes, settled = iter(applied), []
-    for each in resolved:
-        if each.post is None:
-            settled.append(Settled(each.targets, each.named))
-        elif each.named:
-            settled.append(_settle(each.targets, each.post, next(outcomes), repeated))
-        else:
-            [outcome] = next(outcomes)
-            settled.append(Settled([(each.post.parts[0].leaf, outcome)], False, outcome.status))
-    return settled
 
 
 async def _find_repeated(

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -48,6 +49,7 @@ from storage.records import (
     Post,
     PostScope,
     PostStatus,
+    TracedOutcome,
 )
 from tests.storage.deployment import LIMITS, counter, label, ranked, spec
 
@@ -77,10 +79,29 @@ def test_a_frame_brings_every_request_to_the_owner_unchanged(requests: list[tupl
     assert unpack_requests(decode_posts(encode_posts(make_post_frame(numbered, 1.5)))) == numbered
 
 
+def test_only_requests_that_ask_for_the_cells_before_their_posts_have_longer_frames() -> None:
+    plain, asking = (Post("ada", [], None, None, "", tells_before=each) for each in (False, True))
+    frame = encode_posts(make_post_frame([(1, [plain])], 1.5))
+    assert len(msgspec.msgpack.decode(frame)) == 4
+    numbered = [(1, [plain]), (2, [asking, asking])]
+    assert unpack_requests(decode_posts(encode_posts(make_post_frame(numbered, 1.5)))) == numbered
+    outcome = PartOutcome(PostStatus.APPLIED, 5, [1], leaf_key=4)
+    traced = TracedOutcome(PostStatus.APPLIED, 5, [1], leaf_key=4, before=["0001", None, 7])
+    sent = encode_answers(AnswerFrame([(7, [[outcome], [traced]], None)]))
+    assert [len(part) for [part] in msgspec.msgpack.decode(sent)[0][0][1]] == [5, 6]
+    [(_, found, _)] = decode_answers(sent).answers
+    assert found is not None
+    assert [part.before for [part] in found] == [None, traced.before]
+
+
 @given(stats=st.none() | st.lists(st.none() | _values), at_us=st.none() | st.integers(0, 2**60))
 def test_an_outcome_comes_back_unchanged(stats: list[int | str | None] | None, at_us: int | None) -> None:
     outcomes = [[PartOutcome(status, at_us, stats, leaf_key=4)] for status in PostStatus]
-    assert decode_answers(encode_answers(AnswerFrame([(7, outcomes, None)]))).answers == [(7, outcomes, None)]
+    [(number, found, error)] = decode_answers(encode_answers(AnswerFrame([(7, outcomes, None)]))).answers
+    assert (number, error) == (7, None)
+    assert found is not None
+    arrived = [[PartOutcome(*msgspec.structs.astuple(part)[:5]) for part in parts] for parts in found]
+    assert arrived == outcomes
 
 
 def test_errors_come_back_with_their_kind_their_message_their_place_and_when_to_try_again() -> None:

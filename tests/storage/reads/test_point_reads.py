@@ -139,7 +139,7 @@ async def read_together(
 ) -> list[tuple[list[object] | None, int]]:
     leaves = [deployment.boards.open_leaf(board.leaf) for board in boards]
     found = await deployment.store.read(lambda: read_owner_on_leaves(leaves, owner))
-    return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals, _ in found]
+    return [(None if entry is None else list(entry.cells), totals.get(-1, 0)) for entry, totals, *_ in found]
 
 
 async def read_alone(deployment: Deployment, boards: list[Board], owner: str) -> list[tuple[list[object] | None, int]]:

@@ -1,0 +1,173 @@
+"""Adds the positions of their owners to the results of posts, if the request asks for them.
+
+The posts are committed by then. So all positions of a board are those after the whole request, and share its reads.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from service.context import Context
+from service.contract.problems import check_count, post_problem_of
+from service.contract.queries import PositionedPostsQuery
+from service.contract.responses.boards import BoardResult, PostResult
+from service.contract.responses.positions import NoPosition, Position
+from service.contract.routes import Call
+from service.contract.values import format_us
+from service.ranks.locator import COUNTED_METHODS, Locator, WantedRank
+from service.ranks.rank_context import AskedRank
+from service.views.owners.owners import find_ranked_column, list_wanted_ranks
+from service.views.retry_on_change import PAUSES_S
+from storage.errors import BoardChangedError, OutcomeUnknownError, StorageError, UnknownBoardError, UnknownColumnError
+from storage.reads.point_reads import EntryRead
+from storage.records import Board, Family, Leaf, PartOutcome, PostStatus, TracedOutcome
+
+POSITIONED_POSTS_MAX = 100  # the most posts of a request that asks for positions
+
+
+class AskedPositions(NamedTuple):
+    """The columns whose positions a request asks for, and whether it asks for the ranks before the posts, too."""
+
+    columns: Sequence[str]
+    moved: bool
+
+
+class Taken(NamedTuple):
+    """A post that a leaf has taken, and the part of the results that is about it."""
+
+    result: PostResult | BoardResult
+    owner: str
+    leaf: Leaf
+    outcome: PartOutcome
+
+    @property
+    def tells_before(self) -> bool:
+        return self._cells is not None
+
+    @property
+    def _cells(self) -> Sequence[str | int | None] | None:
+        traced = isinstance(self.outcome, TracedOutcome) and self.outcome.status is not PostStatus.DUPLICATE
+        return self.outcome.before if traced else None  # type: ignore[attr-defined]
+
+    def list_cells_before(self, indexes: Sequence[int]) -> Mapping[int, str]:
+        """Return those of the cells before the post, by column index, that had a value and are asked for."""
+        cells = self._cells or ()
+        return {index: cell for index in indexes if index < len(cells) and isinstance(cell := cells[index], str)}
+
+
+async def find_asked(context: Context, call: Call, posts: int, target: Board | Family) -> AskedPositions:
+    """Return the positions that a request with this number of posts asks for.
+
+    Raises:
+        ProblemError: there are too many posts, or the board or family has no such ranked column.
+    """
+    query: PositionedPostsQuery = call.query
+    what = "posts of a request with positions"
+    check_count(posts, POSITIONED_POSTS_MAX, "too_many_posts", "positions", what)
+    try:
+        _find_indexes(target, query.positions)
+    except UnknownColumnError:  # perhaps the column was just added
+        await context.catalog.confirm([target.id if isinstance(target, Board) else f"{target.id}:"])
+        finding = context.catalog.find_board if isinstance(target, Board) else context.catalog.families.find_family
+        try:
+            _find_indexes(await finding(target.id), query.positions)
+        except UnknownColumnError as error:
+            raise post_problem_of(UnknownColumnError(error.detail, pointer="positions")) from None
+    return AskedPositions(query.positions, query.moved)
+
+
+def _find_indexes(target: Board | Family, columns: Sequence[str]) -> list[int]:
+    board = target if isinstance(target, Board) else target.template_board
+    return [find_ranked_column(board, name) for name in columns]
+
+
+async def add_positions(context: Context, asked: AskedPositions, taken: Sequence[Taken]) -> None:
+    """Set `positions` of the results of posts.
+
+    Raises:
+        OutcomeUnknownError: the positions can't be read, although the posts were applied.
+    """
+    try:
+        for pause_s in PAUSES_S:
+            try:
+                return await _add_positions(context, asked, taken)
+            except (BoardChangedError, UnknownBoardError, UnknownColumnError):
+                await asyncio.sleep(pause_s)
+                await context.catalog.confirm({each.leaf.id for each in taken})
+        await _add_positions(context, asked, taken)
+    except StorageError as error:
+        raise OutcomeUnknownError("the posts were applied, but their positions could not be read") from error
+
+
+class _Places(NamedTuple):
+    """What was read for one post: the owner's positions now, and those of the earlier values, by column index."""
+
+    locator: Locator
+    indexes: Sequence[int]
+    cells_before: Mapping[int, str]
+    read: EntryRead
+    now: dict[int, Position]
+    before: dict[int, Position]
+
+    def rank_before(self, index: int) -> int | None:
+        """Return the rank of the owner's value before the post, among the values that the others have now."""
+        before, now = self.before.get(index), self.now.get(index)
+        if before is None or now is None or self.read.entry is None:
+            return None if before is None else before.rank
+        key_of_cell = self.locator.entries.rankings[index].padding.key_of_cell
+        if key_of_cell(str(self.read.entry.cells[index])) >= key_of_cell(self.cells_before[index]):
+            return min(before.rank, now.rank)
+        # The owner's own new value is one of the better ones, unless the curve is older than the post.
+        has_new = before.method in COUNTED_METHODS or before.as_of >= format_us(self.read.entry.updated_at_us)
+        return max(before.rank - has_new, now.rank)
+
+
+async def _add_positions(context: Context, asked: AskedPositions, taken: Sequence[Taken]) -> None:
+    for each, places in zip(taken, await _find_places(context, asked.columns, taken), strict=True):
+        each.result.positions = []
+        for index in places.indexes:
+            position = places.now.get(index) or NoPosition(column=places.locator.board.spec.columns[index].name)
+            if isinstance(position, Position):
+                context.metrics.meter.add("rankcurve_reads", 1, "positions", position.method)
+            if each.tells_before:
+                position.rank_before = places.rank_before(index)
+            each.result.positions.append(position)
+
+
+async def _find_places(context: Context, columns: Sequence[str], taken: Sequence[Taken]) -> list[_Places]:
+    """Read entries and count ranks together, as for requests for positions. Count the others in a second snapshot."""
+    ids = {each.leaf.id for each in taken}
+    boards = {each: context.catalog.find_known(each) or await context.catalog.find_board(each) for each in ids}
+    asked, reading = [], []
+    for each in taken:
+        board = boards[each.leaf.id]
+        locator, indexes = context.ranks.find_locator(board), _find_indexes(board, columns)
+        starts, cells_before = locator.find_default_starts(indexes, in_segments=False), each.list_cells_before(indexes)
+        reading.append(context.reads.read_entry(board, each.owner, starts, cells_before))
+        asked.append((locator, indexes, cells_before, starts))
+    found, missing = [], []
+    for (locator, indexes, cells_before, starts), read in zip(asked, await asyncio.gather(*reading), strict=True):
+        places = _Places(locator, indexes, cells_before, read, {}, {})
+        found.append(places)
+        wanted = _list_wanted(places)
+        positions = [locator.find_position(one, "auto", starts, counted) for _, one, counted in wanted]
+        for (into, one, _), position in zip(wanted, positions, strict=True):
+            if position is not None:
+                into[one.column_index] = position
+        if None in positions:  # a rank and the one before belong to one snapshot
+            missing += [(into, AskedRank(locator, one), read.totals) for into, one, _ in wanted]
+    totals = {each.locator.board.key: theirs for _, each, theirs in missing}
+    counted = await context.ranks.find_positions([each for _, each, _ in missing], "auto", totals) if missing else []
+    for (into, (_, one), _), position in zip(missing, counted, strict=True):
+        into[one.column_index] = position
+    return found
+
+
+def _list_wanted(places: _Places) -> list[tuple[dict[int, Position], WantedRank, EntryRead]]:
+    """Return the ranks that are wanted, each with the dict for its position and the read that may have counted it."""
+    entry, read = places.read.entry, places.read
+    if entry is None:  # the owner is hidden, or was erased
+        return []
+    now = [(places.now, each, read) for each in list_wanted_ranks(entry, places.indexes)]
+    had = [WantedRank(index, cell, entry.owner) for index, cell in places.cells_before.items()]
+    return now + [(places.before, each, read._replace(counts=read.earlier)) for each in had]
