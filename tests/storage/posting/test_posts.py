@@ -6,7 +6,7 @@ from querybuilder import all_of, lit, update
 from storage.errors import LostRaceError
 from storage.leaves.row_tables import layout_of
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
-from storage.records import Best, Board, Merge
+from storage.records import Best, Board, Merge, PartOutcome, PostStatus, TracedOutcome
 from tests.storage.deployment import Deployment, counter, label, part, ranked
 from tests.storage.meddling import MeddlingStore, version_moved
 
@@ -61,3 +61,17 @@ async def test_a_group_that_lost_a_race_changes_nothing_on_any_board(deployment:
     assert await deployment.totals(one) == before
     assert await deployment.stats(one, "ada") == await deployment.stats(two, "ada") == {"xp": 5}
     assert await deployment.stats(one, "new") is await deployment.stats(two, "new") is None
+
+
+async def test_a_post_tells_the_cells_before_it_only_if_it_asks_for_them(deployment: Deployment, board: Board) -> None:
+    posts = [deployment.post("ada", part(board, {"xp": 5}), post_id=each) for each in ("one", "one", "two", "three")]
+    for post in posts[:3]:
+        post.tells_before = True
+    outcomes = [outcome for [outcome] in await deployment.apply(*posts)]
+    assert [type(each) for each in outcomes] == [TracedOutcome, PartOutcome, TracedOutcome, PartOutcome]
+    first, second = (each for each in outcomes if isinstance(each, TracedOutcome))
+    assert first.before == [None]
+    assert second.before is not None
+    assert deployment.merger(board).decode_stats(second.before) == [5]
+    [[again]] = await deployment.apply(posts[0])
+    assert (type(again), again.status) == (PartOutcome, PostStatus.DUPLICATE)
