@@ -73,6 +73,7 @@ _MEMBERS: Mapping[str, dict[str, Any]] = {  # of objects whose members have no n
 }
 _KNOTS = [{"value": 9120, "rank": 1, "ties": 1}, {"value": 600, "rank": 12345, "ties": 28}]
 _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single types
+    "EraseEntries": {"column": "xp", "from_rank": 1_001},
     "AskLease": {"lease_seconds": 60},
     "AuditAnswer": {
         "outcome": "compared", "certificate": 0.004, "bound": 0.004, "owners": 100, "mean_error": 0.0008,

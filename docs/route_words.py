@@ -102,7 +102,8 @@ ROUTE_WORDS: dict[str, Words] = {
         " no family has no period before: 400."),
     "around": Words("The rows around an owner",
         problems=("unknown_column", "column_needed", "unknown_owner", "not_ranked", "archived"),
-        description="The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
+        description="`fill=true` takes more rows on the other side where the ranking ends."
+        " The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
         " archived leaderboard has the rows of its archive; a `next` past them is answered with 410."),
     "entry": Words("An owner's entry", problems=("unknown_owner",),
         description="The entry of a hidden owner says that it is hidden."
@@ -120,7 +121,8 @@ ROUTE_WORDS: dict[str, Words] = {
         " name leaderboards whose ids have commas, repeat the parameter with one leaderboard each time."),
     "value_around": Words("The rows around a value",
         problems=("bad_value", "value_out_of_range", "archived"),
-        description="An archived leaderboard has the rows of its archive, as around an owner."),
+        description="`fill=true` takes more rows on the other side where the ranking ends. An archived leaderboard has"
+        " the rows of its archive, as around an owner."),
     "values": Words("Values for ranks and percentiles", problems=("bad_rank",),
         description="Each value is the worst that still has the rank or a better one. Past the last rank it is the"
         " worst value of all."),
@@ -209,6 +211,14 @@ ROUTE_WORDS: dict[str, Words] = {
         description="The remembered post ids are forgotten too. Later posts whose `at` is before this moment are"
         " rejected, `before_reset`; posts without `at` are never late. A closed leaderboard can't be emptied: its rows"
         " are final."),
+    "erase_entries": Words("Erase many entries",
+        problems=("unknown_column", "column_needed", "bad_value", "value_out_of_range", "bad_rank", "too_many_owners",
+        "archived"),
+        description="`owners` erases the entries of these owners, hidden ones included, and ignores owners without one."
+        " `from_rank` erases that row of the ranking of `column` and all worse ones, and `worse_than` all entries worse"
+        " than a value; hidden owners and owners without a value stay. One request erases at most 10,000 entries, in"
+        " many transactions. If `more` is true, send it again; also if it fails with 503. Each entry is erased as by"
+        " the request for one entry: its queued posts are dropped, and the name leaves the journal."),
     "erase_entry": Words("Erase an owner's entry", problems=("unknown_owner",)),
     "erase_owner": Words("Erase an owner on every leaderboard",
         description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"

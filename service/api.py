@@ -8,7 +8,7 @@ from service.views.boards import boards, families
 from service.views.leases import LEASES, POOLS
 from service.views.owners import owners, positions
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding
-from service.views.rankings import around, curves, rankings
+from service.views.rankings import around, curves, erasures, rankings
 from service.views.retry_on_change import retry_on_change
 
 _BOARD = "/v1/leaderboards/{board}"
@@ -84,6 +84,8 @@ _OTHERS = [
     Route("GET", _BOARD, boards.get_board, Role.READER, "board", "Leaderboards"),
     Route("DELETE", _BOARD, boards.remove_board, Role.OPS, "delete_board", "Leaderboards"),
     Route("POST", _BOARD + "/reset", boards.empty_board, Role.OPS, "reset_board", "Leaderboards"),
+    Route("POST", _BOARD + "/entries/erase", erasures.erase_entries, Role.OPS, "erase_entries", "Owners",
+        body=requests.EraseEntries),
     Route("DELETE", _OWNER, owners.erase_entry, Role.OPS, "erase_entry", "Owners"),
     Route("DELETE", "/v1/owners/{owner}", owners.erase_owner, Role.OPS, "erase_owner", "Owners"),
     Route("PUT", "/v1/owners/{owner}/hidden", owners.hide_owner, Role.OPS, "hide_owner", "Owners"),

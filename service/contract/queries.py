@@ -170,6 +170,8 @@ class AroundOwnerQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """Default: the only ranked column."""
     better: _Count = 5
     worse: _Count = 5
+    fill: bool = False
+    """True: if one side has fewer rows, because the ranking ends there, the other side has more."""
     profiles: bool = False
 
 
@@ -213,6 +215,8 @@ class AroundValueQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     value: _Decimal
     better: _Count = 5
     worse: _Count = 5
+    fill: bool = False
+    """True: if one side has fewer rows, because the ranking ends there, the other side has more."""
     profiles: bool = False
 
 

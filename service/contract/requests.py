@@ -20,6 +20,7 @@ from .values import (
     ANY_BOARD_PATTERN,
     COLUMN_PATTERN,
     DECIMAL_PATTERN,
+    INT64_MAX,
     NO_CONTROL_PATTERN,
     NO_NUL_PATTERN,
     OWNER_CHARS_MAX,
@@ -280,6 +281,21 @@ class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     owners: Annotated[list[OwnerName], at_most("lookup_owners_max")]
     column: ColumnName | None = None
+
+
+class EraseEntries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The entries to erase: those of `owners`, or those of a ranking from a row on, or those worse than a value.
+
+    It has exactly one of `owners`, `from_rank` and `worse_than`.
+    """
+
+    owners: Annotated[list[OwnerName], at_most("lookup_owners_max")] | UnsetType = UNSET
+    column: ColumnName | UnsetType = UNSET
+    """The ranked column of `from_rank` or `worse_than`. Default: the only ranked column."""
+    from_rank: Annotated[int, Meta(extra_json_schema={"minimum": 1, "maximum": INT64_MAX})] | UnsetType = UNSET
+    """The number of the first row to erase, as for a page: it may be inside a tie."""
+    worse_than: Decimal | UnsetType = UNSET
+    """Entries with this value stay."""
 
 
 class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

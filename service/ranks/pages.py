@@ -25,7 +25,7 @@ from storage.store import Program
 
 from .locator import Locator
 
-_LAST_OWNER = "\U0010ffff" * (OWNER_CHARS_MAX + 1)  # comes after every owner
+LAST_OWNER = "\U0010ffff" * (OWNER_CHARS_MAX + 1)  # comes after every owner
 FirstPage = tuple[Tagged, int]  # the first page of a ranking, encoded as JSON, and its number of rows
 
 
@@ -103,7 +103,7 @@ class Pager:
         if landed is None:
             worst = (yield from self.ranking.find_worst_cell()) if (yield from self.ranking.keeps_all_rows()) else None
             rank = 1 + totals.get(self._index, 0)
-            place = None if worst is None else (worst, _LAST_OWNER)
+            place = None if worst is None else (worst, LAST_OWNER)
             return Window([], rank, rank, True, totals, place is not None, False, place)
         near = yield from self.ranking.read_rows_around(*landed, better_rows=0, worse_rows=limit + 1)
         return (yield from self._window(near.after, limit, rank, totals))

@@ -1,7 +1,7 @@
 """Finds, writes and erases the rows of leaves by owner. `Entries` does this for a leaf, `TableRows` for a table."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from operator import itemgetter
 from typing import NamedTuple
@@ -79,7 +79,7 @@ class TableRows:
         entries = select(*map(null, (TEXT, INTEGER, INTEGER)), *row).from_(table)
         entries = entries.where(*scope, col("owner").in_(param("owners")))
         self._with_totals = union_all(entries, totals_and_edition(*no_entry)).packed().prepared()
-        self._erase = delete(table).where(*scope, col("owner").eq(param("owner"))).prepared()
+        self._erase = delete(table).where(*scope, col("owner").in_(param("owners"))).prepared()
         on_boards = select(col(ROWS_KEY), *row).from_(table).where(col(ROWS_KEY).in_(param("keys")))
         self._on_boards = on_boards.where(col("owner").eq(param("owner"))).packed().prepared()
 
@@ -216,22 +216,31 @@ class Entries(OpenLeaf):
         return entries, totals
 
     def remove_entry(self, owner: str, happened: ChangeKind) -> Program[RankingChange | None]:
-        """Remove an owner's row. Return the change for `log_ranking_changes`, or None if there is no row.
+        """Remove an owner's row, as `remove_entries` does. Return None if there is no row."""
+        return next(iter((yield from self.remove_entries([owner], happened))), None)
+
+    def remove_entries(
+        self, owners: Sequence[str], happened: ChangeKind, is_wanted: Callable[[Entry], bool] = lambda _: True
+    ) -> Program[list[RankingChange]]:
+        """Remove the rows of these owners that are wanted. Return the changes for `log_ranking_changes`.
 
         Raises:
             UnknownBoardError, BoardChangedError: the leaf was deleted, archived or moved to another partition.
         """
         if self.leaf.is_unreached:
-            return None
+            return []
         rows_key = yield from hold_rows_key(self.leaf)
-        held = yield from self.table.lock_rows([(rows_key, owner)])
-        if not held:
-            return None
-        [(_, entry)] = held
-        yield self.table._erase.bind(owner=owner, **(self._scope and {ROWS_KEY: rows_key}))
+        locked = yield from self.table.lock_rows([(rows_key, owner) for owner in owners])
+        held = [entry for _, entry in locked if is_wanted(entry)]
+        if held:
+            gone = [entry.owner for entry in held]
+            yield self.table._erase.bind(owners=gone, **(self._scope and {ROWS_KEY: rows_key}))
+        return [self._removal_of(entry, happened) for entry in held]
+
+    def _removal_of(self, entry: Entry, happened: ChangeKind) -> RankingChange:
         said = record_of_event(happened, entry.cells if happened is ChangeKind.HIDDEN else (), entry.updated_at_us)
         previous = self.ranked_cells.join_cells(entry.cells)
-        change = NewChange(self.leaf.key, owner, previous, self.ranked_cells.none, said)
+        change = NewChange(self.leaf.key, entry.owner, previous, self.ranked_cells.none, said)
         return RankingChange(entry, change, self._count_totals(entry, -1))
 
     def restore_entry(self, entry: Entry) -> Program[RankingChange]:
@@ -256,10 +265,13 @@ class Entries(OpenLeaf):
 
 
 def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Program[Logged]:
-    """Log changes and adjust the totals. Call this at the end of the transaction, with at most one change per leaf."""
+    """Log changes and adjust the totals. Call this at the end of the transaction."""
     logged = list(changes)
     state = yield from change_log.append_changes([each.change for each in logged], now_us=now_us)
-    yield from add_totals({each.change.leaf_key: each.totals for each in logged})
+    totals: dict[int, Counter[int]] = defaultdict(Counter)
+    for each in logged:
+        totals[each.change.leaf_key].update(each.totals)
+    yield from add_totals({key: {**theirs} for key, theirs in totals.items()})
     return state
 
 

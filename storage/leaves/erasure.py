@@ -7,17 +7,19 @@ The most important rule: replace the name from the oldest bundle (a row of the l
 token then come before all changes under the name, so a job that counts from the log never sees the two mixed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from querybuilder import INTEGER, TEXT, Lock, asc, coalesce, col, contains_text, min_, null, param, select, update
 from storage.log.bundles import NAMELESS, cells_text, decode_records, encode_records, owners_of, owners_text, pieces_of
-from storage.log.change_log import NEXT_POSITION, POSITION, count_rows_holding
+from storage.log.change_log import NEXT_POSITION, POSITION, LogPages, count_rows_holding, last_number_before
 from storage.log.owner_index import PositionRange, may_hold, owner_blocks
 from storage.records import INT64_MAX
 from storage.schema.tables import CHANGE_LOG, CURVES, LIVE_MARK
 from storage.store import Program, Rows
 
 _ALIAS = "v"
+_PAGES = LogPages("position", "owners")
 
 
 _theirs = select(POSITION, col("changes")).from_(CHANGE_LOG)
@@ -80,10 +82,39 @@ def rename_owner(
     renamed = []
     for position, leaf_key, owners, _, posts in held:
         if position <= until.get(leaf_key, otherwise):
-            renamed.append((position, *_without(owner, NAMELESS + token, owners, posts)))
+            renamed.append((position, *_without({owner: NAMELESS + token}, owners, posts)))
     if renamed:
         yield _RENAME.bind(rows=renamed)
     return int(held[-1][0]) if held else None
+
+
+class Erased(NamedTuple):
+    """What stands for an erased owner in a log: a token of its own, up to the position of the erasure."""
+
+    token: str
+    until: int
+
+
+def find_bundles_of(
+    erased: Mapping[str, Erased], leaf_keys: Sequence[int], *, after: int, changes_max: int
+) -> Program[tuple[list[int], int | None]]:
+    """Return the positions of bundles of these leaves that have changes of erased owners, among about `changes_max`.
+
+    Also return the number to pass as `after` in the next call, or None if no bundle is left.
+    """
+    page = yield from _PAGES.read_page(after, changes_max=changes_max, boards=leaf_keys)
+    found = [position for position, owners in page if not erased.keys().isdisjoint(owners_of(owners))]
+    return found, last_number_before(page[-1][0] + 1) if page else None
+
+
+def rename_owners(erased: Mapping[str, Erased], positions: Sequence[int]) -> Program[None]:
+    """Do in the bundles at these positions what `rename_owner` does, for many owners. Call it from the oldest on."""
+    renamed = []
+    for position, _, owners, _, posts in (yield _HELD.bind(positions=positions)):
+        tokens = {owner: NAMELESS + each.token for owner, each in erased.items() if position <= each.until}
+        renamed.append((position, *_without(tokens, owners, posts)))
+    if renamed:
+        yield _RENAME.bind(rows=renamed)
 
 
 def _hold(found: Rows, rows_max: int) -> Program[Rows]:
@@ -105,10 +136,10 @@ def blank_cells(*, before_us: int, rows_max: int) -> Program[int]:
     return len(held)
 
 
-def _without(owner: str, nameless: str, owners: str, posts: str) -> tuple[str, str]:
+def _without(tokens: Mapping[str, str], owners: str, posts: str) -> tuple[str, str]:
     names, records = owners_of(owners), decode_records(posts)
-    kept = [None if name == owner else record for name, record in zip(names, records, strict=True)]
-    return owners_text([nameless if name == owner else name for name in names]), encode_records(kept)
+    kept = [None if name in tokens else record for name, record in zip(names, records, strict=True)]
+    return owners_text([tokens.get(name, name) for name in names]), encode_records(kept)
 
 
 def _blanked(cells: str, posts: str) -> str:

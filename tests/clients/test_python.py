@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import rankcurve
 from rankcurve import AsyncClient, Client, OfflineCurve
-from rankcurve.answers import Curve, OwnerEvent, TopEvent, decode
+from rankcurve.answers import Curve, Erased, OwnerEvent, TopEvent, decode
 from rankcurve.client import Operations
 from rankcurve.errors import (
     BadRequestError,
@@ -229,6 +229,7 @@ async def use_owners(client: Recorded) -> None:
         await client.positions("b", "p299")
     assert await client.show_owner("p299") >= 1
     await client.erase_entry("b", "p298")
+    assert (await client.erase_entries("b", owners=["p297", "nobody"])) == Erased(erased=1, more=False)
     with pytest.raises(UnknownOwnerError):
         await client.entry("b", "p298")
     assert await client.erase_owner("p299") >= 1

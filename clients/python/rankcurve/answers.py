@@ -95,6 +95,13 @@ class OwnerBoard(msgspec.Struct, frozen=True, kw_only=True):
     stats: Stats = {}
 
 
+class Erased(msgspec.Struct, frozen=True, kw_only=True):
+    """How many entries were erased, and whether the same request would erase more."""
+
+    erased: int
+    more: bool = False
+
+
 class Period(msgspec.Struct, frozen=True, kw_only=True):
     """A period of a family. For the all-time period, both times and `closed` are None."""
 

@@ -26,6 +26,7 @@ from .answers import (
     Bucket,
     Curve,
     Entry,
+    Erased,
     FacetValue,
     FamilyBoard,
     JournalLine,
@@ -233,10 +234,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
         *,
         better: int = 5,
         worse: int = 5,
+        fill: bool = False,
         profiles: bool = False,
     ) -> Program[Page]:
-        """Return the rows around an owner, best to worst, with the owner's own."""
-        query = {"column": column, "better": better, "worse": worse, "profiles": profiles or None}
+        """Return the rows around an owner, best to worst, with the owner's own.
+
+        With `fill`, one side has more rows if the ranking ends on the other side.
+        """
+        query = {"column": column, "better": better, "worse": worse, "fill": fill or None, "profiles": profiles or None}
         return (yield from self._get(Page, board_path(board, "entries", owner, "around"), query))
 
     @operation
@@ -248,10 +253,11 @@ class Operations(Generic[Transport, Buffer, Holders]):
         *,
         better: int = 5,
         worse: int = 5,
+        fill: bool = False,
         profiles: bool = False,
     ) -> Program[Page]:
-        """Return the rows around a value, best to worst."""
-        query = {"value": value, "better": better, "worse": worse, "profiles": profiles or None}
+        """Return the rows around a value, best to worst. `fill` is that of `around`."""
+        query = {"value": value, "better": better, "worse": worse, "fill": fill or None, "profiles": profiles or None}
         return (yield from self._get(Page, ranking_path(board, column, "around"), query))
 
     @operation
@@ -661,6 +667,26 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def erase_entry(self, board: str, owner: str) -> Program[None]:
         """Erase an owner's entry on one board (role `ops`). Entries on other boards and the profile stay."""
         yield from self._sender.send(Send("DELETE", board_path(board, "entries", owner), repeatable=False))
+
+    @operation
+    def erase_entries(
+        self,
+        board: str,
+        *,
+        owners: Sequence[str] | None = None,
+        column: str | None = None,
+        from_rank: int | None = None,
+        worse_than: Value | str | None = None,
+    ) -> Program[Erased]:
+        """Erase at most 10,000 entries of one board (role `ops`): those of owners, or those of a ranking.
+
+        With `from_rank`, it erases that row and all worse ones, and with `worse_than` those worse than a value. Call it
+        again while `more` is true.
+        """
+        given = {"owners": owners, "column": column, "from_rank": from_rank, "worse_than": worse_than}
+        body = {name: each for name, each in given.items() if each is not None}
+        path = board_path(board, "entries", "erase")
+        return (yield from self._ask(Erased, "POST", path, body, repeatable=False))
 
     @operation
     def erase_owner(self, owner: str) -> Program[int]:

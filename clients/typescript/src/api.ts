@@ -321,6 +321,26 @@ export type EntryAnswer = {
   profile?: Record<string, unknown> | null;
 };
 
+/**
+ * The entries to erase: those of `owners`, or those of a ranking from a row on, or those worse than a value. It
+ * has exactly one of `owners`, `from_rank` and `worse_than`.
+ */
+export type EraseEntries = {
+  owners?: Array<string>;
+  /** The ranked column of `from_rank` or `worse_than`. Default: the only ranked column. */
+  column?: string;
+  /** The number of the first row to erase, as for a page: it may be inside a tie. */
+  from_rank?: number;
+  /** Entries with this value stay. */
+  worse_than?: number | string;
+};
+
+/** How many entries were erased. `more` is true if the same request would erase more: send it again. */
+export type ErasedEntries = {
+  erased: number;
+  more: boolean;
+};
+
 /** The values of a facet in the posts of one period. `next` is the next page's cursor; null on the last page. */
 export type FacetList = {
   facet: string;
@@ -1333,6 +1353,8 @@ export interface Operations {
       column?: string;
       better?: number;
       worse?: number;
+      /** True: if one side has fewer rows, because the ranking ends there, the other side has more. */
+      fill?: boolean;
       profiles?: boolean;
     };
     body: never;
@@ -1389,6 +1411,8 @@ export interface Operations {
       value: string;
       better?: number;
       worse?: number;
+      /** True: if one side has fewer rows, because the ranking ends there, the other side has more. */
+      fill?: boolean;
       profiles?: boolean;
     };
     body: never;
@@ -1488,6 +1512,11 @@ export interface Operations {
     query: {};
     body: never;
     answer: BoardAnswer;
+  };
+  erase_entries: {
+    query: {};
+    body: EraseEntries;
+    answer: ErasedEntries;
   };
   erase_owner: {
     query: {};

@@ -152,6 +152,13 @@ class OwnerEntries(msgspec.Struct, frozen=True):
     partitions_away: list[int] | UnsetType = UNSET
 
 
+class ErasedEntries(msgspec.Struct, frozen=True):
+    """How many entries were erased. `more` is true if the same request would erase more: send it again."""
+
+    erased: int
+    more: bool
+
+
 class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
     """A family with its full specification. `boards` is how many of its leaderboards have received posts.
 

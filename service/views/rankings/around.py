@@ -5,6 +5,7 @@ so all ranks agree. Requests for rows around owners share a first read. It gets 
 that is cheap. Otherwise the curve gives the rank. If it can't, a second read gets rank and rows from one snapshot.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from service.context import Context
@@ -44,9 +45,9 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
     if not query.profiles and (unchanged := await find_unchanged(context, call, board, index)) is not None:
         return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
-    around = _RowsAround(locator, pager, query.better, query.worse + 1)
+    around = _RowsAround(locator, pager, query.better, query.worse + 1, query.fill)
     start = locator.find_default_starts([index]).get(index)
-    asked = AroundOwner(board, index, owner, around.better + MORE, around.worse + MORE, start)
+    asked = AroundOwner(board, index, owner, *around.rows_max, start)
     found = await context.reads.read_around_owner(asked)
     if found is not None:
         near, totals, counted = found
@@ -79,7 +80,7 @@ async def get_rows_around_value(context: Context, call: Call) -> Page | Tagged:
         return unchanged
     locator, pager = context.ranks.find_locator(board), context.ranks.make_pager(board, index)
     wanted = parse_wanted_value(locator, index, query.value, "value")
-    around, begin = _RowsAround(locator, pager, query.better, query.worse), locator.begin_count(index)
+    around, begin = _RowsAround(locator, pager, query.better, query.worse, query.fill), locator.begin_count(index)
     heavy = locator.find_curve(index) is None
     located = await context.store.at(board.reading_partition).read(lambda: around.read(wanted, begin), heavy=heavy)
     return await _answer(context, call, pager, *located)
@@ -92,11 +93,19 @@ class _RowsAround(NamedTuple):
     pager: Pager
     better: int
     worse: int
+    fill: bool  # whether one side gets the rows that the other side lacks
+
+    @property
+    def rows_max(self) -> tuple[int, int]:
+        """Return how many rows to read before the place and from it on, with the `MORE` rows at each end."""
+        more = MORE if not self.fill else MORE + self.worse, MORE if not self.fill else MORE + self.better
+        return self.better + more[0], self.worse + more[1]
 
     def read(self, wanted: WantedRank, begin: CountBegin) -> Program[_Located]:
         located = yield from self.locator.locate_rank(wanted, "auto", begin)
+        better_rows, worse_rows = self.rows_max
         near = yield from self.pager.ranking.read_rows_around(
-            wanted.cell, wanted.owner or "", better_rows=self.better + MORE, worse_rows=self.worse + MORE
+            wanted.cell, wanted.owner or "", better_rows=better_rows, worse_rows=worse_rows
         )
         totals = yield from read_board_totals(self.locator.board)
         window = self.make_window(wanted, located, near, totals)
@@ -105,15 +114,17 @@ class _RowsAround(NamedTuple):
 
     def make_window(self, wanted: WantedRank, located: LocatedRank, near: Neighbours, totals: dict[int, int]) -> Window:
         """Return the requested rows of `near`, without the `MORE` rows at each end, and the number of the first row."""
-        ranking = self.pager.ranking
-        before = near.before[max(0, len(near.before) - self.better) :]
-        rows = before + near.after[: self.worse]
+        ranking, better, worse = self.pager.ranking, self.better, self.worse
+        if self.fill:
+            better, worse = better + max(0, worse - len(near.after)), worse + max(0, better - len(near.before))
+        before = near.before[max(0, len(near.before) - better) :]
+        rows = before + near.after[:worse]
         ties_before = 0 if ranking.timed else near.ties_before
         # Ranks of an archive count erased and hidden owners, who have no row. So count its rows by `shown_before`.
         row_number = located.rank + ties_before if near.shown_before is None else near.shown_before + 1
         first_row_number = row_number - len(before)
         more_before = len(near.before) > len(before)
-        more_after = len(near.after) > self.worse
+        more_after = len(near.after) > worse
         if located.method not in COUNTED_METHODS:
             # The row number is an estimate. Keep it between the first and the last row number, which are known.
             last_first = totals.get(ranking.index, 0) - len(rows) + 1
@@ -125,7 +136,8 @@ class _RowsAround(NamedTuple):
                 first_row_number = max(2, min(first_row_number, last_first - 1))
         first_ties = 0
         if rows and more_before and not ranking.timed:
-            first_ties = self._count_first_ties(rows[0], wanted.cell, near, ties_before - len(before))
+            above = near.before[: len(near.before) - len(before)]
+            first_ties = self._count_first_ties(rows[0], wanted.cell, near, ties_before - len(before), above)
         return Window(
             rows,
             first_row_number,
@@ -137,12 +149,18 @@ class _RowsAround(NamedTuple):
             place=(wanted.cell, wanted.owner or ""),
         )
 
-    def _count_first_ties(self, first: Entry, cell: str, near: Neighbours, ties_before: int) -> int:
-        """Return how many rows before the first shown one have its cell: `ties_before`, if it is the wanted `cell`."""
+    def _count_first_ties(
+        self, first: Entry, cell: str, near: Neighbours, ties_before: int, above: Sequence[Entry]
+    ) -> int:
+        """Return how many rows before the first shown one have its cell: `ties_before`, if it is the wanted `cell`.
+
+        `above`: the rows of `near` that stand before the first shown one.
+        """
         ranking = self.pager.ranking
         if cell_of(ranking, first) == cell:
             return ties_before
-        return near.edge_ties + MORE if cell_of(ranking, near.before[0]) == cell_of(ranking, first) else 0
+        ties = [cell_of(ranking, row) for row in above].count(cell_of(ranking, first))
+        return ties + near.edge_ties if ties == len(above) else ties
 
 
 async def _answer(

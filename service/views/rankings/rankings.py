@@ -5,6 +5,8 @@ from fractions import Fraction
 from functools import partial
 from math import floor
 
+from msgspec import Raw
+
 from predictor import AnyCurve, KeyBracket
 from service.context import Context
 from service.contract.problems import ProblemError, check_count
@@ -187,15 +189,16 @@ def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int,
     )
 
 
-def parse_wanted_value(locator: Locator, index: int, text: str, pointer: str) -> WantedRank:
+def parse_wanted_value(locator: Locator, index: int, sent: Raw | str, pointer: str) -> WantedRank:
     """Parse a value. Return a `WantedRank`, which asks for the rank that a new entry with this value would get.
 
     Raises:
         ProblemError: the text is not a number, or the column cannot hold that number.
     """
     column = locator.board.spec.columns[index]
-    value = parse_decimal(text, column.scale, pointer=pointer)
+    value = parse_decimal(sent, column.scale, pointer=pointer)
     if not column.min_scaled <= value <= column.max_scaled:
+        text = sent if isinstance(sent, str) else bytes(sent).decode()
         raise ProblemError("value_out_of_range", f"{text} is outside {describe_range(column)}", pointer=pointer)
     return WantedRank(index, locator.entries.rankings[index].padding.pad_arrival(value), None)
 

@@ -81,7 +81,7 @@ async def compare_with_a_plain_model(service: Service, stored: Stored) -> Stored
     rng, low = random.Random(len(stored)), {"xp": False, "lap": True}
     stored = stored or {name: {} for name in low}
     for _ in range(8):
-        posts = []
+        posts: list[dict[str, Any]] = []
         for owner in rng.choices(OWNERS, k=5):
             columns = rng.sample(sorted(low), rng.randint(1, 2))
             posts.append({"owner": owner, "stats": {name: rng.randrange(30) for name in columns}})
