@@ -356,6 +356,8 @@ class JobSettings(_Group):
     """Maximum number of random owners counted in one audit."""
     change_log_retention_s: float = _number(7 * 86_400, 1, 3_660 * 86_400, "s")
     """Time for which the journal is kept."""
+    acts_retention_s: float = _number(366 * 86_400, 60, 100 * 366 * 86_400, "s")
+    """Time for which acts of operators are kept. The act that has hidden an owner is kept until the owner is shown."""
 
     # The following values are constants, because no operator needs to change them.
     curve_poll_rows_max: ClassVar[int] = 100  # maximum number of new curves that one read of the store returns

@@ -226,6 +226,10 @@ ROUTE_WORDS: dict[str, Words] = {
     "hide_owner": Words("Hide an owner on every leaderboard",
         description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner."),
     "show_owner": Words("Show a hidden owner again"),
+    "hidden_owners": Words("The hidden owners, by name", description="Each has the time, key and reason of the act."),
+    "acts": Words("What operators have done, the newest first", problems=("bad_cursor",),
+        description="An act is kept with the transaction of its effect, for `acts_retention_s`. A request that changes"
+        " nothing is not listed again. When an owner is erased, the name goes from the acts."),
     "put_profile": Words("Store an owner's profile",
         description="This replaces an earlier profile. `profiles=true` adds profiles to the rows of a read."),
     "profile": Words("An owner's profile", problems=("no_profile",)),

@@ -230,6 +230,10 @@ class Query(Node):
         out = Rendering(dialect, binds_values=not self.is_definition)
         return out.statement(self.render(out))
 
+    def count_changed(self, rows: Sequence[Sequence[Any]]) -> int:
+        """Return how many rows of a table the statement has changed. `rows`: what a run of it has returned."""
+        return 0
+
     def prepared(self) -> Prepared:
         return Prepared(self)
 
@@ -247,10 +251,11 @@ class Command(Written, Query):
 class Prepared:
     """A query that is compiled once for each dialect, when a store of that dialect first runs it."""
 
-    __slots__ = ("_query", "is_definition", "statements")
+    __slots__ = ("_query", "count_changed", "is_definition", "statements")
 
     def __init__(self, query: Query) -> None:
         self._query = query
+        self.count_changed = query.count_changed
         self.is_definition = query.is_definition
         self.statements: dict[Dialect, Statement] = {}
 

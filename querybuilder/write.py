@@ -5,8 +5,9 @@ An update or delete needs a condition, so no statement changes every row by mist
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Self
+from typing import Any, Self
 
 from querybuilder.dialect import Dialect, SqlType
 from querybuilder.errors import QueryError
@@ -38,6 +39,9 @@ class Change(Query):
     def returning(self, *outputs: Operand | Aliased) -> Self:
         """Make the statement return columns of the changed rows. With `from_rows`, name the table: col("n", table)."""
         return replace(self, outputs=as_outputs(outputs))
+
+    def count_changed(self, rows: Sequence[Sequence[Any]]) -> int:
+        return len(rows) if self.outputs else int(rows[0][0])
 
     def _where(self, out: Rendering) -> str:
         if not self.conditions:
@@ -182,6 +186,9 @@ class Chained(Query):
     name: str
     first: Update
     inserts: tuple[Insert, ...]
+
+    def count_changed(self, rows: Sequence[Sequence[Any]]) -> int:
+        return len(rows)
 
     def render(self, out: Rendering) -> str:
         if not out.dialect.chains:

@@ -3,6 +3,8 @@
 from service.contract import queries, requests
 from service.contract.api_keys import Role
 from service.contract.routes import FOUND_BY_HANDLER, IN_BODY, IN_PATH_AND_QUERY, Route
+from service.views import acts
+from service.views.acts import record_acts
 from service.views.api_keys import KEYS
 from service.views.boards import boards, families
 from service.views.leases import LEASES, POOLS
@@ -57,39 +59,47 @@ _FAMILIES = [
         body=(requests.FacetedPostBody, requests.FacetedPostList), raw_body=True, ndjson=True,
         by_fronts=True, query=queries.PositionedPostsQuery),
     Route("DELETE", _FAMILY + "/posts/{post_id}", voiding.void_family_post, Role.OPS, "void_family_post", "Families",
-        query=queries.VoidQuery),
+        query=queries.VoidQuery, acts=("post.voided",)),
     Route("GET", _FAMILY + "/boards", families.get_family_board, Role.READER, "family_board", "Families",
         query=queries.FamilyBoardsQuery),
     Route("GET", _FAMILY + "/facets", families.get_facet_values, Role.READER, "facet_values", "Families",
         query=queries.FacetsQuery),
     Route("GET", _FAMILY + "/owners/{owner}/history", families.get_history, Role.READER, "history", "Families",
         query=queries.HistoryQuery, boards=FOUND_BY_HANDLER),
-    Route("PUT", _FAMILY, families.put_family_spec, Role.OPS, "create_family", "Families", body=requests.PutFamily),
+    Route("PUT", _FAMILY, families.put_family_spec, Role.OPS, "create_family", "Families", body=requests.PutFamily,
+        acts=("family.created", "family.changed")),
     Route("GET", _FAMILY, families.get_family, Role.READER, "family", "Families"),
     Route("GET", "/v1/families", families.get_families, Role.READER, "families", "Families", query=queries.ListQuery),
     Route("POST", _FAMILY + "/reset", families.empty_period, Role.OPS, "reset_family", "Families",
-        body=requests.ResetFamily),
-    Route("DELETE", _FAMILY, families.remove_family, Role.OPS, "delete_family", "Families"),
+        body=requests.ResetFamily, acts=("family.reset",)),
+    Route("DELETE", _FAMILY, families.remove_family, Role.OPS, "delete_family", "Families", acts=("family.deleted",)),
 ]  # fmt: skip
 
 _OTHERS = [
     Route("GET", _BOARD + "/posts/{post_id}", posts.get_post_state, Role.WRITER, "post_state", "Posting",
         query=queries.PostStateQuery),
     Route("DELETE", _BOARD + "/posts/{post_id}", voiding.void_board_post, Role.OPS, "void_post", "Posting",
-        query=queries.VoidQuery),
+        query=queries.VoidQuery, acts=("post.voided",)),
     Route("GET", "/v1/queue", queue.show_queue, Role.OPS, "queue", "Posting"),
     Route("GET", "/v1/leaderboards", boards.get_boards, Role.READER, "boards", "Leaderboards",
         query=queries.BoardsQuery),
-    Route("PUT", _BOARD, boards.put_board, Role.OPS, "create_board", "Leaderboards", body=requests.PutBoard),
+    Route("PUT", _BOARD, boards.put_board, Role.OPS, "create_board", "Leaderboards", body=requests.PutBoard,
+        acts=("board.created", "board.changed", "board.closed")),
     Route("GET", _BOARD, boards.get_board, Role.READER, "board", "Leaderboards"),
-    Route("DELETE", _BOARD, boards.remove_board, Role.OPS, "delete_board", "Leaderboards"),
-    Route("POST", _BOARD + "/reset", boards.empty_board, Role.OPS, "reset_board", "Leaderboards"),
+    Route("DELETE", _BOARD, boards.remove_board, Role.OPS, "delete_board", "Leaderboards", acts=("board.deleted",)),
+    Route("POST", _BOARD + "/reset", boards.empty_board, Role.OPS, "reset_board", "Leaderboards",
+        acts=("board.reset",)),
     Route("POST", _BOARD + "/entries/erase", erasures.erase_entries, Role.OPS, "erase_entries", "Owners",
-        body=requests.EraseEntries),
-    Route("DELETE", _OWNER, owners.erase_entry, Role.OPS, "erase_entry", "Owners"),
-    Route("DELETE", "/v1/owners/{owner}", owners.erase_owner, Role.OPS, "erase_owner", "Owners"),
-    Route("PUT", "/v1/owners/{owner}/hidden", owners.hide_owner, Role.OPS, "hide_owner", "Owners"),
-    Route("DELETE", "/v1/owners/{owner}/hidden", owners.show_owner, Role.OPS, "show_owner", "Owners"),
+        body=requests.EraseEntries, acts=("entries.erased",)),
+    Route("DELETE", _OWNER, owners.erase_entry, Role.OPS, "erase_entry", "Owners", acts=("entry.erased",)),
+    Route("DELETE", "/v1/owners/{owner}", owners.erase_owner, Role.OPS, "erase_owner", "Owners",
+        acts=("owner.erased",)),
+    Route("PUT", "/v1/owners/{owner}/hidden", owners.hide_owner, Role.OPS, "hide_owner", "Owners",
+        acts=("owner.hidden",)),
+    Route("DELETE", "/v1/owners/{owner}/hidden", owners.show_owner, Role.OPS, "show_owner", "Owners",
+        acts=("owner.shown",)),
+    Route("GET", "/v1/owners", acts.get_hidden_owners, Role.OPS, "hidden_owners", "Owners", query=queries.HiddenQuery),
+    Route("GET", "/v1/acts", acts.get_acts, Role.OPS, "acts", "Operating", query=queries.ActsQuery),
     Route("PUT", _PROFILE, owners.put_profile, Role.WRITER, "put_profile", "Owners", body=requests.ProfileBody,
         raw_body=True),
     Route("GET", _PROFILE, owners.get_profile, Role.READER, "profile", "Owners"),
@@ -105,4 +115,5 @@ _OTHERS = [
         query=queries.AuditQuery),
 ]  # fmt: skip
 
-ROUTES = [*_POSTS, *LEASES, *map(retry_on_change, _FAMILIES), *POOLS, *KEYS, *map(retry_on_change, [*_READS, *_OTHERS])]
+_RETRIED = [*map(retry_on_change, [*_FAMILIES, *_READS, *_OTHERS])]
+ROUTES = [*_POSTS, *LEASES, *map(record_acts, [*_RETRIED, *POOLS, *KEYS])]

@@ -2,7 +2,7 @@
 
 An erasure has these steps:
 
-    queued posts ──> boards with rows ──> archives ──> profile ──> the name in the journals of all partitions
+    queued posts ──> boards with rows ──> archives ──> profile, acts ──> the name in the journals of all partitions
 
 Each transaction works on a bounded number of boards of one partition. If the work is interrupted, the caller finishes
 it by calling the same method again.
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
-from .boards import profiles
+from .boards import acts, profiles
 from .boards.boards import list_boards
 from .boards.postponed_changes import OwnerChange, PostponedChange, hold_postponed, replace_postponed
 from .errors import BoardChangedError
@@ -103,6 +103,8 @@ class OwnerChanges:
         await self._on_every_board(lambda boards: self._erase(boards, until))
         archived = await self._on_every_archive(self._erase_archived)
         await self.store.write(self._forget)
+        while self.postponed is None and await self.store.write(self._forget_acts) > 0:
+            pass
         await self._rename(until, {number: mark - 1 for number, mark in begun.items()})
         return archived + len({key for positions in until.values() for key in positions})
 
@@ -162,6 +164,9 @@ class OwnerChanges:
         if self.postponed is None:
             yield from profiles.remove_profile(self.owner)
         yield from self._forget_state()
+
+    def _forget_acts(self) -> Program[int]:
+        return acts.forget_owner(self.owner, rows_max=self.rows_max)
 
     async def _list_hidden_boards(self) -> set[int]:
         """Return the keys of the boards on which the owner has a hidden row."""

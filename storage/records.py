@@ -460,6 +460,14 @@ class PostScope(NamedTuple):
     partition: int  # the partition of all boards of the family
 
 
+class SetAct(msgspec.Struct, array_like=True):
+    """Says who overwrites values by a post with `set`, and why. `key` and `reason` are as in `boards.acts.Act`."""
+
+    key: str | None
+    reason: str | None
+    detail: str
+
+
 class Post(msgspec.Struct):
     """A contribution of stats by a caller, after parsing. Its boards and columns were found in the catalog."""
 
@@ -472,6 +480,7 @@ class Post(msgspec.Struct):
     post_id: str | None = None  # the post id as received, for the journal
     accepted_us: int | None = None  # when a queued post was accepted; None: now
     tells_before: bool = False  # whether the outcomes are `TracedOutcome`s. All posts of a request are alike in this
+    act: SetAct | None = None  # None: the post overwrites nothing
 
 
 class PartOutcome(msgspec.Struct, array_like=True):

@@ -104,6 +104,21 @@ def in_partition(partition: int, program: Program[T]) -> Program[T]:
         program.close()
 
 
+def count_changed(program: Program[T]) -> Program[tuple[T, int]]:
+    """Run a program as a part of another one. Return its result, and how many rows its statements have changed."""
+    changed = 0
+    try:
+        query = next(program)
+        while True:
+            rows = yield query
+            changed += query.query.count_changed(rows)
+            query = program.send(rows)
+    except StopIteration as done:
+        return done.value, changed
+    finally:
+        program.close()
+
+
 async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
     """Run a program of one query. This is cheaper than `Store.read`: one query needs no transaction around it."""
     running = program()

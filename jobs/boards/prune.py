@@ -1,8 +1,9 @@
-"""Deletes post ids, logged changes and rejected posts past their retention, and rows of deleted or emptied boards.
+"""Deletes post ids, logged changes, rejected posts and acts past their retention, and rows that no board uses.
 
 It also finishes what was asked for owners while a partition did not answer.
 
-Each partition is pruned separately, by one process at a time. The control partition has only rejected posts to delete.
+Each partition is pruned separately, by one process at a time. The control partition has only rejected posts to delete;
+the acts of operators, which are there, are deleted together with what is in partition 0.
 New posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step
 took. So pruning writes to the store for at most half of the time.
 """
@@ -15,6 +16,7 @@ import structlog
 
 from jobs.job_context import JobContext
 from jobs.ownership import HeldLease, Ownership
+from storage.boards.acts import prune_acts
 from storage.boards.postponed_changes import finish_postponed, list_postponed
 from storage.boards.shared_tables import sweep_rows
 from storage.errors import BoardChangedError
@@ -56,6 +58,8 @@ class PruneJob:
             await self.make_blocks()
             await self.sweep_tables()
             await self.finish_owners()
+        if self._partition == 0:
+            await self.prune_acts()
         await self.prune_rejected()
 
     async def prune_post_ids(self) -> int:
@@ -79,6 +83,12 @@ class PruneJob:
         keep = self._limits.rejected_posts_max
         pruning = partial(prune_rejected, before_us=before_us, keep=keep, rows_max=self._rows_max)
         return await self._in_steps("rejected_posts_forgotten", pruning, self._rows_max)
+
+    async def prune_acts(self) -> int:
+        """Delete acts of operators past their retention; return how many. They are kept in the control partition."""
+        before_us = await self._find_start(self._limits.acts_retention_s)
+        pruning = partial(prune_acts, before_us=before_us, rows_max=self._rows_max)
+        return await self._in_steps("acts_forgotten", pruning, self._rows_max)
 
     async def blank_erased(self) -> int:
         """Remove the cells (ranked values) of erased owners from the change log; return the number of changed bundles.

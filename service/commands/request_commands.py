@@ -46,6 +46,7 @@ def option(name: str, kind: Any, about: str, *flags: str, default: Any = None, *
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
+REASON = option("reason", str, "Why you do this, for `rankcurve acts`.")
 YES = option("yes", bool, "Do not ask for confirmation.", "--yes", default=False)
 
 
@@ -73,12 +74,14 @@ def add_request(
         if not yes and not typer.confirm(str(confirm).format(**values)):
             raise typer.Exit(1)
         given = convert(unfilled(path, values))
+        by_query = method == "GET" or given.keys() == {"reason"}  # a request without a body has the reason in the query
 
         async def action(client: AsyncClient) -> None:
-            sent: Query = {} if not given else {"query": given} if method == "GET" else {"body": given}
+            sent: Query = {} if not given else {"query": given} if by_query else {"body": given}
             content = await client.request(method, fill_path(path, values), bytes, **sent)
             if not content:
-                typer.echo(f"done: {name} {' '.join(map(str, values.values()))}", err=True)
+                filled = [str(value) for field, value in values.items() if f"{{{field}}}" in path]
+                typer.echo(f"done: {name} {' '.join(filled)}", err=True)
             else:
                 (show_json if as_json or show is None else show)(decode(content, Record))
 
@@ -96,14 +99,16 @@ def add_list(
     columns: Columns,
     *parameters: Parameter,
     numeric: tuple[str, ...] = (),
+    **fixed: bool,
 ) -> None:
     """Add a command that lists the records of an answer, as a table or as JSON.
 
     The answer is a JSON object. Its field with the records has the name of the last part of `path`, such as `keys`.
+    Each request also has the parameters `fixed`.
     """
 
     def command(*, url: str, api_key: str | None, limit: int, as_json: bool, **values: Any) -> None:
-        query = {**unfilled(path, values), "limit": min(limit, PAGE_ENTRIES)}
+        query = {**unfilled(path, values), **fixed, "limit": min(limit, PAGE_ENTRIES)}
 
         async def action(client: AsyncClient) -> None:
             found = client.list_records(fill_path(path, values), path.rpartition("/")[2], Record, query)

@@ -49,6 +49,11 @@ class Identity:
     key_id: str  # the id of the API key; "-" or "anonymous" if the caller has no key
     role: Role
 
+    @property
+    def stored_key(self) -> str | None:
+        """Return the id of the API key, or None if the caller has no key."""
+        return None if self in (ANYONE, ANONYMOUS) else self.key_id
+
 
 ANYONE = Identity("-", Role.OPS)  # any caller of a service for which no key was ever made
 ANONYMOUS = Identity("anonymous", Role.READER)  # a caller without a key whom the setting `anonymous_role` lets read

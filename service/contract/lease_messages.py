@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from .problems import ProblemError, clip_text
 from .queries import ListQuery
-from .requests import Instant, at_most, normalised
+from .requests import Instant, Reason, at_most, normalised
 from .values import (
     NO_NUL_PATTERN,
     REGION_PATTERN,
@@ -39,12 +39,14 @@ class AddResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
     region: RegionName
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
+    reason: Reason | None = None
 
 
 class RemoveResources(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Resources to remove from a pool."""
 
     resources: Annotated[list[ResourceText], Meta(min_length=1), at_most("lease_resources_per_request_max")]
+    reason: Reason | None = None
 
 
 class AskLease(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

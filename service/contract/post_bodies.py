@@ -37,7 +37,13 @@ class PostTarget(Enum):
 
 
 def parse_posts(
-    body: bytes, content_type: str, settings: RequestSettings, *, kind: PostTarget, may_set: bool
+    body: bytes,
+    content_type: str,
+    settings: RequestSettings,
+    *,
+    kind: PostTarget,
+    may_set: bool,
+    overwriting: list[PostBody] | None = None,
 ) -> tuple[list[Any], bool]:
     """Return the posts of a request, each of the first type of `kind`, and whether its body was a single post.
 
@@ -47,6 +53,7 @@ def parse_posts(
     Many posts are a JSON list, an object with the field "posts", or NDJSON. If one post has a fault, the whole request
     is refused. In all three forms, the pointer of the error names the post in the same way, for example `/posts/3`.
     `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
+    Posts with "set" are added to `overwriting`.
 
     Raises:
         ProblemError: `bad_json`, `bad_request`, `unknown_field`, `duplicate_field`, `too_many_posts`,
@@ -75,7 +82,7 @@ def parse_posts(
         raise ProblemError("bad_request", "the request carries no post", pointer="/posts")
     for index, post in enumerate(posts):
         try:
-            keys += _check_post(post, settings, may_set=may_set)
+            keys += _check_post(post, settings, may_set=may_set, overwriting=overwriting)
         except ProblemError as problem:
             raise name_post(problem, None if single else index) from None
     if keys != count_key_colons(body):
@@ -95,7 +102,7 @@ def check_parts(parts: int, settings: RequestSettings) -> None:
     check_count(parts, settings.parts_per_request_max, "too_many_boards", "/posts", what)
 
 
-def _check_post(post: PostBody, settings: RequestSettings, *, may_set: bool) -> int:
+def _check_post(post: PostBody, settings: RequestSettings, *, may_set: bool, overwriting: list[PostBody] | None) -> int:
     """Check a post and normalise its owner. Return the number of its JSON keys.
 
     A key that an object has twice is counted once. Keys whose value is an empty object are not counted. Each of them
@@ -108,7 +115,9 @@ def _check_post(post: PostBody, settings: RequestSettings, *, may_set: bool) -> 
     keys = 2 + len(stats) if stats else 1
     if overwrite:
         _check_overwrite(post, may_set=may_set)
-        keys += 1 + len(overwrite)
+        keys += 1 + len(overwrite) + (post.reason is not None)
+        if overwriting is not None:
+            overwriting.append(post)
     elif not stats:
         raise ProblemError("bad_request", "a post names at least one column in its stats", pointer="/stats")
     keys += (post.post_id is not UNSET) + (post.at is not UNSET)

@@ -23,7 +23,7 @@ from storage.periods import PeriodKind
 
 from .cursors import CURSOR_CHARS_MAX
 from .problems import FieldError, ProblemError, check_count, clip_text
-from .requests import FACETS_SCHEMA, BoardId, ColumnName, FacetName, Instant, OwnerName
+from .requests import FACETS_SCHEMA, BoardId, ColumnName, FacetName, Instant, OwnerName, Reason
 from .strict_json import describe_mismatch
 from .values import (
     ALIASES_DESCRIPTION,
@@ -50,7 +50,7 @@ _Cursor = Annotated[
     str,
     Meta(
         description="Opaque text: `next` or `prev` of an earlier answer.",
-        extra_json_schema={"minLength": 1, "maxLength": CURSOR_CHARS_MAX},
+        extra_json_schema={"minLength": 1, "maxLength": CURSOR_CHARS_MAX, "pattern": SEARCH_PATTERN},
     ),
 ]
 _Seq = Annotated[
@@ -98,7 +98,11 @@ class PostStateQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owner: OwnerName | None = None
 
 
-class VoidQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ActQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    reason: Reason | None = None
+
+
+class VoidQuery(ActQuery, frozen=True, forbid_unknown_fields=True):
     """Names the owner of the post that is taken back."""
 
     owner: OwnerName
@@ -107,6 +111,20 @@ class VoidQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: _Limit | None = None
     cursor: _Cursor | None = None
+
+
+class ActsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
+    """Asks for the acts that concern this owner and this leaderboard, and were done with this API key."""
+
+    owner: OwnerName | None = None
+    board: BoardId | None = None
+    key: _Search | None = None
+    """The id of an API key."""
+
+
+class HiddenQuery(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    hidden: Literal["true"]
+    """Only hidden owners are listed."""
 
 
 class BoardsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):

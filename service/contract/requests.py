@@ -26,6 +26,7 @@ from .values import (
     OWNER_CHARS_MAX,
     POST_ID_CHARS_MAX,
     SCALE_MAX,
+    SEARCH_PATTERN,
     TIER_PATTERN,
     matching,
     to_micros,
@@ -42,6 +43,7 @@ REFRESH_SECONDS_MAX = 30 * 86_400
 GRACE_SECONDS = 3600
 GRACE_SECONDS_MAX = 10**12  # over 30,000 years, more than any calendar covers; in microseconds it still fits 64 bits
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
+REASON_CHARS_MAX = 500
 
 KeptName = Literal["year", "month", "week", "day"]
 _UNIQUE = {"uniqueItems": True}
@@ -102,6 +104,11 @@ BoardId = Annotated[str, matching(ANY_BOARD_PATTERN)]
 ColumnName = Annotated[str, matching(COLUMN_PATTERN)]
 FacetName = Annotated[str, matching(FACET_PATTERN)]
 GraceSeconds = Annotated[int, Meta(ge=0, le=GRACE_SECONDS_MAX)]
+Reason = Annotated[
+    str,
+    Meta(max_length=REASON_CHARS_MAX, description="Why an operator does this, for the list of acts."),
+    matching(SEARCH_PATTERN),
+]
 _COLUMNS_NAMED = Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})
 StatsSent = Annotated[dict[str, Scalar], _COLUMNS_NAMED]
 _TieNames = Annotated[list[ColumnName], Meta(min_length=1, max_length=TIE_COLUMNS_MAX + 1, extra_json_schema=_UNIQUE)]
@@ -170,6 +177,7 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     segments: Annotated[int, Meta(ge=1, le=SEGMENTS_MAX)] = 1
     """The number of parts over which its owners are spread, so that it can grow past one machine."""
     predictor: PredictorBody = PredictorBody()
+    reason: Reason | None = None
 
 
 class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -211,6 +219,7 @@ class ResetFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The kind of period whose current leaderboards are emptied."""
 
     period: PeriodKind
+    reason: Reason | None = None
 
 
 class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
@@ -227,6 +236,8 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     at: Instant | UnsetType | None = UNSET
     """The time of the posted event, with a zone, kept to the microsecond. Default: the time of arrival. A
     retry sends the same time, or again no time. Another time with the same `post_id` is a `post_id_conflict`."""
+    reason: Reason | None = None
+    """Why an operator overwrites values, for the list of acts. It belongs to `set`."""
 
     @property
     def at_us(self) -> int | None:
@@ -296,6 +307,7 @@ class EraseEntries(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number of the first row to erase, as for a page: it may be inside a tie."""
     worse_than: Decimal | UnsetType = UNSET
     """Entries with this value stay."""
+    reason: Reason | None = None
 
 
 class ManyBoards(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 from aiohttp import web
 
+from storage.boards.acts import ActName
+
 from .api_keys import Identity, Role
 from .problems import JSON_TYPE
 
@@ -54,6 +56,10 @@ class Call(msgspec.Struct):
     answer_headers: Mapping[str, str] | None = None  # headers that a handler must add if it sends its answer itself
     address: str | None = None  # of a caller without an API key; its open requests are counted
     span: Any = None  # the span of the request, if requests are traced
+    # The act that the next transaction stores if it changes something, see `views.acts`. A handler may replace it.
+    act: ActName | None = None
+    detail: Mapping[str, Any] = {}  # what the handler adds to the detail of the act
+    overwrites: bool = False  # whether a post of the request has `set`
 
 
 class NamedBoards(NamedTuple):
@@ -112,6 +118,7 @@ class Route:
     # True: a front process of a SQLite store handles the request, although it writes. See `http.relay`.
     by_fronts: bool = False
     boards: NamedBoards | None = None  # where requests name boards, unless the only place is the path
+    acts: tuple[ActName, ...] = ()  # what an operator does by the request; without choice of the handler: the first one
 
     @property
     def named_boards(self) -> NamedBoards | None:

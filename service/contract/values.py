@@ -58,6 +58,7 @@ PATTERN_WORDS = {  # pattern -> a description of the texts that match it, for me
     FACET_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
     KEY_NAME_PATTERN: "a text without control characters",
     SEQ_PATTERN: "a sequence number or a cursor",
+    SEARCH_PATTERN: "a text without NUL",
     REGION_PATTERN: "1 to 32 letters, digits and ._- of ASCII, a letter or digit first",
 }
 PYTHON_END = r"\Z"  # how a pattern of Python writes the end of a text; JSON Schema writes `$`

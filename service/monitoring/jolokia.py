@@ -17,8 +17,9 @@ Source: https://jolokia.org/reference/html/manual/jolokia_protocol.html
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -28,6 +29,7 @@ from aiohttp import hdrs
 
 from service.contract.api_keys import ANYONE, Role
 from service.contract.problems import JSON_TYPE, ProblemError, problem_of
+from service.contract.requests import Reason
 from service.contract.routes import Call, Reply, Route
 from service.http.foreign_pages import refuse_foreign_page
 from service.monitoring.managed.objects import (
@@ -40,6 +42,8 @@ from service.monitoring.managed.objects import (
     find_object,
     parse_name,
 )
+from storage.boards.acts import Act, ActName, store_acts
+from storage.errors import NotOwnerError
 
 TYPES = ("read", "list", "search", "exec", "version")
 _TOKEN = re.compile(r"!.?|/|[^!/]+", re.DOTALL)
@@ -51,6 +55,7 @@ class Parameters(msgspec.Struct, frozen=True, rename="camel"):
     """Options of a request, from the URL's query or the request's `config`. Other options of Jolokia are ignored."""
 
     ignore_errors: bool = False
+    reason: Reason | None = None
     include_request: bool = True
 
 
@@ -64,6 +69,7 @@ class JolokiaRequest(msgspec.Struct, frozen=True):
     arguments: Any = None
     path: str | list[str | int] | None = None
     target: Any = None
+    reason: Reason | None = None  # why an operator runs the operation; it may also be a parameter
 
     @property
     def attributes(self) -> Sequence[str]:
@@ -154,6 +160,9 @@ def split_path(path: str) -> list[str]:
 
 log = structlog.get_logger(__name__)
 PROTOCOL = "7.2"
+_ACTS: dict[str, ActName] = {"pause": "job.paused", "resume": "job.resumed", "run": "job.run"}  # by operation
+# Stores an operation that is about to run. Takes the reason, the name of the operation and that of the job.
+KeepAct = Callable[[str | None, str, str], Awaitable[None]]
 
 
 class JolokiaAgent:
@@ -162,18 +171,22 @@ class JolokiaAgent:
     def __init__(self, read_objects: Callable[[], Objects], version: str) -> None:
         self.read_objects, self._version = read_objects, version
 
-    async def answer_request(self, body: Any, query: Mapping[str, str], objects: Objects) -> dict[str, Any]:
+    async def answer_request(
+        self, body: Any, query: Mapping[str, str], objects: Objects, keep_act: KeepAct
+    ) -> dict[str, Any]:
         """Return the answer to a request's JSON object. If the request fails, its answer has an error status."""
         parameters = Parameters()
         try:
             request, parameters = read_request(body, query)
-            value = await self._find_value(request, parameters, objects)
+            value = await self._find_value(request, parameters, objects, keep_act)
             answer = {"value": value, "status": 200, "timestamp": int(time.time())}
         except Exception as error:
             answer = make_error(error)
         return {"request": body, **answer} if parameters.include_request else answer
 
-    async def _find_value(self, request: JolokiaRequest, parameters: Parameters, objects: Objects) -> Any:
+    async def _find_value(
+        self, request: JolokiaRequest, parameters: Parameters, objects: Objects, keep_act: KeepAct
+    ) -> Any:
         if request.type == "version":
             info = {"product": "rankcurve", "vendor": "rankcurve", "version": self._version}
             return {"agent": self._version, "protocol": PROTOCOL, "info": info}
@@ -185,17 +198,21 @@ class JolokiaAgent:
         if request.type == "exec":
             if name.is_pattern:
                 raise RefusedError(Fault.REQUEST_INVALID, f"An operation needs one MBean, not the pattern {name.text}")
-            return follow_path(await _run_operation(find_object(objects, name), request), request.parts)
+            keep = partial(keep_act, request.reason or parameters.reason)
+            return follow_path(await _run_operation(find_object(objects, name), request, keep), request.parts)
         return follow_path(_read(request, parameters, objects), request.parts)
 
 
-async def _run_operation(managed: ManagedObject, request: JolokiaRequest) -> int:
+async def _run_operation(
+    managed: ManagedObject, request: JolokiaRequest, keep: Callable[[str, str], Awaitable[None]]
+) -> int:
     # Use only the name, without the signature in brackets: no two operations have the same name.
     name = (request.operation or "").partition("(")[0]
     if name not in managed.operations:
         raise RefusedError(Fault.REQUEST_INVALID, f"No operation {name} found on MBean {managed.name.text}")
     if request.arguments:
         raise RefusedError(Fault.REQUEST_INVALID, f"Operation {name} takes no arguments")
+    await keep(name, managed.name.properties["name"])  # before it runs, because it may fail in one of several processes
     return await managed.operations[name].run()
 
 
@@ -318,7 +335,9 @@ async def get_jolokia(context: Any, call: Call) -> Reply:
     path = unquote(call.request.raw_path.partition("?")[0], errors="strict").removeprefix(_PREFIX)
     if not path.strip("/"):
         path = query.get("p", "")
-    return _reply(await agent.answer_request(read_path(path), query, agent.read_objects()))
+    body = read_path(path)
+    keep_act = _prepare_keeping(context, call, [body])
+    return _reply(await agent.answer_request(body, query, agent.read_objects(), keep_act))
 
 
 async def post_jolokia(context: Any, call: Call) -> Reply:
@@ -333,19 +352,37 @@ async def post_jolokia(context: Any, call: Call) -> Reply:
         raise ProblemError("bad_json", "the body is not UTF-8") from error
     except (msgspec.DecodeError, RecursionError):
         return _reply(make_error(RefusedError(Fault.REQUEST_INVALID, "Invalid JSON request")))
+    keep_act = _prepare_keeping(context, call, body if isinstance(body, list) else [body])
     if not isinstance(body, list):
-        return _reply(await agent.answer_request(body, query, agent.read_objects()))
+        return _reply(await agent.answer_request(body, query, agent.read_objects(), keep_act))
     requests_max = context.settings.jolokia_requests_max
     if len(body) > requests_max:
         text = f"A body has at most {requests_max} requests"
         return _reply(make_error(RefusedError(Fault.REQUEST_INVALID, text)))
     answers, objects = list[bytes](), agent.read_objects()
     for one in body:
-        answers.append(msgspec.json.encode(await agent.answer_request(one, query, objects)))
-        if isinstance(one, dict) and str(one.get("type")).lower() == "exec":
+        answers.append(msgspec.json.encode(await agent.answer_request(one, query, objects, keep_act)))
+        if _runs_operation(one):
             objects = agent.read_objects()  # the requests after an operation must see what it changed
         await asyncio.sleep(0)  # a body with a thousand requests can take seconds, so let other tasks run
     return Reply(b"[%b]" % b",".join(answers), media_type=JSON_TYPE)
+
+
+def _runs_operation(body: Any) -> bool:
+    return isinstance(body, dict) and str(body.get("type")).lower() == "exec"
+
+
+def _prepare_keeping(context: Any, call: Call, bodies: Sequence[Any]) -> KeepAct:
+    """Return a function that stores acts. Raise NotOwnerError if only the owner of the store can store them."""
+    if context.relay is not None and any(map(_runs_operation, bodies)):
+        raise NotOwnerError
+
+    async def keep_act(reason: str | None, operation: str, job: str) -> None:
+        detail = msgspec.json.encode({"job": job}).decode()
+        act = Act(context.now_us(), _ACTS[operation], call.identity.stored_key, reason=reason, detail=detail)
+        await context.store.write(partial(store_acts, [act]))
+
+    return keep_act
 
 
 def _reply(answer: object) -> Reply:

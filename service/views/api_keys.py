@@ -12,6 +12,7 @@ from msgspec import Meta
 from service.context import Context
 from service.contract.api_keys import Role, key_facts, make_api_key
 from service.contract.queries import ListQuery
+from service.contract.requests import Reason
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import KEY_NAME_PATTERN, Time, matching
 from storage.boards.api_keys import add_key, list_keys, revoke_key
@@ -29,6 +30,7 @@ class PostKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     name: KeyName
     role: RoleName
+    reason: Reason | None = None
 
 
 class KeyAnswer(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,6 +59,7 @@ class KeyList(msgspec.Struct, frozen=True):
 async def post_key(context: Context, call: Call) -> Reply:
     body: PostKey = call.body
     key, text = make_api_key(body.name, body.role, context.now_us())
+    call.detail = {"id": key.id, "role": body.role}
     await context.store.write(lambda: add_key(key, keys_max=context.settings.keys_max, keep_ops=True))
     await _apply(context)
     created = CreatedKey(key=text, **key_facts(key))
@@ -84,7 +87,7 @@ async def _apply(context: Context) -> None:
 
 
 KEYS = [
-    Route("POST", "/v1/keys", post_key, Role.OPS, "create_key", _TAG, body=PostKey),
+    Route("POST", "/v1/keys", post_key, Role.OPS, "create_key", _TAG, body=PostKey, acts=("key.created",)),
     Route("GET", "/v1/keys", get_keys, Role.OPS, "keys", _TAG, query=ListQuery),
-    Route("DELETE", "/v1/keys/{id}", remove_key, Role.OPS, "revoke_key", _TAG),
+    Route("DELETE", "/v1/keys/{id}", remove_key, Role.OPS, "revoke_key", _TAG, acts=("key.revoked",)),
 ]  # fmt: skip

@@ -242,10 +242,12 @@ def _pool_answer(pool: Pool) -> PoolAnswer:
 
 POOLS = [
     Route("GET", "/v1/pools", get_pools, Role.WRITER, "pools", TAG, query=PoolsQuery),
-    Route("PUT", _POOL, put_pool, Role.OPS, "put_pool", TAG),
+    Route("PUT", _POOL, put_pool, Role.OPS, "put_pool", TAG, acts=("pool.created",)),
     Route("GET", _POOL, get_pool, Role.WRITER, "pool", TAG),
-    Route("DELETE", _POOL, remove_pool, Role.OPS, "delete_pool", TAG),
-    Route("POST", _RESOURCES, add_resources, Role.OPS, "add_resources", TAG, body=AddResources),
+    Route("DELETE", _POOL, remove_pool, Role.OPS, "delete_pool", TAG, acts=("pool.deleted",)),
+    Route("POST", _RESOURCES, add_resources, Role.OPS, "add_resources", TAG, body=AddResources,
+        acts=("resources.added",)),
     Route("GET", _RESOURCES, get_resources, Role.OPS, "resources", TAG, query=ListQuery),
-    Route("DELETE", _RESOURCES, remove_resources, Role.OPS, "remove_resources", TAG, body=RemoveResources),
+    Route("DELETE", _RESOURCES, remove_resources, Role.OPS, "remove_resources", TAG, body=RemoveResources,
+        acts=("resources.removed",)),
 ]  # fmt: skip

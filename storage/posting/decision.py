@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from storage.boards.acts import Act
 from storage.errors import OutdatedFactsError, PeriodClosedError, PostError, PostRejectedError
 from storage.leaves.entries import Entries, TableRows
 from storage.leaves.hidden_owners import HiddenEntry
@@ -69,6 +70,7 @@ class Decision(msgspec.Struct):
     tables: list[TableChanges] = []
     refuses_ids: bool = False  # whether a post with an id is refused
     has_absent: bool = False  # whether a post finds no row of its owner
+    acts: list[Act] = []  # of the posts that overwrite values
 
 
 def decide_posts(group: GroupFacts, posts: Sequence[Post]) -> Decision:
@@ -210,6 +212,9 @@ def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Ce
     before = [*row.cells] if post.tells_before else None
     if changed:
         _change_entry(row, entries, changed, now_us)
+        if (act := post.act) is not None and (act.reason is not None or not is_first):
+            made = Act(now_us, "entry.set", act.key, post.owner, entries.leaf.id, act.reason, act.detail)
+            decision.acts.append(made)
     _log(board, row, post, part, status, now_us, is_first=is_first)
     outcome = PartOutcome(status, row.updated_at_us, entries.merger.decode_stats(row.cells), leaf_key=entries.leaf.key)
     if post.post_hash is not None and post.scope is None:

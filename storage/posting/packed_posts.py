@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from storage.records import BoardPost, ColumnChange, Leaf, Post, PostScope
+from storage.records import BoardPost, ColumnChange, Leaf, Post, PostScope, SetAct
 
 
 class PackedPost(msgspec.Struct, array_like=True, gc=False):
@@ -19,6 +19,7 @@ class PackedPost(msgspec.Struct, array_like=True, gc=False):
     post_hash: str | None = None
     post_id: str | None = None
     family_key: int | None = None
+    act: SetAct | None = None
 
     def changes_to(self, index: int) -> Sequence[ColumnChange]:
         """Return the changes that the post makes to one of its leaves, given by its 0-based index in `boards`."""
@@ -49,6 +50,8 @@ def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arriv
         packed.append(
             PackedPost(post.owner, reached, changes, at_us, post.fingerprint, post.post_hash, post.post_id, family_key)
         )
+        if post.act is not None:
+            packed[-1].act = post.act
     return packed
 
 
@@ -59,4 +62,6 @@ def unpack_post(packed: PackedPost, leaves: Sequence[Leaf]) -> Post:
     scope = None
     if packed.family_key is not None:  # only a front process packs a post without leaves, and its store has 1 partition
         scope = PostScope(packed.family_key, leaves[0].partition if leaves else 0)
-    return Post(packed.owner, parts, packed.post_hash, packed.at_us, packed.fingerprint, scope, post_id=packed.post_id)
+    post = Post(packed.owner, parts, packed.post_hash, packed.at_us, packed.fingerprint, scope, packed.post_id)
+    post.act = packed.act
+    return post

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from querybuilder import BULK_ALIAS, chained, col, count, plus, select
+from storage.boards.acts import store_acts
 from storage.errors import LostRaceError, OutdatedFactsError
 from storage.leaves import hidden_owners
 from storage.leaves.entries import Entries, add_totals, build_totals_upsert, total_rows
@@ -76,6 +77,8 @@ def write_changes(
     If the transaction has other writes, make them before, because this locks the counters of the logs.
     """
     yield from _write_rows(decision)
+    if decision.acts:
+        yield from store_acts(decision.acts)
     boards: dict[int, list[BoardChanges]] = {}
     for board in decision.boards.values():
         boards.setdefault(board.entries.leaf.partition, []).append(board)

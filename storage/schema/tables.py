@@ -5,7 +5,7 @@ All packages use the constants with the names. `lease_tables` and `ingest_tables
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
 
-SCHEMA_VERSION = 6  # raise it with every change of what is stored
+SCHEMA_VERSION = 7  # raise it with every change of what is stored
 
 META = "meta"
 BOARDS = "boards"
@@ -18,6 +18,7 @@ SEQUENCES = "sequences"
 API_KEYS = "api_keys"
 PROFILES = "profiles"
 OWNER_CHANGES = "owner_changes"
+ACTS = "acts"
 TOTALS = "totals"
 POST_IDS = "post_ids"
 HIDDEN_ENTRIES = "hidden_entries"
@@ -39,7 +40,7 @@ ROW_TABLES_PREFIX = "entries_"  # the names of tables with rows of boards begin 
 META_TABLE = create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
 
 
-# The catalog: boards, families, shared tables, API keys, profiles and refresh requests.
+# The catalog: boards, families, shared tables, API keys, profiles, acts of operators and refresh requests.
 CATALOG_TABLES: tuple[Query, ...] = (
     create_table(BOARDS)
     .with_columns(board_key=INTEGER, id=TEXT, spec=TEXT, created_at=INTEGER, epoch=INTEGER)
@@ -96,6 +97,23 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .with_columns(owner=TEXT, partition=INTEGER, change=TEXT, token=TEXT)
     .primary_key("owner", "partition")
     .clustered(),
+    # What operators have done, see `boards.acts`.
+    create_table(ACTS)
+    .column("id", TEXT)  # orders the acts by time
+    .with_columns(at=INTEGER, act=TEXT)
+    .column("key", TEXT, null=True)  # the id of the operator's API key; null: the service had no keys
+    .column("owner", TEXT, null=True)
+    .column("board", TEXT, null=True)  # the id of the board
+    .column("reason", TEXT, null=True)
+    .column("detail", TEXT, null=True)  # a JSON object
+    .column("hidden", INTEGER, null=True)  # not null: the act has hidden its owner, who is hidden since then
+    .primary_key("id"),
+    *(
+        create_index(f"acts_{name}", ACTS, col(name), col("id"), where=col(name).not_null())
+        for name in ("owner", "board", "key")
+    ),
+    create_index("acts_hidden", ACTS, col("owner"), where=col("hidden").not_null()),
+    create_index("acts_at", ACTS, col("at"), where=col("hidden").is_null()),
     create_table(REFRESH_REQUESTS)
     .with_columns(leaf_key=INTEGER, column_index=INTEGER)
     # Numbers from one sequence:

@@ -29,5 +29,5 @@ QUERIES = {
     "void_post": "?owner=ada", "void_family_post": "?owner=ada",
     "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1",
     "family_board": "?period=all", "facet_values": "?period=all&facet=team",
-    "history": "?period=day",
+    "history": "?period=day", "hidden_owners": "?hidden=true",
 }  # fmt: skip

@@ -102,6 +102,28 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     more: bool = False
 
 
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """What an operator has done, such as `owner.hidden`. `key` is the id of the API key; None if there were no keys."""
+
+    id: str
+    at: datetime
+    act: str
+    key: str | None = None
+    owner: str | None = None
+    board: str | None = None
+    reason: str | None = None
+    detail: Record | None = None
+
+
+class HiddenOwner(msgspec.Struct, frozen=True, kw_only=True):
+    """An owner who is hidden since then. `key` and `reason` are those of the act."""
+
+    owner: str
+    since: datetime
+    key: str | None = None
+    reason: str | None = None
+
+
 class Period(msgspec.Struct, frozen=True, kw_only=True):
     """A period of a family. For the all-time period, both times and `closed` are None."""
 

@@ -21,6 +21,7 @@ import msgspec
 
 from .answers import (
     ENCODER,
+    Act,
     Audit,
     Board,
     Bucket,
@@ -29,6 +30,7 @@ from .answers import (
     Erased,
     FacetValue,
     FamilyBoard,
+    HiddenOwner,
     JournalLine,
     Lookup,
     OwnerBoard,
@@ -461,17 +463,22 @@ class Operations(Generic[Transport, Buffer, Holders]):
         return (yield from post_all(self._sender, path_of("v1", "posts"), posts, raise_rejected=raise_rejected))
 
     @operation
-    def void_post(self, board: str, post_id: str, *, owner: str) -> Program[list[VoidedBoard]]:
+    def void_post(
+        self, board: str, post_id: str, *, owner: str, reason: str | None = None
+    ) -> Program[list[VoidedBoard]]:
         """Take back a post: its owner's entry becomes what it would be without the post (role `ops`).
 
         A second call returns the same. The id stays taken, so the same post again is rejected with `post_voided`.
+        `reason` is kept in the list of acts.
         """
-        return (yield from self._void(board_path(board, "posts", post_id), owner))
+        return (yield from self._void(board_path(board, "posts", post_id), owner, reason))
 
     @operation
-    def void_family_post(self, family: str, post_id: str, *, owner: str) -> Program[list[VoidedBoard]]:
+    def void_family_post(
+        self, family: str, post_id: str, *, owner: str, reason: str | None = None
+    ) -> Program[list[VoidedBoard]]:
         """Take back a post on all boards of a family that it reached, as `void_post` does (role `ops`)."""
-        return (yield from self._void(family_path(family, "posts", post_id), owner))
+        return (yield from self._void(family_path(family, "posts", post_id), owner, reason))
 
     @walk
     def journal(self, after: int | str = 0) -> Walk[JournalLine]:
@@ -551,20 +558,21 @@ class Operations(Generic[Transport, Buffer, Holders]):
         yield from self._walk_list(owner_path(owner, "boards"), "boards", OwnerBoard, {})
 
     @operation
-    def reset_board(self, board: str) -> Program[None]:
+    def reset_board(self, board: str, *, reason: str | None = None) -> Program[None]:
         """Empty a board, and keep its specification (role `ops`)."""
-        yield from self._sender.send(Send("POST", board_path(board, "reset"), repeatable=False))
+        yield from self._act("POST", board_path(board, "reset"), reason)
 
     @operation
-    def reset_family(self, family: str, period: str) -> Program[Record]:
+    def reset_family(self, family: str, period: str, *, reason: str | None = None) -> Program[Record]:
         """Empty the current boards of a kind of period, such as `week` (role `ops`). Return the period."""
         path = family_path(family, "reset")
-        return (yield from self._ask(Record, "POST", path, {"period": period}, repeatable=False))
+        body = {"period": period, "reason": reason}
+        return (yield from self._ask(Record, "POST", path, body, repeatable=False))
 
     @operation
-    def delete_board(self, board: str) -> Program[None]:
+    def delete_board(self, board: str, *, reason: str | None = None) -> Program[None]:
         """Delete a board with all its entries (role `ops`)."""
-        yield from self._sender.send(Send("DELETE", board_path(board), repeatable=False))
+        yield from self._act("DELETE", board_path(board), reason)
 
     @operation
     def refresh_curve(self, board: str, column: str | None = None) -> Program[Refreshed]:
@@ -599,9 +607,9 @@ class Operations(Generic[Transport, Buffer, Holders]):
         return (yield from self._get(Record, family_path(family)))
 
     @operation
-    def delete_family(self, family: str) -> Program[None]:
+    def delete_family(self, family: str, *, reason: str | None = None) -> Program[None]:
         """Delete a family with all its boards (role `ops`)."""
-        yield from self._sender.send(Send("DELETE", family_path(family), repeatable=False))
+        yield from self._act("DELETE", family_path(family), reason)
 
     @walk
     def facet_values(
@@ -646,27 +654,25 @@ class Operations(Generic[Transport, Buffer, Holders]):
         yield from self._walk_list(path, "history", PastPosition, query)
 
     @operation
-    def hide_owner(self, owner: str) -> Program[int]:
+    def hide_owner(self, owner: str, *, reason: str | None = None) -> Program[int]:
         """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged.
 
         Return on how many boards, archived ones included, the owner has or had an entry.
         """
-        reply: Reply = yield from self._sender.send(Send("PUT", owner_path(owner, "hidden")))
-        return decode(reply.content, _OwnerEntries).entries
+        return decode((yield from self._act("PUT", owner_path(owner, "hidden"), reason)), _OwnerEntries).entries
 
     @operation
-    def show_owner(self, owner: str) -> Program[int]:
+    def show_owner(self, owner: str, *, reason: str | None = None) -> Program[int]:
         """Show a hidden owner again (role `ops`).
 
         Return on how many boards, archived ones included, the owner has or had an entry.
         """
-        reply: Reply = yield from self._sender.send(Send("DELETE", owner_path(owner, "hidden")))
-        return decode(reply.content, _OwnerEntries).entries
+        return decode((yield from self._act("DELETE", owner_path(owner, "hidden"), reason)), _OwnerEntries).entries
 
     @operation
-    def erase_entry(self, board: str, owner: str) -> Program[None]:
+    def erase_entry(self, board: str, owner: str, *, reason: str | None = None) -> Program[None]:
         """Erase an owner's entry on one board (role `ops`). Entries on other boards and the profile stay."""
-        yield from self._sender.send(Send("DELETE", board_path(board, "entries", owner), repeatable=False))
+        yield from self._act("DELETE", board_path(board, "entries", owner), reason)
 
     @operation
     def erase_entries(
@@ -677,6 +683,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         column: str | None = None,
         from_rank: int | None = None,
         worse_than: Value | str | None = None,
+        reason: str | None = None,
     ) -> Program[Erased]:
         """Erase at most 10,000 entries of one board (role `ops`): those of owners, or those of a ranking.
 
@@ -684,18 +691,31 @@ class Operations(Generic[Transport, Buffer, Holders]):
         again while `more` is true.
         """
         given = {"owners": owners, "column": column, "from_rank": from_rank, "worse_than": worse_than}
-        body = {name: each for name, each in given.items() if each is not None}
+        body = {name: each for name, each in (given | {"reason": reason}).items() if each is not None}
         path = board_path(board, "entries", "erase")
         return (yield from self._ask(Erased, "POST", path, body, repeatable=False))
 
     @operation
-    def erase_owner(self, owner: str) -> Program[int]:
+    def erase_owner(self, owner: str, *, reason: str | None = None) -> Program[int]:
         """Erase an owner everywhere: the entries, the profile, and the name and posts in the journal (role `ops`).
 
         Return on how many boards, archived ones included, the owner has or had an entry.
         """
-        reply: Reply = yield from self._sender.send(Send("DELETE", owner_path(owner), repeatable=False))
-        return decode(reply.content, _OwnerEntries).entries
+        return decode((yield from self._act("DELETE", owner_path(owner), reason)), _OwnerEntries).entries
+
+    @walk
+    def hidden_owners(self) -> Walk[HiddenOwner]:
+        """Yield the hidden owners, by name (role `ops`)."""
+        yield from self._walk_list(path_of("v1", "owners"), "owners", HiddenOwner, {"hidden": True})
+
+    @walk
+    def acts(self, *, owner: str | None = None, board: str | None = None, key: str | None = None) -> Walk[Act]:
+        """Yield what operators have done, the newest act first (role `ops`).
+
+        With `owner`, `board` or `key` (the id of an API key), yield only the acts that concern these.
+        """
+        query = {"owner": owner, "board": board, "key": key}
+        yield from self._walk_list(path_of("v1", "acts"), "acts", Act, query)
 
     @operation
     def profile(self, owner: str) -> Program[Record]:
@@ -824,8 +844,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
         [result] = yield from post_all(self._sender, path, post, **asked)
         return result
 
-    def _void(self, path: str, owner: str) -> Program[list[VoidedBoard]]:
-        return (yield from self._ask(_VoidedPost, "DELETE", with_query(path, {"owner": owner}))).boards
+    def _void(self, path: str, owner: str, reason: str | None) -> Program[list[VoidedBoard]]:
+        path = with_query(path, {"owner": owner, "reason": reason})
+        return (yield from self._ask(_VoidedPost, "DELETE", path)).boards
+
+    def _act(self, method: str, path: str, reason: str | None) -> Program[bytes]:
+        sent = Send(method, with_query(path, {"reason": reason}), repeatable=method == "PUT")
+        reply: Reply = yield from self._sender.send(sent)
+        return reply.content
 
     def _get(self, answer: type[T], path: str, query: Mapping[str, object] | None = None) -> Program[T]:
         reply: Reply = yield from self._sender.send(Send("GET", with_query(path, query or {})))

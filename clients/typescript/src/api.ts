@@ -13,10 +13,34 @@ export type Accepted = {
   duplicates?: number;
 };
 
+/** A page of acts, the newest first. `next` is null on the last page. */
+export type ActList = {
+  acts: Array<ActAnswer>;
+  next: string | null;
+};
+
+/**
+ * What an operator has done, and why. `key` is the id of the operator's API key, and null if the service had no
+ * keys. `owner` and `board` say whom and which leaderboard the act concerns, and `detail` what else it concerns,
+ * such as a family or a post. An act that concerned an owner who was erased later has no owner and no detail.
+ */
+export type ActAnswer = {
+  id: string;
+  /** ISO 8601 in UTC, with microseconds */
+  at: string;
+  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed";
+  key: string | null;
+  owner: string | null;
+  board: string | null;
+  reason: string | null;
+  detail: Record<string, unknown> | null;
+};
+
 /** Resources to add to a region of a pool. A resource that the pool already has stays in its region. */
 export type AddResources = {
   region: string;
   resources: Array<string>;
+  reason?: string | null;
 };
 
 /** The answer to adding resources: how many are new (`added`), and how many the pool already had (`known`). */
@@ -333,6 +357,7 @@ export type EraseEntries = {
   from_rank?: number;
   /** Entries with this value stay. */
   worse_than?: number | string;
+  reason?: string | null;
 };
 
 /** How many entries were erased. `more` is true if the same request would erase more: send it again. */
@@ -383,6 +408,7 @@ export type FacetedPostBody = {
   set?: Record<string, number | string | null>;
   post_id?: string | null;
   at?: string | null;
+  reason?: string | null;
   /** The value of each facet. If a facet has no value here, the boards of the lists with this facet are skipped. */
   facets?: Record<string, string>;
 };
@@ -450,6 +476,7 @@ export type FanPostBody = {
   set?: Record<string, number | string | null>;
   post_id?: string | null;
   at?: string | null;
+  reason?: string | null;
   boards: Array<string>;
 };
 
@@ -461,6 +488,21 @@ export type FanPostList = {
 /** The answer of a healthy service: `status` is `ok`. */
 export type Health = {
   status: string;
+};
+
+/** A page of hidden owners, by name. `next` is null on the last page. */
+export type HiddenList = {
+  owners: Array<HiddenOwner>;
+  next: string | null;
+};
+
+/** An owner who is hidden since the time `since`. `key` is as in an act. */
+export type HiddenOwner = {
+  owner: string;
+  /** ISO 8601 in UTC, with microseconds */
+  since: string;
+  key: string | null;
+  reason: string | null;
 };
 
 /**
@@ -845,12 +887,14 @@ export type PostBody = {
   set?: Record<string, number | string | null>;
   post_id?: string | null;
   at?: string | null;
+  reason?: string | null;
 };
 
 /** An API key to create. `name` says whom the key is for. `role` says what callers may do with the key. */
 export type PostKey = {
   name: string;
   role: "ops" | "reader" | "writer";
+  reason?: string | null;
 };
 
 /** Many posts. The answer has their results in the same order. */
@@ -933,6 +977,7 @@ export type PutBoard = {
   /** The number of parts over which its owners are spread, so that it can grow past one machine. */
   segments?: number;
   predictor?: PredictorBody;
+  reason?: string | null;
   opens_at?: string | null;
   closes_at?: string | null;
   /** The time after `closes_at` during which earlier posts still count. */
@@ -983,6 +1028,7 @@ export type PutFamily = {
   /** The number of parts over which its owners are spread, so that it can grow past one machine. */
   segments?: number;
   predictor?: PredictorBody;
+  reason?: string | null;
   periods: Array<"all" | "day" | "month" | "week" | "year">;
   /** An IANA name: `Europe/Berlin`. */
   time_zone?: string;
@@ -1052,6 +1098,7 @@ export type RefreshAnswer = {
 /** Resources to remove from a pool. */
 export type RemoveResources = {
   resources: Array<string>;
+  reason?: string | null;
 };
 
 /**
@@ -1074,6 +1121,7 @@ export type ResetEvent = Record<string, unknown>;
 /** The kind of period whose current leaderboards are emptied. */
 export type ResetFamily = {
   period: "all" | "day" | "month" | "week" | "year";
+  reason?: string | null;
 };
 
 /** A page of resources in the order of their texts. `next` is the cursor of the next page; null on the last page. */
@@ -1206,6 +1254,8 @@ export interface Operations {
        * surrogates.
        */
       owner: string;
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
     };
     body: never;
     answer: VoidedPost;
@@ -1256,7 +1306,10 @@ export interface Operations {
     answer: FamilyAnswer;
   };
   delete_family: {
-    query: {};
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
     body: never;
     answer: never;
   };
@@ -1273,69 +1326,6 @@ export interface Operations {
     query: {};
     body: ResetFamily;
     answer: FamilyReset;
-  };
-  pools: {
-    query: {
-      limit?: number;
-      /** Opaque text: `next` or `prev` of an earlier answer. */
-      cursor?: string;
-      client_id?: string;
-    };
-    body: never;
-    answer: PoolList;
-  };
-  put_pool: {
-    query: {};
-    body: never;
-    answer: PoolAnswer;
-  };
-  pool: {
-    query: {};
-    body: never;
-    answer: PoolAnswer;
-  };
-  delete_pool: {
-    query: {};
-    body: never;
-    answer: never;
-  };
-  add_resources: {
-    query: {};
-    body: AddResources;
-    answer: AddedResources;
-  };
-  resources: {
-    query: {
-      limit?: number;
-      /** Opaque text: `next` or `prev` of an earlier answer. */
-      cursor?: string;
-    };
-    body: never;
-    answer: ResourceList;
-  };
-  remove_resources: {
-    query: {};
-    body: RemoveResources;
-    answer: RemovedResources;
-  };
-  create_key: {
-    query: {};
-    body: PostKey;
-    answer: CreatedKey;
-  };
-  keys: {
-    query: {
-      limit?: number;
-      /** Opaque text: `next` or `prev` of an earlier answer. */
-      cursor?: string;
-    };
-    body: never;
-    answer: KeyList;
-  };
-  revoke_key: {
-    query: {};
-    body: never;
-    answer: never;
   };
   positions: {
     query: {
@@ -1368,7 +1358,10 @@ export interface Operations {
     answer: EntryAnswer;
   };
   erase_entry: {
-    query: {};
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
     body: never;
     answer: never;
   };
@@ -1469,6 +1462,8 @@ export interface Operations {
        * surrogates.
        */
       owner: string;
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
     };
     body: never;
     answer: VoidedPost;
@@ -1504,12 +1499,18 @@ export interface Operations {
     answer: BoardAnswer;
   };
   delete_board: {
-    query: {};
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
     body: never;
     answer: never;
   };
   reset_board: {
-    query: {};
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
     body: never;
     answer: BoardAnswer;
   };
@@ -1519,19 +1520,56 @@ export interface Operations {
     answer: ErasedEntries;
   };
   erase_owner: {
-    query: {};
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
     body: never;
     answer: OwnerEntries;
   };
   hide_owner: {
-    query: {};
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
     body: never;
     answer: OwnerEntries;
   };
   show_owner: {
-    query: {};
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
     body: never;
     answer: OwnerEntries;
+  };
+  hidden_owners: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+      /** Only hidden owners are listed. */
+      hidden: "true";
+    };
+    body: never;
+    answer: HiddenList;
+  };
+  acts: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+      /**
+       * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+       * surrogates.
+       */
+      owner?: string;
+      board?: string;
+      /** The id of an API key. */
+      key?: string;
+    };
+    body: never;
+    answer: ActList;
   };
   put_profile: {
     query: {};
@@ -1598,6 +1636,78 @@ export interface Operations {
     };
     body: never;
     answer: AuditAnswer;
+  };
+  pools: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+      client_id?: string;
+    };
+    body: never;
+    answer: PoolList;
+  };
+  put_pool: {
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
+    body: never;
+    answer: PoolAnswer;
+  };
+  pool: {
+    query: {};
+    body: never;
+    answer: PoolAnswer;
+  };
+  delete_pool: {
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
+    body: never;
+    answer: never;
+  };
+  add_resources: {
+    query: {};
+    body: AddResources;
+    answer: AddedResources;
+  };
+  resources: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: ResourceList;
+  };
+  remove_resources: {
+    query: {};
+    body: RemoveResources;
+    answer: RemovedResources;
+  };
+  create_key: {
+    query: {};
+    body: PostKey;
+    answer: CreatedKey;
+  };
+  keys: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: KeyList;
+  };
+  revoke_key: {
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
+    body: never;
+    answer: never;
   };
   healthz: {
     query: {};

@@ -195,18 +195,24 @@ export class Client {
   }
 
   /** Take back an owner's post (role `ops`): the entry becomes what it would be without the post. */
-  voidPost(board: string, postId: string, owner: string): Promise<Answer<"void_post">> {
-    return this.#void(pathOf`/v1/leaderboards/${board}/posts/${postId}`, owner);
+  voidPost(board: string, postId: string, owner: string, reason?: string): Promise<Answer<"void_post">> {
+    return this.#void(pathOf`/v1/leaderboards/${board}/posts/${postId}`, owner, reason);
   }
 
   /** Take back an owner's post on every board of a family that it reached (role `ops`). */
-  voidFamilyPost(family: string, postId: string, owner: string): Promise<Answer<"void_family_post">> {
-    return this.#void(pathOf`/v1/families/${family}/posts/${postId}`, owner);
+  voidFamilyPost(
+    family: string,
+    postId: string,
+    owner: string,
+    reason?: string,
+  ): Promise<Answer<"void_family_post">> {
+    return this.#void(pathOf`/v1/families/${family}/posts/${postId}`, owner, reason);
   }
 
   /** Erase an owner's entry on one board (role `ops`). Entries on other boards stay. */
-  async eraseEntry(board: string, owner: string): Promise<void> {
-    await this.#transport.send(pathOf`/v1/leaderboards/${board}/entries/${owner}`, { method: "DELETE", once: true });
+  async eraseEntry(board: string, owner: string, reason?: string): Promise<void> {
+    const path = pathOf`/v1/leaderboards/${board}/entries/${owner}`;
+    await this.#transport.send(path, { method: "DELETE", query: { reason }, once: true });
   }
 
   /** Yield what changes at the top of a ranking, or an owner's position, until the signal is aborted. */
@@ -233,8 +239,8 @@ export class Client {
     }
   }
 
-  async #void<T>(path: string, owner: string): Promise<T> {
-    return (await (await this.#transport.send(path, { method: "DELETE", query: { owner } })).json()) as T;
+  async #void<T>(path: string, owner: string, reason?: string): Promise<T> {
+    return (await (await this.#transport.send(path, { method: "DELETE", query: { owner, reason } })).json()) as T;
   }
 
   async #read<T>(path: string, query: object): Promise<T> {

@@ -11,7 +11,7 @@ from rankcurve.client import board_path
 from rankcurve.column_words import whole_spec
 
 from service.commands.operating.partitions import split
-from service.commands.request_commands import add_list, add_request, argument, option
+from service.commands.request_commands import REASON, add_list, add_request, argument, option
 from service.commands.tables import show_json
 from service.commands.target import BoardArgument, service_command
 
@@ -126,12 +126,12 @@ add_request(
     board_app, "reset", f"POST {BOARD_PATH}/reset",
     "Empty a leaderboard and keep its spec. Posts from before that, by their `at`, are rejected from then on. The "
     "command asks first unless --yes is given.",
-    BOARD, confirm="Remove all entries of {board}?",
+    BOARD, REASON, confirm="Remove all entries of {board}?",
 )
 add_request(
     board_app, "delete", f"DELETE {BOARD_PATH}",
     "Delete a leaderboard with all its entries. This can't be undone; the command asks first unless --yes is given.",
-    BOARD, confirm="Delete {board} with all its entries?",
+    BOARD, REASON, confirm="Delete {board} with all its entries?",
 )
 # fmt: on
 
@@ -229,12 +229,12 @@ add_request(
     family_app, "reset", f"POST {FAMILY_PATH}/reset",
     "Empty a family's current boards of one kind of period, such as those of this week. Posts from before that, by "
     "their `at`, are rejected there from then on. The command asks first unless --yes is given.",
-    FAMILY, PERIOD, confirm="Remove all entries of the current {period} of {family}?",
+    FAMILY, PERIOD, REASON, confirm="Remove all entries of the current {period} of {family}?",
 )
 add_request(
     family_app, "delete", f"DELETE {FAMILY_PATH}",
     "Delete a family with all its boards. This can't be undone; the command asks first unless --yes is given.",
-    FAMILY, confirm="Delete {family} with all its boards?",
+    FAMILY, REASON, confirm="Delete {family} with all its boards?",
 )
 add_request(
     family_app, "board", f"GET {FAMILY_PATH}/boards",

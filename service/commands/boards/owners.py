@@ -1,4 +1,4 @@
-"""`rankcurve owner …`: hide, unhide and erase owners, and print their entries and posts.
+"""`rankcurve owner …`: hide, unhide and erase owners, and print their entries and posts. `rankcurve acts` lists acts.
 
 `rankcurve post …` takes back posts, and `rankcurve queue …` shows those that wait to be applied.
 """
@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import ENCODER, Record
+from rankcurve.client import PAGE_ENTRIES
 
-from service.commands.request_commands import add_list, add_request, argument, option
-from service.commands.tables import cell_text, say, show_json
-from service.commands.target import service_command
+from service.commands.request_commands import REASON, add_list, add_request, argument, option
+from service.commands.tables import cell_text, say, show_json, show_records
+from service.commands.target import JsonOption, LimitOption, service_command, take
 
 OWNER = argument("owner", "OWNER", "Whom.")
 OWNER_PATH = "/v1/owners/{owner}"
@@ -42,11 +43,15 @@ def show_posts(answer: Record) -> None:
 add_request(
     owner_app, "hide", f"PUT {OWNER_PATH}/hidden",
     "Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged.",
-    OWNER, show=show_changed,
+    OWNER, REASON, show=show_changed,
 )
 add_request(
     owner_app, "unhide", f"DELETE {OWNER_PATH}/hidden", "Let rankings show a hidden owner again (role `ops`).",
-    OWNER, show=show_changed,
+    OWNER, REASON, show=show_changed,
+)
+add_list(
+    owner_app, "hidden", "/v1/owners", "List the hidden owners, and why they are hidden (role `ops`).",
+    {"owner": "owner", "since": "since", "key": "key", "reason": "reason"}, hidden=True,
 )
 add_list(
     owner_app, "show", f"{OWNER_PATH}/boards", "Print an owner's entries, by leaderboard. It changes nothing.",
@@ -55,7 +60,7 @@ add_list(
 add_request(
     owner_app, "erase", f"DELETE {OWNER_PATH}",
     "Erase an owner: all entries, the profile, and the name and posts in the journal (role `ops`).",
-    OWNER, confirm="Erasing can't be undone. Erase {owner} everywhere?", show=show_changed,
+    OWNER, REASON, confirm="Erasing can't be undone. Erase {owner} everywhere?", show=show_changed,
 )
 add_request(
     owner_app, "posts", f"GET {OWNER_PATH}/posts", "Print an owner's newest posts, one JSON object on each line.",
@@ -69,6 +74,7 @@ PlaceArgument = Annotated[
 ]
 PostIdArgument = Annotated[str, typer.Argument(metavar="POST_ID", help="Id of the post.")]
 OwnerOption = Annotated[str, typer.Option("--owner", help="Whose post it is.")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why you do this, for `rankcurve acts`.")]
 FamilyOption = Annotated[bool, typer.Option("--family", help="BOARD is a family: take it back on all its boards.")]
 
 post_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Take back posts.")
@@ -81,10 +87,31 @@ add_request(
 )  # fmt: skip
 
 
+@service_command()
+async def acts(
+    client: AsyncClient,
+    owner: Annotated[str | None, typer.Option(help="Only acts that concern this owner.")] = None,
+    board: Annotated[str | None, typer.Option(help="Only acts that concern this leaderboard.")] = None,
+    by: Annotated[str | None, typer.Option(help="Only acts with the API key of this id.")] = None,
+    limit: LimitOption = 100,
+    as_json: JsonOption = False,
+) -> None:
+    """List what operators have done and why, the newest first (role `ops`)."""
+    query = {"owner": owner, "board": board, "key": by, "limit": min(limit, PAGE_ENTRIES)}
+    found = client.list_records("/v1/acts", "acts", Record, query)
+    columns = {each: each for each in ("at", "act", "key", "owner", "board", "reason", "detail")}
+    show_records(await take(found, limit), columns, as_json=as_json)
+
+
 @post_app.command("void")
 @service_command()
 async def void(
-    client: AsyncClient, board: PlaceArgument, post_id: PostIdArgument, owner: OwnerOption, family: FamilyOption = False
+    client: AsyncClient,
+    board: PlaceArgument,
+    post_id: PostIdArgument,
+    owner: OwnerOption,
+    family: FamilyOption = False,
+    reason: ReasonOption = None,
 ) -> None:
     """Take back a post (role `ops`): the owner's entry becomes what it would be without it. Prints the new values.
 
@@ -98,7 +125,7 @@ async def void(
         rankcurve post void game match-8812 --owner ada --family
     """
     take_back = client.void_family_post if family else client.void_post
-    boards = await take_back(board, post_id, owner=owner)
+    boards = await take_back(board, post_id, owner=owner, reason=reason)
     show_json(boards)
     if any(each.error is not None for each in boards):
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ from rankcurve import AsyncClient
 from rankcurve.answers import Record
 
 from service.commands.operating.own_store import CONFIG_OPTION, SETTING_OPTIONS, read_settings, run_on_store
-from service.commands.request_commands import add_command, add_list, add_request, argument, option
+from service.commands.request_commands import REASON, add_command, add_list, add_request, argument, option
 from service.commands.target import DEFAULT_URL, KEY_OPTION, URL_OPTION, call_service
 
 if TYPE_CHECKING:
@@ -99,4 +99,5 @@ add_request(
     f"DELETE {KEYS_PATH}/{{id}}",
     "Revoke a key. Within 5 s every process refuses that key. The last key with the role ops can't be revoked.",
     KEY_ID,
+    REASON,
 )

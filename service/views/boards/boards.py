@@ -45,8 +45,11 @@ async def put_board(context: Context, call: Call) -> Reply:
             spare=context.store.dialect.spares_tables,
         )
         if board.spec is spec:
+            call.act = "board.created"
             return board, True
-        return (yield from change_board(board_id=board_id, wanted=spec, now_us=now_us)), False
+        changed = yield from change_board(board_id=board_id, wanted=spec, now_us=now_us)
+        call.act = "board.changed" if changed.gate.closes_us == board.gate.closes_us else "board.closed"
+        return changed, False
 
     (board, created), _ = await context.try_living(lambda away: context.store.write(lambda: program(away)))
     context.catalog.keep_board(board)

@@ -73,7 +73,13 @@ async def put_family_spec(context: Context, call: Call) -> Reply:
         families_max=context.settings.catalog_families_max,
         partition=call.body.partition,
     )
-    family, made = await context.store.write(lambda: putting(now_us=context.now_us()))
+
+    def program() -> Program[tuple[Family, bool]]:
+        family, made = yield from putting(now_us=context.now_us())
+        call.act = "family.created" if made else "family.changed"
+        return family, made
+
+    family, made = await context.store.write(program)
     context.catalog.families.keep_family(family)
     return Reply(await _answer(context, family), status=201 if made else 200)
 
@@ -143,6 +149,7 @@ async def remove_family(context: Context, call: Call) -> None:
 
 async def empty_period(context: Context, call: Call) -> FamilyReset:
     kind: PeriodKind = call.body.period
+    call.detail = {"period": kind.value}
     family = await context.catalog.families.reread_family(call.path["family"])
     _check_period(family, kind)
     emptying = partial(reset_period, family_id=family.id, kind=kind)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Raw
 
 from service.context import Context
-from service.contract.api_keys import Role
+from service.contract.api_keys import Identity, Role
 from service.contract.post_bodies import PostTarget, parse_posts
 from service.contract.problems import ProblemError, name_post, post_problem_of
 from service.contract.queries import PostStateQuery
@@ -57,6 +57,7 @@ from storage.records import (
     Post,
     PostScope,
     PostStatus,
+    SetAct,
     StatValue,
     describe_range,
 )
@@ -93,7 +94,10 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
         ProblemError: the request as a whole is faulty, or the caller's API key may not send that many posts now.
     """
     may_set = call.identity.role >= Role.OPS
-    posts, single = parse_posts(call.body, call.media_type, context.settings, kind=kind, may_set=may_set)
+    overwriting: list[PostBody] = []
+    parse = partial(parse_posts, kind=kind, may_set=may_set, overwriting=overwriting)
+    posts, single = parse(call.body, call.media_type, context.settings)
+    call.overwrites = bool(overwriting)
     call.is_batch = len(posts) >= BATCH_POSTS_MIN
     if context.key_limits.posts.is_set:
         context.key_limits.posts.admit(call.identity.key_id, len(posts))
@@ -163,6 +167,7 @@ class PostRequest(msgspec.Struct):
     single: bool  # whether the body is a single post instead of a list
     family: Sequence[str] = ()  # the id by which to confirm the family, if the caller posts to one
     asked: AskedPositions | None = None  # the positions that the results are to have
+    operator: Identity | None = None  # the caller, if a post has `set`
 
     async def confirm(self, leaves: Iterable[Leaf]) -> bool:
         """Read the boards of these leaves, and the family, from the store. Return whether there was any to read."""
@@ -185,6 +190,10 @@ class PostRequest(msgspec.Struct):
         if refused and await self.confirm(leaf for at in refused for leaf in _list_leaves(found[at].targets)):
             for index, again in zip(refused, await self.resolve([posts[index] for index in refused]), strict=True):
                 found[index] = again
+        if self.operator is not None:
+            for body, each in zip(posts, found, strict=True):
+                if body.set and each.post is not None:
+                    each.post.act = _make_act(self.operator, body)
         return found
 
     async def find_accepted(self) -> list[Post]:
@@ -241,6 +250,11 @@ class PostRequest(msgspec.Struct):
         return settled
 
 
+def _make_act(operator: Identity, body: PostBody) -> SetAct:
+    detail = {"set": body.set, **({"post_id": body.post_id} if isinstance(body.post_id, str) else {})}
+    return SetAct(operator.stored_key, body.reason or None, msgspec.json.encode(detail).decode())
+
+
 async def take_posts(
     context: Context,
     call: Call,
@@ -260,7 +274,8 @@ async def take_posts(
         OutcomeUnknownError: see `PostRequest.apply`.
     """
     family = [f"{call.path['family']}:"] if "family" in call.path else ()
-    request = PostRequest(context, posts, resolve, single, family, asked)
+    operator = call.identity if call.overwrites else None
+    request = PostRequest(context, posts, resolve, single, family, asked, operator)
     if call.query.mode == QUEUED:
         return await queue_posts(request)
     if not single:

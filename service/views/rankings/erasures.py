@@ -29,6 +29,11 @@ async def erase_entries(context: Context, call: Call) -> ErasedEntries:
     given = [each for each in (body.owners, body.from_rank, body.worse_than) if each is not UNSET]
     if len(given) != 1 or (body.owners is not UNSET and body.column is not UNSET):
         raise ProblemError("bad_request", "give owners, or from_rank or worse_than with a column")
+    call.detail = {
+        name: len(each) if isinstance(each, list) else each
+        for name in ("owners", "column", "from_rank", "worse_than")
+        if (each := getattr(body, name)) is not UNSET
+    }
     board = await context.catalog.find_board(call.path["board"])
     if board.gate.archived_us is not None:
         raise ArchivedError("the leaderboard was archived: erase its owners one by one")

@@ -3,14 +3,17 @@
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import replace
+from functools import partial
 
 from jobs.boards.prune import PruneJob
+from storage.boards.acts import Act, list_acts, list_hidden, record_act, store_acts
 from storage.records import Board, PostStatus, TableSharing
 from tests.jobs.refreshing import run_jobs
 from tests.jobs.world import LIMITS, World
 from tests.storage.deployment import part
 
 DAY_US = 86_400_000_000
+ACTS_US = round(LIMITS.acts_retention_s * 1e6)
 RETENTION_US = round(LIMITS.post_id_retention_s * 1e6)
 
 
@@ -90,3 +93,25 @@ async def test_changes_are_deleted_after_their_retention(world: World) -> None:
     assert [change.position for change in await world.deployment.read_log()] == positions[21:], "the rest is younger"
     world.deployment.clock.now_us += 10
     assert await run_steps(world, world.prune_job().prune_changes()) == 3, "the last change always stays"
+
+
+async def test_an_act_is_deleted_after_its_retention_unless_its_owner_is_hidden(world: World) -> None:
+    write, begun_us = world.store.write, world.deployment.clock.now_us
+    for kind, owner in (("owner.hidden", "ada"), ("owner.hidden", "bob"), ("entry.erased", "cleo")):
+        act = Act(world.deployment.clock.now_us, kind, owner=owner)  # type: ignore[arg-type]
+        await write(partial(record_act, act))
+    world.deployment.clock.now_us += ACTS_US
+    assert await world.prune_job().prune_acts() == 0
+    await write(partial(record_act, Act(begun_us + ACTS_US, "owner.shown", owner="bob")))
+    world.deployment.clock.now_us += 1
+    assert await world.prune_job().prune_acts() == 2
+    left = await world.store.read(partial(list_acts, before="", limit=9))
+    assert [(each.act.act, each.act.owner) for each in left] == [("owner.shown", "bob"), ("owner.hidden", "ada")]
+    assert [each.owner for each in await world.store.read(partial(list_hidden, after="", limit=9))] == ["ada"]
+
+
+async def test_acts_are_deleted_in_bounded_steps(world: World) -> None:
+    acts = [Act(world.deployment.clock.now_us, "board.reset") for _ in range(LIMITS.prune_rows_max + 1)]
+    await world.store.write(partial(store_acts, acts))
+    world.deployment.clock.now_us += ACTS_US + 1
+    assert await run_steps(world, world.prune_job().prune_acts()) == len(acts)

@@ -82,6 +82,27 @@ def test_an_operator_hides_unhides_and_erases_an_owner(board: Process, run: Run)
     assert top(board) == ["ada", "cleo"]
 
 
+def test_acts_and_hidden_owners_are_listed_with_the_reasons_that_commands_gave(serving: Process, run: Run) -> None:
+    run("board", "create", "acted", "-c", "xp:sum")
+    run("owner", "hide", "ida", "--reason", "speed hack")
+    rows = [line.split() for line in run("owner", "hidden").stdout.splitlines()]
+    assert rows[0] == ["owner", "since", "key", "reason"]
+    assert [row[:1] + row[2:] for row in rows[1:]] == [["ida", "speed", "hack"]]
+    run("owner", "unhide", "ida", "--reason", "wrong")
+    assert len(run("owner", "hidden").stdout.splitlines()) == 1
+    run("board", "reset", "acted", "--yes", "--reason", "new season")
+    run_of = {"owner": "ida", "stats": {"xp": 9}, "post_id": "run"}
+    call(serving, "POST", "/v1/leaderboards/acted/posts", run_of)
+    run("post", "void", "acted", "run", "--owner", "ida", "--reason", "bug")
+    assert run("board", "delete", "acted", "--yes", "--reason", "over").stderr == "done: delete acted\n"
+    found = json.loads(run("acts", "--board", "acted", "--json").stdout)
+    acts = [("board.deleted", "over"), ("post.voided", "bug"), ("board.reset", "new season"), ("board.created", None)]
+    assert [(act["act"], act["reason"]) for act in found] == acts
+    table = run("acts", "--owner", "ida", "--limit", "2").stdout.splitlines()
+    assert [line.split()[1] for line in table] == ["act", "post.voided", "owner.shown"]
+    assert run("acts", "--by", "none").stdout.split() == ["at", "act", "key", "owner", "board", "reason", "detail"]
+
+
 def test_show_prints_the_entries_of_an_owner_and_leaves_a_hidden_one_hidden(board: Process, run: Run) -> None:
     rows = [line.split() for line in run("owner", "show", "bob").stdout.splitlines()]
     assert (rows[0], rows[1][:3]) == (["board", "values", "updated"], ["b", "xp", "20"])

@@ -42,6 +42,7 @@ MADE_UP = {
 BOARDS = ("own", "shared", "other", "wider", "segments", "deals")
 READS = [
     "/v1/leaderboards", "/v1/families", "/v1/keys", "/v1/owners/owner1/profile", "/v1/owners/owner1/boards",
+    "/v1/acts", "/v1/owners?hidden=true",
     "/v1/pools/game/servers", "/v1/leaderboards/own", "/v1/leaderboards/deals/posts/once",
     *(f"/v1/leaderboards/{board}/rankings/xp?limit=50" for board in (*BOARDS, "cup:all", "bowl:all")),
     *(f"/v1/leaderboards/{board}/entries/owner3" for board in BOARDS),

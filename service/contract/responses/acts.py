@@ -1,0 +1,50 @@
+"""The types of the answers about the acts of operators, and about hidden owners."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Raw
+
+from service.contract.values import Time
+from storage.boards.acts import ActName
+
+
+class ActAnswer(msgspec.Struct, frozen=True):
+    """What an operator has done, and why.
+
+    `key` is the id of the operator's API key, and null if the service had no keys. `owner` and `board` say whom and
+    which leaderboard the act concerns, and `detail` what else it concerns, such as a family or a post. An act that
+    concerned an owner who was erased later has no owner and no detail.
+    """
+
+    id: str
+    at: Time
+    act: ActName
+    key: str | None
+    owner: str | None
+    board: str | None
+    reason: str | None
+    detail: Annotated[Raw, Meta(extra_json_schema={"type": "object"})] | None
+
+
+class ActList(msgspec.Struct, frozen=True):
+    """A page of acts, the newest first. `next` is null on the last page."""
+
+    acts: list[ActAnswer]
+    next: str | None
+
+
+class HiddenOwner(msgspec.Struct, frozen=True):
+    """An owner who is hidden since the time `since`. `key` is as in an act."""
+
+    owner: str
+    since: Time
+    key: str | None
+    reason: str | None
+
+
+class HiddenList(msgspec.Struct, frozen=True):
+    """A page of hidden owners, by name. `next` is null on the last page."""
+
+    owners: list[HiddenOwner]
+    next: str | None

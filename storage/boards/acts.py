@@ -1,0 +1,108 @@
+"""Keeps what operators have done: when, with which API key, for which reason. An act changes nothing that games read.
+
+A transaction that has an effect also stores the act. So there is no effect without its act, whatever process is killed.
+
+The act that has hidden an owner is marked as long as the owner is hidden. The marked acts are the list of the hidden
+owners, so they are never pruned. Another request to hide such an owner changes nothing, and stores no act.
+"""
+
+import secrets
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from querybuilder import INTEGER, TEXT, asc, col, delete, desc, insert, lit, null, param, select, update
+from storage.schema.placement import TABLES
+from storage.schema.tables import ACTS
+from storage.store import Program
+
+ActName = Literal[
+    "board.created", "board.changed", "board.closed", "board.reset", "board.deleted",
+    "family.created", "family.changed", "family.reset", "family.deleted",
+    "entry.set", "entry.erased", "entries.erased", "post.voided", "owner.hidden", "owner.shown", "owner.erased",
+    "key.created", "key.revoked", "job.paused", "job.resumed", "job.run",
+    "pool.created", "pool.deleted", "resources.added", "resources.removed",
+]  # fmt: skip
+
+
+class Act(NamedTuple):
+    """What an operator has done. `detail` is a JSON object, which says what the other fields do not."""
+
+    at_us: int
+    act: ActName
+    key: str | None = None
+    owner: str | None = None
+    board: str | None = None
+    reason: str | None = None
+    detail: str | None = None
+
+
+class StoredAct(NamedTuple):
+    id: str
+    act: Act
+
+
+_NAMES = ("at", "act", "key", "owner", "board", "reason", "detail")  # in the order of the fields of `Act`
+_LISTED = select(col("id"), *map(col, _NAMES)).from_(ACTS)
+_OF_OWNER = col("owner").eq(param("owner"))
+_INSERT = insert(ACTS).rows(param("rows"), **TABLES[ACTS].kinds).prepared()
+_IS_HIDDEN = select(lit(1)).from_(ACTS).where(_OF_OWNER, col("hidden").not_null()).prepared()
+_SHOW = update(ACTS).set(hidden=null(INTEGER)).where(_OF_OWNER, col("hidden").not_null()).prepared()
+_hidden = _LISTED.where(col("hidden").not_null(), col("owner").gt(param("after"))).order_by(asc(col("owner")))
+_HIDDEN = _hidden.limit(param("limit")).prepared()
+_NAMED = select(col("id"), col("reason")).from_(ACTS).where(_OF_OWNER).limit(param("limit")).prepared()
+_nameless = update(ACTS).set(owner=null(TEXT), detail=null(TEXT), reason=col("reason", "v"))
+_nameless = _nameless.from_rows("v", param("rows"), id=TEXT, reason=TEXT)
+_FORGET = _nameless.where(col("id", ACTS).eq(col("id", "v"))).prepared()
+_old = select(col("id")).from_(ACTS).where(col("hidden").is_null(), col("at").lt(param("before_us")))
+_PRUNE = delete(ACTS).where(col("id").in_(_old.order_by(asc(col("at"))).limit(param("limit")))).prepared()
+
+
+def store_acts(acts: Iterable[Act], *, hidden: int | None = None) -> Program[None]:
+    """Store acts. Acts of the same time are listed in a random order."""
+    yield _INSERT.bind(rows=[(f"{act.at_us:016x}{secrets.token_hex(8)}", *act, hidden) for act in acts])
+
+
+def record_act(act: Act) -> Program[None]:
+    """Store an act in the transaction of its effect, after the effect. An erased owner is not named."""
+    if act.act == "owner.hidden":
+        if not (yield _IS_HIDDEN.bind(owner=act.owner)):
+            yield from store_acts([act], hidden=1)
+        return
+    if act.act in ("owner.shown", "owner.erased"):
+        yield _SHOW.bind(owner=act.owner)
+    yield from store_acts([act._replace(owner=None) if act.act == "owner.erased" else act])
+
+
+def list_acts(*, before: str, limit: int, **wanted: str | None) -> Program[list[StoredAct]]:
+    """Return the newest acts whose ids are less than `before`. `wanted`: values that `owner`, `board`, `key` must have.
+
+    An empty `before` stands for the end. A value that is None does not matter.
+    """
+    given = {name: value for name, value in wanted.items() if value is not None}
+    listed = _LISTED.where(*(col(name).eq(param(name)) for name in given))
+    if before:
+        listed, given["before"] = listed.where(col("id").lt(param("before"))), before
+    rows = yield listed.order_by(desc(col("id"))).limit(limit).bind(**given)
+    return [StoredAct(row[0], Act(*row[1:])) for row in rows]
+
+
+def list_hidden(*, after: str, limit: int) -> Program[list[Act]]:
+    """Return the acts that have hidden the owners who are hidden now, by owner, of owners after `after`."""
+    return [Act(*row[1:]) for row in (yield _HIDDEN.bind(after=after, limit=limit))]
+
+
+def forget_owner(owner: str, *, rows_max: int) -> Program[int]:
+    """Remove an erased owner's name from at most `rows_max` acts. Return from how many it was removed."""
+    rows = [
+        (act_id, None if reason is None or owner in reason else reason)
+        for act_id, reason in (yield _NAMED.bind(owner=owner, limit=rows_max))
+    ]
+    if rows:
+        yield _FORGET.bind(rows=rows)
+    return len(rows)
+
+
+def prune_acts(*, before_us: int, rows_max: int) -> Program[int]:
+    """Delete at most `rows_max` acts older than `before_us`, except those that hide an owner. Return how many."""
+    [[deleted]] = yield _PRUNE.bind(before_us=before_us, limit=rows_max)
+    return int(deleted)
