@@ -19,6 +19,7 @@ ADVICE = {
     "host_not_allowed": "Ask by a loopback name such as `127.0.0.1`, or create an API key.",
     "not_found": "Correct the path.",
     "unknown_board": "Correct the id, or create the leaderboard.",
+    "unknown_tier": "Name one of the tiers that the specification of the leaderboard lists.",
     "unknown_column": "Correct the name, or add the column to the leaderboard.",
     "unknown_owner": "Treat the owner as one without an entry. A post makes the entry.",
     "unknown_post": "Send the post again with the same `post_id` if it has to count.",

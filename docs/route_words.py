@@ -108,11 +108,14 @@ ROUTE_WORDS: dict[str, Words] = {
     "entry": Words("An owner's entry", problems=("unknown_owner",),
         description="The entry of a hidden owner says that it is hidden."
         " It has no `ETag`, because it changes without the leaderboard."),
-    "page": Words("A page of a ranking", problems=("bad_rank", "archived"),
-        description="An archived leaderboard has the top that its archive holds; what follows is answered with 410."
+    "page": Words("A page of a ranking", problems=("bad_rank", "archived", "unknown_tier"),
+        description="With `tier`, the pages have only the rows of this tier, with their ranks in the whole ranking and"
+        " each `tier_rank`, the rank among them."
+        " An archived leaderboard has the top that its archive holds; what follows is answered with 410."
         " `order=owner` lists all of its owners, in the order of their names, with the ranks of the record."
         " A page without profiles has an `ETag`, and `If-None-Match` is answered without reading rows."),
-    "top": Words("The top of a leaderboard", problems=("bad_rank", "archived", "unknown_column", "column_needed"),
+    "top": Words("The top of a leaderboard",
+        problems=("bad_rank", "archived", "unknown_column", "column_needed", "unknown_tier"),
         description="A page of the ranking, with the parameters and the answer of that request. `column` may be left"
         " out if the leaderboard has one ranked column."),
     "value_positions": Words("Positions of values", problems=("bad_value", "value_out_of_range"),

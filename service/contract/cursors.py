@@ -35,6 +35,7 @@ class RowCursor(msgspec.Struct, array_like=True, frozen=True):
     owner: str
     row_number: int  # 1-based
     changes: int | None  # the board's count of changes when `row_number` was exact; None: it is an estimate
+    tier: str | None = None  # the tier whose rows the pages have; None: the pages have all rows
 
 
 class ListCursor(msgspec.Struct, array_like=True, frozen=True):

@@ -52,6 +52,7 @@ CODES: dict[str, ProblemCode] = {
     "not_found": ProblemCode(404, "No such path"),
     "unknown_board": ProblemCode(404, "No such leaderboard"),
     "unknown_column": ProblemCode(404, "The leaderboard has no such ranked column"),
+    "unknown_tier": ProblemCode(404, "The column has no such tier"),
     "unknown_owner": ProblemCode(404, "The owner has no entry here"),
     "unknown_post": ProblemCode(404, "No such post is remembered"),
     "unknown_key": ProblemCode(404, "No such API key"),

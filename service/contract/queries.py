@@ -32,6 +32,7 @@ from .values import (
     INT64_MAX,
     SEARCH_PATTERN,
     SEQ_PATTERN,
+    TIER_PATTERN,
     matching,
 )
 
@@ -199,10 +200,14 @@ class PageQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     from_rank: _Rank | None = None
     profiles: bool = False
     order: Literal["rank", "owner"] = "rank"
+    tier: Annotated[str, matching(TIER_PATTERN)] | None = None
+    """Only rows of this tier."""
 
     def __post_init__(self) -> None:
-        if self.order == "owner" and (self.from_rank is not None or self.profiles):
+        if self.order == "owner" and (self.from_rank is not None or self.profiles or self.tier is not None):
             raise ProblemError("bad_request", "order=owner goes with limit and cursor only", pointer="order")
+        if self.tier is not None and self.from_rank is not None:
+            raise ProblemError("bad_request", "a tier has pages by cursor only", pointer="tier")
         if self.from_rank is not None:
             check_rank(self.from_rank, "from_rank")
             if self.cursor is not None:

@@ -39,6 +39,8 @@ class Window:
     more_before: bool
     more_after: bool
     place: CellOf | None = None  # where in the ranking a window without rows stands; None: outside of it
+    tier: str | None = None  # the tier that all rows have, if the page is of a tier
+    tier_begin: int = 0  # how many rows stand before the rows of the tier
 
 
 def rank_rows(ranking: Ranking, window: Window) -> list[int]:
@@ -137,6 +139,69 @@ class Pager:
         window.more_after = True
         return window
 
+    def find_tier_rows(
+        self, tier: str, place: RowCursor | None, limit: int, start: CountStart | None
+    ) -> Program[Window]:
+        """Return rows of a tier: the first ones, or those before or after the row of a cursor.
+
+        The rows of a tier follow each other, because the tiers before it reach down to one row, and so does the tier.
+        """
+        total = (yield from read_board_totals(self.board)).get(self._index, 0)
+        before = yield from self._count_reached(tier, total, start, included=False)
+        if place is None:
+            return self._cut(tier, before, limit, (yield from self.find_rows_from_rank(before + 1, limit + 1, start)))
+        window = yield from self.find_rows_at_cursor(place, limit + 1, start)
+        if place.forward and window.first_row_number <= before:  # the tier begins further down than before
+            window = yield from self.find_rows_from_rank(before + 1, limit + 1, start)
+        found = self._cut(tier, before, limit, window, forward=place.forward)
+        if found.rows or place.forward:
+            return found
+        # The tier ends further up than before, so the page before the cursor has its last rows.
+        end = yield from self._count_reached(tier, total, start, included=True)
+        last = yield from self.find_rows_from_rank(max(before, end - limit) + 1, limit + 1, start)
+        return self._cut(tier, before, limit, last)
+
+    def _count_reached(self, tier: str, total: int, start: CountStart | None, *, included: bool) -> Program[int]:
+        """Return how many rows the tiers before a tier have. `included`: count the rows of the tier, too."""
+        rank, value = self._locator.tiers[self._index].find_reach(tier, total, included=included)
+        cells = [] if value is None else [self.ranking.padding.pad_arrival(value)]
+        rows = 0
+        if rank:
+            landed = (yield from self.ranking.find_row(start, rank)) if rank < total else None
+            if landed is None:
+                return total
+            rows, cells = (rank, cells) if self.ranking.timed else (0, [*cells, landed[0]])
+        if not cells:
+            return rows
+        place = max(cells, key=self.ranking.padding.key_of_cell), LAST_OWNER
+        near = yield from self.ranking.read_rows_around(*place, better_rows=0, worse_rows=0)
+        if near.shown_before is not None:
+            return max(rows, near.shown_before)
+        counted = yield from self.ranking.count_before(*place, start)
+        return max(rows, counted.better_count + counted.ties_before)
+
+    def _cut(self, tier: str, before: int, limit: int, window: Window, *, forward: bool = True) -> Window:
+        """Return a window with those rows that have a tier: the first `limit`, or the last ones unless `forward`."""
+        total, find_tier = window.totals.get(self._index, 0), self._locator.tiers[self._index].find_tier
+        ranks, first = rank_rows(self.ranking, window), window.first_row_number
+        inside = [
+            at
+            for at, (entry, rank) in enumerate(zip(window.rows, ranks, strict=True))
+            if first + at > before and find_tier(self._value_of(entry), rank, total) == tier
+        ]
+        shown = inside[:limit] if forward else inside[-limit:]
+        found = Window([], 1, 1, window.exact, window.totals, False, False, None, tier, before)
+        if shown:
+            found.rows, found.first_rank = [window.rows[at] for at in shown], ranks[shown[0]]
+            found.first_row_number = first + shown[0]
+            found.more_before = found.first_row_number > before + 1
+            ended = len(inside) < len(window.rows) or not window.more_after
+            found.more_after = len(inside) > limit or not ended or not forward
+        return found
+
+    def _value_of(self, entry: Entry) -> int:
+        return self.ranking.padding.decode_value(cell_of(self.ranking, entry))
+
     def _window(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> Program[Window]:
         """Return a window with the first `limit` of `rows`. `row_number` is the row number of the first."""
         rank, shown = row_number, rows[:limit]
@@ -175,7 +240,9 @@ class Pager:
             if self.ranking.timed:
                 row.reached_at = self._locator.find_reached_at(self._index, entry.cells[self._index])
             if tiers is not None:
-                row.tier = tiers.find_tier(self.ranking.padding.decode_value(cell_of(self.ranking, entry)), rank, total)
+                row.tier = tiers.find_tier(self._value_of(entry), rank, total)
+            if window.tier is not None:
+                row.tier_rank = rank - window.tier_begin
             ranked.append(row)
         return ranked
 
@@ -190,11 +257,12 @@ class Pager:
                 owner=place[1],
                 row_number=row_number,
                 changes=window.totals.get(CHANGES, 0) if window.exact else None,  # None: count the row number anew
+                tier=window.tier,
             )
         )
 
-    def decode_cursor(self, cursor: str) -> RowCursor:
-        """Decode a cursor of this ranking.
+    def decode_cursor(self, cursor: str, tier: str | None = None) -> RowCursor:
+        """Decode a cursor of this ranking, or of the pages of a tier.
 
         Raises:
             BadCursorError: the text is no cursor, the cursor belongs to another ranking, or the board was emptied after
@@ -205,4 +273,6 @@ class Pager:
             raise BadCursorError(
                 "the cursor belongs to another leaderboard or column, or the leaderboard was emptied since"
             )
+        if place.tier != tier:
+            raise BadCursorError("the cursor belongs to pages of another tier, or of no tier")
         return place

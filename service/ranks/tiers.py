@@ -21,6 +21,7 @@ class Tiers:
             for tier in column.tiers
             if tier.to_percent is not None
         }
+        self.names = [tier.name for tier in column.tiers]
         # True: the tier of an entry can change although neither its rank nor its value changes.
         self.depend_on_total = bool(self._shares)
 
@@ -31,13 +32,26 @@ class Tiers:
                 return tier.name
         return None
 
+    def find_reach(self, name: str, total: int, *, included: bool) -> tuple[int, int | None]:
+        """Return how far down the tiers before a tier reach: to a rank (0: none) and to a value (None: none).
+
+        `included`: the tier itself counts, too. An entry has one of these tiers if its rank or its value is as good.
+        """
+        end = self.names.index(name) + included
+        ranks = [self._last_rank(tier, total) for tier in self._tiers[:end] if tier.value_scaled is None]
+        values = [tier.value_scaled for tier in self._tiers[:end] if tier.value_scaled is not None]
+        return max(ranks, default=0), (min if self._high else max)(values, default=None)
+
     def _reaches(self, tier: TierSpec, value: int, rank: int, total: int) -> bool:
-        if tier.to_rank is not None:
-            return rank <= tier.to_rank
         if tier.value_scaled is not None:
             return value >= tier.value_scaled if self._high else value <= tier.value_scaled
+        return rank <= self._last_rank(tier, total)
+
+    def _last_rank(self, tier: TierSpec, total: int) -> int:
+        if tier.to_rank is not None:
+            return tier.to_rank
         numerator, denominator = self._shares[tier.name]
-        return rank <= -(-total * numerator // denominator)  # the division rounds up
+        return -(-total * numerator // denominator)  # the division rounds up
 
     def add_to_position(self, position: Position, value: int) -> None:
         """Set the tier of a position by its rank. If its bracket spans several tiers, set `tier_certain` to False."""

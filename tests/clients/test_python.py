@@ -183,6 +183,8 @@ async def say_it_shorter(client: Recorded) -> None:
     assert await client.rank("laps", "ada") == await client.rank("laps", "ada", "lap") == 2
     assert [row.owner for row in (await client.around("laps", "ada", better=0)).entries] == ["ada", "cy"]
     assert (await client.page("laps", limit=1)).column == "lap"
+    with pytest.raises(NotFoundError, match="tier"):
+        await client.page("laps", tier="gold")
     assert [each.rank for each in await client.value_positions("laps", None, ["59"])] == [3]
     assert [each.value for each in await client.values("laps", ranks=[3])] == [60]
     assert (await client.positions_on_boards("cy", ["laps"]))[0].rank == 3

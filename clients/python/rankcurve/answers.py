@@ -301,6 +301,7 @@ class RankedEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stats: Stats
     reached_at: datetime | None = None
     sent_tier: str | msgspec.UnsetType | None = msgspec.field(default=msgspec.UNSET, name="tier")
+    tier_rank: int | None = None  # on pages of a tier: the rank among its rows
     profile: Record | None = None
 
     @property

@@ -271,10 +271,11 @@ class Operations(Generic[Transport, Buffer, Holders]):
         limit: int | None = None,
         cursor: str | None = None,
         from_rank: int | None = None,
+        tier: str | None = None,
         profiles: bool = False,
     ) -> Program[Page]:
-        """Return one page of a ranking: from the top, from a cursor, or from a rank on."""
-        query = {"limit": limit, "cursor": cursor, "from_rank": from_rank, "profiles": profiles or None}
+        """Return one page of a ranking, or of one tier: from the top, from a cursor, or from a rank on."""
+        query = {"limit": limit, "cursor": cursor, "from_rank": from_rank, "tier": tier, "profiles": profiles or None}
         return (yield from self._get(Page, ranking_path(board, column), query))
 
     @walk

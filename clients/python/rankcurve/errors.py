@@ -267,6 +267,10 @@ class NoProfileError(NotFoundError, code="no_profile"):
     """The owner has no profile."""
 
 
+class UnknownTierError(NotFoundError, code="unknown_tier"):
+    """The column has no such tier."""
+
+
 class NoCurveError(NotFoundError, code="no_curve"):
     """The column has no curve yet."""
 

@@ -825,7 +825,7 @@ export type Page = {
  * A row of a ranking: an owner's entry and its rank. `exact` is false if the rank is an estimate. `tier` is
  * present if the column has tiers: the tier of `rank`, null if no tier fits. `reached_at` is present if the
  * earlier of two equal values ranks better: when the owner reached the value, whatever the order in which posts
- * came.
+ * came. `tier_rank` is present on pages of a tier: the rank among the rows of the tier.
  */
 export type RankedEntry = {
   rank: number;
@@ -840,6 +840,7 @@ export type RankedEntry = {
   /** ISO 8601 in UTC, with microseconds */
   reached_at?: string;
   profile?: Record<string, unknown> | null;
+  tier_rank?: number;
 };
 
 /** A pool. Lists of pools leave out `regions` and `headroom_seconds`; the answer about a single pool has them. */
@@ -1373,6 +1374,8 @@ export interface Operations {
       from_rank?: number;
       profiles?: boolean;
       order?: "owner" | "rank";
+      /** Only rows of this tier. */
+      tier?: string;
     };
     body: never;
     answer: Page;
@@ -1385,6 +1388,8 @@ export interface Operations {
       from_rank?: number;
       profiles?: boolean;
       order?: "owner" | "rank";
+      /** Only rows of this tier. */
+      tier?: string;
       column?: string;
     };
     body: never;

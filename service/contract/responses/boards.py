@@ -426,6 +426,7 @@ class RankedEntry(msgspec.Struct, gc=False):
 
     `tier` is present if the column has tiers: the tier of `rank`, null if no tier fits. `reached_at` is present if the
     earlier of two equal values ranks better: when the owner reached the value, whatever the order in which posts came.
+    `tier_rank` is present on pages of a tier: the rank among the rows of the tier.
     """
 
     rank: int
@@ -437,6 +438,7 @@ class RankedEntry(msgspec.Struct, gc=False):
     tier: str | UnsetType | None = UNSET
     reached_at: Time | UnsetType = UNSET
     profile: ProfileObject | UnsetType | None = UNSET
+    tier_rank: int | UnsetType = UNSET
 
 
 class Page(msgspec.Struct, gc=False):

@@ -32,7 +32,7 @@ from storage.errors import UnknownColumnError
 from storage.leaves.count_policy import CountPolicy
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.totals import CHANGES, read_board_totals
-from storage.records import Board, Entry, describe_range
+from storage.records import INT64_MAX, Board, Entry, describe_range
 from storage.store import Program
 
 # The methods from the most exact to the least exact. A position on several boards has the least exact of the methods
@@ -51,7 +51,9 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     if not query.profiles and (unchanged := await find_unchanged(context, call, board)) is not None:
         return unchanged
     store = context.store.at(board.reading_partition)
-    if query.cursor is None and query.from_rank is None and not query.profiles:
+    if query.tier is not None:
+        _check_tier(context.ranks.find_locator(board), index, query.tier)
+    elif query.cursor is None and query.from_rank is None and not query.profiles:
         # Most requests ask for the first page. Those that arrive together share one read and one encoded answer.
         kind = (board.key, board.gate.epoch, len(board.spec.columns), index, limit)
         tagged, rows = await context.ranks.first_pages[store].ask(kind, (board, index, limit))
@@ -68,11 +70,14 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
 
 
 async def _read_window(context: Context, pager: Pager, query: PageQuery, limit: int) -> Window:
-    """Return the rows of a page: those at its cursor, from a rank, or the first ones."""
-    if query.cursor is None and query.from_rank is None:
+    """Return the rows of a page: those at its cursor, from a rank, or the first ones, perhaps only those of a tier."""
+    if query.cursor is None and query.from_rank is None and query.tier is None:
         return await pager.read_first(limit)
     start = pager.find_count_start()
-    if query.cursor is not None:
+    if query.tier is not None:
+        at = None if query.cursor is None else pager.decode_cursor(query.cursor, query.tier)
+        program, row_number = partial(pager.find_tier_rows, query.tier, at, limit, start), INT64_MAX
+    elif query.cursor is not None:
         place = pager.decode_cursor(query.cursor)
         program, row_number = partial(pager.find_rows_at_cursor, place, limit, start), place.row_number
     else:
@@ -80,6 +85,13 @@ async def _read_window(context: Context, pager: Pager, query: PageQuery, limit: 
         program, row_number = partial(pager.find_rows_from_rank, query.from_rank, limit, start), query.from_rank
     far = start is None and row_number > context.settings.light_read_rows_max
     return await context.store.at(pager.board.reading_partition).read(program, heavy=far)
+
+
+def _check_tier(locator: Locator, index: int, tier: str) -> None:
+    tiers, column = locator.tiers.get(index), locator.board.spec.columns[index].name
+    if tiers is None or tier not in tiers.names:
+        named = f"name one of {', '.join(tiers.names)}" if tiers else "the column has no tiers"
+        raise ProblemError("unknown_tier", f"no tier {tier!r} in {column!r}: {named}", pointer="tier")
 
 
 async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:

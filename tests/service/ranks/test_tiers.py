@@ -77,3 +77,21 @@ def test_only_shares_depend_on_how_many_entries_are_ranked() -> None:
     rank, share = TierSpec("a", to_rank=3), TierSpec("b", to_percent=3)
     assert not make_tiers(Best.HIGH, rank, TierSpec("c", value_scaled=3)).depend_on_total
     assert make_tiers(Best.HIGH, rank, share).depend_on_total
+
+
+@given(st.sampled_from(Best), SPECS, st.lists(st.integers(-10, 10), max_size=40))
+def test_the_rows_of_a_tier_lie_between_the_reach_of_the_tiers_before_it_and_its_own(
+    best: Best, tiers: tuple[TierSpec, ...], values: list[int]
+) -> None:
+    sign, found = (-1 if best is Best.HIGH else 1), make_tiers(best, *tiers)
+    ordered, total = sorted(values, key=lambda value: sign * value), len(values)
+
+    def reaches(name: str, value: int, rank: int, *, included: bool) -> bool:
+        last_rank, last_value = found.find_reach(name, total, included=included)
+        return rank <= last_rank or (last_value is not None and sign * value <= sign * last_value)
+
+    for value in ordered:
+        rank = 1 + ordered.index(value)
+        for name in found.names:
+            inside = reaches(name, value, rank, included=True) and not reaches(name, value, rank, included=False)
+            assert inside == (model(best, tiers, value, rank, total) == name)
