@@ -48,6 +48,10 @@ class UnknownColumnError(PostError):
     """No such column in this leaderboard."""
 
 
+class ColumnComputedError(PostError):
+    """The column is computed from other columns, so it can be neither posted nor set."""
+
+
 class ValueOutOfRangeError(PostError):
     """The value is outside the column's range."""
 

@@ -25,6 +25,7 @@ class Merge(StrEnum):
     MIN = "min"
     LAST = "last"
     WITH = "with"  # the value comes from the post that last improved another column, `ColumnSpec.of`
+    QUOTIENT = "quotient"  # the value is computed from two other columns, `ColumnSpec.of` and `ColumnSpec.per`
 
 
 class Best(StrEnum):
@@ -83,8 +84,11 @@ class ColumnSpec:
     scale: int  # how many digits a value has after the decimal point, 0 to 9
     min_scaled: int  # the smallest allowed value times 10**scale
     max_scaled: int  # the largest allowed value times 10**scale
-    of: str | None = None  # with the merge rule `with`: the name of the column that this one follows
+    of: str | None = None  # merged by `with`: the column that this one follows; by `quotient`: the dividend
     tiers: tuple[TierSpec, ...] = ()  # an entry has the first tier that fits
+    per: str | None = None  # merged by `quotient`: the name of the column that is the divisor
+    per_least: int = 0  # the least divisor that gives a quotient, a whole number; 0: the column is no quotient
+    keeps_time: bool = False  # not ranked, but cells have the time, because the time of a quotient depends on it
 
 
 def format_decimal(value: int, scale: int) -> str:
@@ -210,7 +214,13 @@ class Leaf:
     def edition(self) -> str:
         """Return a text that changes whenever the leaf is reset, gets columns or other settings, or is archived."""
         rows = "rows" if self.archived_us is None else "archive"
-        return f"{self.epoch}.{len(self.spec.columns)}.{self.spec.settings_version}.{rows}"
+        computed = f".{self.computed}" if self.computed else ""
+        return f"{self.epoch}.{len(self.spec.columns)}.{self.spec.settings_version}.{rows}{computed}"
+
+    @cached_property
+    def computed(self) -> int:
+        """Return how many columns are computed. A copy that knows fewer would leave them as they were."""
+        return sum(column.merge is Merge.QUOTIENT for column in self.spec.columns)
 
     @cached_property
     def closed_us(self) -> int | None:
@@ -300,6 +310,12 @@ class Board:
     def column_index(self) -> dict[str, int]:
         """Return the 0-based position of each column in the spec, by column name."""
         return {column.name: index for index, column in enumerate(self.spec.columns)}
+
+    @cached_property
+    def posted_index(self) -> dict[str, int]:
+        """Return the part of `column_index` with the columns that posts may name: all but the computed ones."""
+        columns = enumerate(self.spec.columns)
+        return {column.name: index for index, column in columns if column.merge is not Merge.QUOTIENT}
 
     @cached_property
     def sorted_indexes(self) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from storage.errors import StoreDamagedError
 from storage.leaves.count_policy import CountPolicy, RankMode, limit_gap_rows
 from storage.leaves.exact_ranks import CountStart, GapCount
 from storage.leaves.rankings import OpenBoard
+from storage.log.cells import Padding
 from storage.log.change_log import date_snapshot
 from storage.reads.point_reads import NO_STARTS, EntryRead, PointReads
 from storage.records import Board, ColumnKind
@@ -99,11 +100,10 @@ class Locator:
 
     def _cell_form(self, index: int) -> _CellForm:
         column = self.board.spec.columns[index]
-        ranking = self._rankings.get(index)
         scale = 0 if column.kind is ColumnKind.TEXT else column.scale
-        if ranking is None:
+        if not column.sorted and not column.keeps_time:
             return _CellForm(column.name, None, None, scale)
-        padding = ranking.padding
+        padding = Padding(self.board.spec, column)
         return _CellForm(column.name, padding.offset, padding.width if padding.orders_equals else None, scale)
 
     def format_stats(self, cells: Sequence[str | int | None]) -> Stats:

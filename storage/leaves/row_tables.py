@@ -104,7 +104,7 @@ def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColum
     """
     found: list[RowColumn] = []
     for index, column in enumerate(columns):
-        kind = TEXT if column.sorted or column.kind is ColumnKind.TEXT else INTEGER
+        kind = TEXT if column.sorted or column.keeps_time or column.kind is ColumnKind.TEXT else INTEGER
         best = column.best if column.sorted else None
         sign = ""
         if shared:

@@ -1,6 +1,6 @@
 """The merge rules of columns: how a post changes the stored cells of a row. This module does no I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from storage.errors import ValueOutOfRangeError
 from storage.records import (
@@ -15,21 +15,24 @@ from storage.records import (
 )
 
 from .cells import Cell, Padding, list_tie_columns
+from .quotients import Quotient, list_quotients
 
 
 class Merger:
     def __init__(self, spec: BoardSpec) -> None:
         self._columns = spec.columns
-        self._paddings = [Padding(spec, column) if column.sorted else None for column in spec.columns]
+        self._paddings = [
+            Padding(spec, column) if column.sorted or column.keeps_time else None for column in spec.columns
+        ]
         self._only = self._paddings[0] if len(self._paddings) == 1 else None  # most boards have one column
         indexes = {column.name: index for index, column in enumerate(spec.columns)}
-        # By index of a column, the columns that take their values with it. If time breaks ties, every ranked column is
-        # here: a post may repeat its value with an earlier time.
+        # By index of a column, the columns that take their values with it. If time breaks ties, every column that keeps
+        # its time is here: a post may repeat its value with an earlier time.
         self._followers: dict[int, list[int]] = {
             index: [] for index, padding in enumerate(self._paddings) if padding and padding.timed
         }
         for index, column in enumerate(spec.columns):
-            if column.of is not None:
+            if column.of is not None and column.merge is Merge.WITH:
                 self._followers.setdefault(indexes[column.of], []).append(index)
         # By index of a column that others follow: those followers that decide between runs with equal values.
         self._run_ties = {
@@ -37,6 +40,8 @@ class Merger:
             for index, followers in self._followers.items()
         }
         self._tied = [(index, each) for index, each in enumerate(self._paddings) if each and each.orders_equals]
+        self._quotients = list_quotients(spec)
+        self._is_plain = not (self._followers or self._tied or self._quotients)
 
     def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
         """Return the values of a row in column order: scaled integers, text, or None."""
@@ -77,10 +82,12 @@ class Merger:
                 del changed[index]  # a merge and a `set` in the same post cancelled each other out
                 continue
             changed[index] = padding.pad(after, at_us) if padding is not None and isinstance(after, int) else after
-        if not self._followers and not self._tied:
+        if self._is_plain:
             return changed
         stored_cells = [None] * len(self._columns) if cells is None else cells
         improved = self._replace_followers(stored_cells, changes, changed, at_us)
+        for quotient in self._quotients:
+            self._compute_quotient(quotient, stored_cells, changed, improved, at_us)
         self._order_ties(stored_cells, changed, improved)
         return changed
 
@@ -136,6 +143,35 @@ class Merger:
             stored.append(padding.reached_us(cell))
         return new < stored
 
+    def _compute_quotient(
+        self, quotient: Quotient, cells: Sequence[Cell], changed: dict[int, Cell], improved: dict[int, int], at_us: int
+    ) -> None:
+        """Compute a quotient from the row after the post. Add its cell to `changed`, and its time to `improved`."""
+        index, padding = quotient.index, self._paddings[quotient.index]
+        of, per = (self.decode_value(each, changed.get(each, cells[each])) for each in (quotient.of, quotient.per))
+        value = quotient.divide(of, per)
+        if value is not None:
+            _check_range(self._columns[index], value)
+        if value != self.decode_value(index, cells[index]):
+            changed[index] = value if padding is None or value is None else padding.pad(value)
+        if padding is None or not padding.timed or value is None:
+            return
+        times_us = [*self._read_times(quotient.timed, cells, improved)]
+        if quotient.untimed or not times_us:
+            times_us += self._read_times([index], cells, improved)
+        if not times_us or any(each in changed for each in quotient.untimed):
+            times_us.append(at_us)
+        improved[index] = max(times_us)
+
+    def _read_times(self, indexes: Iterable[int], cells: Sequence[Cell], improved: dict[int, int]) -> Iterator[int]:
+        """Yield when the values of columns that keep their times were reached. Leave out those without a value."""
+        for index in indexes:
+            padding = self._paddings[index]
+            if index in improved:
+                yield improved[index]
+            elif padding is not None and isinstance(cell := cells[index], str):
+                yield padding.reached_us(cell)
+
     def _order_ties(self, cells: Sequence[Cell], changed: dict[int, Cell], improved: dict[int, int]) -> None:
         """Write the times of better runs, and the tie columns' values after the post, into the cells that hold them."""
         if not changed and not improved:
@@ -160,11 +196,7 @@ class Merger:
         if column.merge is Merge.SUM and not change.overwrite:
             value += before if isinstance(before, int) else 0
         if not column.min_scaled <= value <= column.max_scaled:
-            found = format_decimal(value, column.scale)
-            raise ValueOutOfRangeError(
-                f"{column.name} would be {found}, outside {describe_range(column)}",
-                pointer=f"/{'set' if change.overwrite else 'stats'}/{column.name}",
-            )
+            _check_range(column, value, f"/{'set' if change.overwrite else 'stats'}/{column.name}")
         if change.overwrite or not isinstance(before, int):
             return value
         if column.merge is Merge.MAX:
@@ -172,3 +204,10 @@ class Merger:
         if column.merge is Merge.MIN:
             return min(before, value)
         return value
+
+
+def _check_range(column: ColumnSpec, value: int, pointer: str | None = None) -> None:
+    if not column.min_scaled <= value <= column.max_scaled:
+        found = format_decimal(value, column.scale)
+        detail = f"{column.name} would be {found}, outside {describe_range(column)}"
+        raise ValueOutOfRangeError(detail, pointer=pointer)

@@ -12,7 +12,7 @@ from storage.log.bundles import POSTS, ChangeKind, ChangeRecord
 from storage.log.cells import Cell
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow
-from storage.records import BoardSpec, ColumnChange, Entry, PartOutcome, PostStatus
+from storage.records import BoardSpec, ColumnChange, Entry, Merge, PartOutcome, PostStatus
 
 EntriesByOwner = dict[str, Entry]
 
@@ -103,12 +103,16 @@ class Replay:
 
 
 def _map_columns(earlier: BoardSpec, now: BoardSpec) -> list[int | None]:
-    """Return, for each column of `earlier`, the index in `now` of the column of equal name, kind and scale, or None."""
+    """Return, for each column of `earlier`, the index in `now` of the column of equal name, kind and scale, or None.
+
+    A column that is computed now is left out: no post may name it.
+    """
     indexes = {column.name: index for index, column in enumerate(now.columns)}
     found: list[int | None] = []
     for column in earlier.columns:
         index = indexes.get(column.name)
         present = None if index is None else now.columns[index]
         same = present is not None and (present.kind, present.scale) == (column.kind, column.scale)
-        found.append(index if same else None)
+        is_computed = present is not None and present.merge is Merge.QUOTIENT
+        found.append(index if same and not is_computed else None)
     return found

@@ -1,17 +1,18 @@
 """Histories of posts whose order of arrival must not matter, and a model of them that knows no order.
 
 Boards end their ties with `earliest`. The model looks at all posts of an owner at once: for `max` and `min` the best
-run and the earliest time of it, for `sum` the total and the latest time.
+run and the earliest time of it, for `sum` the total and the latest time, for quotients the later time of both columns.
 """
 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from storage.log.cells import Cell, Padding
 from storage.log.merging import Merger
 from storage.records import Best, BoardSpec, ColumnChange, Merge, StatValue, Ties
-from tests.storage.deployment import counter, label, ranked, spec
+from tests.storage.deployment import counter, keep_times, label, quotient, ranked, spec
 
 COLUMNS = (
     ranked("score", merge=Merge.MAX, min_scaled=0, max_scaled=99),
@@ -21,8 +22,12 @@ COLUMNS = (
     ranked("xp", min_scaled=-1_000, max_scaled=1_000),
     ranked("debt", best=Best.LOW, min_scaled=-1_000, max_scaled=1_000),
     counter("level", merge=Merge.MAX),
+    counter("hits"),
+    counter("shots"),
+    quotient("accuracy", "hits", "shots", least=3, scale=1, min_scaled=-999, max_scaled=999),
+    quotient("pace", "level", "lap", best=Best.LOW, min_scaled=-999, max_scaled=999),
 )
-TIE_COLUMNS = ((), ("time",), ("level",), ("time", "level"), ("xp", "time"))
+TIE_COLUMNS = ((), ("time",), ("level",), ("time", "level"), ("xp", "time"), ("accuracy", "time"))
 OWNERS = ("ada", "bob", "eve", "ÿ", "漢")
 RANKED = [index for index, column in enumerate(COLUMNS) if column.sorted]
 Standing = list[tuple[str, StatValue, int]]  # owner, value, and when it was reached, best first
@@ -42,7 +47,7 @@ class SentPost:
 
 
 def draw_board(rng: random.Random) -> BoardSpec:
-    return spec(*COLUMNS, ties=Ties.EARLIEST, tie_columns=rng.choice(TIE_COLUMNS))
+    return keep_times(spec(*COLUMNS, ties=Ties.EARLIEST, tie_columns=rng.choice(TIE_COLUMNS)))
 
 
 def draw_history(rng: random.Random, now_us: int = 100) -> list[SentPost]:
@@ -50,7 +55,7 @@ def draw_history(rng: random.Random, now_us: int = 100) -> list[SentPost]:
     for _ in range(rng.randrange(2, 14)):
         run: dict[str, StatValue] = {"score": rng.randrange(3), "time": rng.randrange(3)}
         values: dict[str, StatValue] = {"lap": rng.randrange(-1, 2), "level": rng.randrange(2)}
-        values |= {name: rng.choice((-1, 1, 2)) for name in ("xp", "debt")}
+        values |= {name: rng.choice((-1, 1, 2)) for name in ("xp", "debt", "hits", "shots")}
         stats = {name: values[name] for name in rng.sample(list(values), rng.randrange(3))}
         at_us = now_us - rng.randrange(20)
         if rng.random() < 0.5 or not stats:
@@ -67,18 +72,26 @@ def expect_standings(board: BoardSpec, posts: list[SentPost]) -> Standings:
         places = []
         for owner in {post.owner for post in posts}:
             theirs = [post for post in posts if post.owner == owner]
-            if any(COLUMNS[index].name in post.stats for post in theirs):
-                value, reached_us = _reach(board, index, theirs)
+            if (reached := _reach(board, index, theirs)) is not None:
+                value, reached_us = reached
                 sign = -1 if COLUMNS[index].best is Best.HIGH else 1
                 places.append(((sign * value, _ties(board, index, theirs), reached_us, owner), value))
         found[index] = [(place[3], value, place[2]) for place, value in sorted(places)]
     return found
 
 
-def _reach(board: BoardSpec, index: int, posts: list[SentPost]) -> tuple[int, int]:
-    """Return an owner's value and when it was reached."""
+def _reach(board: BoardSpec, index: int, posts: list[SentPost]) -> tuple[int, int] | None:
+    """Return an owner's value and when it was reached, or None if there is no value."""
     column = COLUMNS[index]
+    if column.merge is Merge.QUOTIENT:
+        names = [each.name for each in COLUMNS]
+        of, per = (_reach(board, names.index(str(name)), posts) for name in (column.of, column.per))
+        if of is None or per is None or per[0] < column.per_least:
+            return None
+        return round(Fraction(of[0], per[0]) * 10**column.scale), max(of[1], per[1])
     sent = [post for post in posts if column.name in post.stats]
+    if not sent:
+        return None
     values = [_number(post.stats[column.name]) for post in sent]
     if column.merge is Merge.SUM:
         return sum(values), max(post.at_us for post in sent)
@@ -102,8 +115,8 @@ def _ties(board: BoardSpec, index: int, posts: list[SentPost]) -> list[int]:
             runs = [_run_time(post) for post in sent if post.stats["score"] == best]
             held.append(min(runs, default=10**6))
         else:
-            sent = [post for post in posts if name in post.stats]
-            held.append(-_reach(board, number, sent)[0] if sent else 10**6)
+            reached = _reach(board, number, posts)
+            held.append(10**6 if reached is None else -reached[0])
     return held
 
 

@@ -107,6 +107,23 @@ def counter(name: str, *, merge: Merge = Merge.SUM, best: Best = Best.HIGH, of: 
     return ColumnSpec(name, False, merge, best, ColumnKind.NUMBER, 0, -INT64_MAX - 1, INT64_MAX, of)
 
 
+def quotient(
+    name: str,
+    of: str,
+    per: str,
+    *,
+    least: int = 1,
+    sorted_: bool = True,
+    best: Best = Best.HIGH,
+    scale: int = 2,
+    min_scaled: int = -(10**15),
+    max_scaled: int = 10**15,
+) -> ColumnSpec:
+    """Return the spec of a column that is computed: `of` divided by `per`, if `per` is `least` or more."""
+    merge, kind = Merge.QUOTIENT, ColumnKind.NUMBER
+    return ColumnSpec(name, sorted_, merge, best, kind, scale, min_scaled, max_scaled, of, per=per, per_least=least)
+
+
 def label(name: str, *, of: str | None = None) -> ColumnSpec:
     """Return the spec of an unranked column of text. With `of`, it follows the column with this name."""
     merge = Merge.LAST if of is None else Merge.WITH
@@ -120,6 +137,17 @@ def spec(
     tie_columns: tuple[str, ...] = (),
 ) -> BoardSpec:
     return BoardSpec(columns, ties, predictor, tie_columns=tie_columns)
+
+
+def keep_times(board: BoardSpec) -> BoardSpec:
+    """Return the board with those unranked columns keeping their times on which the times of quotients depend."""
+    if board.ties is Ties.SHARED:
+        return board
+    of = {column.name: column.of for column in board.columns if column.merge is Merge.WITH}
+    divided = [column for column in board.columns if column.merge is Merge.QUOTIENT and column.sorted]
+    timers = {of.get(name) or name for column in divided for name in (str(column.of), str(column.per))}
+    columns = [replace(each, keeps_time=each.name in timers and not each.sorted) for each in board.columns]
+    return replace(board, columns=tuple(columns))
 
 
 class Part(NamedTuple):

@@ -5,6 +5,7 @@ The code is simple rather than fast. It shares only the records with the storage
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 from storage.records import Best, BoardSpec, ColumnChange, ColumnKind, ColumnSpec, Merge, StatValue, Ties
 
@@ -46,14 +47,14 @@ def merge_row(
         values[change.index] = merge_value(columns[change.index], values[change.index], change)
     better = set()
     for index, column in enumerate(columns):
-        followers = [number for number, each in enumerate(columns) if each.of == column.name]
+        followers = [number for number, each in enumerate(columns) if followed_by(each) == column.name]
         if is_improved(spec, index, followers, row, values, (changes, at_us)):
             better.add(index)
     for index, column in enumerate(columns):
-        if column.of is None:
+        if column.merge is not Merge.WITH:
             continue
         sent = [change for change in changes if change.index == index]
-        if [each.name for each in columns].index(column.of) in better:
+        if [each.name for each in columns].index(str(column.of)) in better:
             values[index] = sent[-1].value if sent else None
         else:
             values[index] = sent[-1].value if sent and sent[-1].overwrite else stored[index]
@@ -67,7 +68,37 @@ def merge_row(
             after.append((value, at_us))
         else:
             after.append((value, held[1] if held[0] == value else max(held[1], at_us)))
+    for index, column in enumerate(columns):
+        if column.merge is Merge.QUOTIENT:
+            held = row[index]
+            after[index] = divide(spec, column, after, at_us if held is None else held[1])
     return after
+
+
+def followed_by(column: ColumnSpec) -> str | None:
+    return column.of if column.merge is Merge.WITH else None
+
+
+def divide(spec: BoardSpec, column: ColumnSpec, row: Sequence[Reached | None], default_us: int) -> Reached | None:
+    """Return the quotient of two columns of a row, and when the later of the two was reached.
+
+    `default_us`: its time if both follow columns without a value.
+    """
+    by_name = {each.name: (each, held) for each, held in zip(spec.columns, row, strict=True)}
+    numbers, times = [], []
+    for name in (str(column.of), str(column.per)):
+        each, held = by_name[name]
+        timer = by_name[followed_by(each) or name][1]
+        if held is None:
+            return None
+        numbers.append(Fraction(held[0]) / 10**each.scale)
+        times += [] if timer is None else [timer[1]]
+    if numbers[1] < column.per_least:
+        return None
+    scaled = round(numbers[0] / numbers[1] * 10**column.scale)  # half to even
+    if not column.min_scaled <= scaled <= column.max_scaled:
+        raise OutOfRangeError(column.name)
+    return scaled, max(times, default=default_us)
 
 
 def is_improved(
@@ -81,7 +112,8 @@ def is_improved(
     """Return whether a post (its changes, and its time) improves a column that others follow."""
     (changes, at_us), held = post, row[index]
     stored = [each[0] if each is not None else None for each in row]
-    if not spec.columns[index].sorted and not followers:
+    is_timed = spec.columns[index].sorted or spec.columns[index].keeps_time
+    if not is_timed and not followers:
         return False
     if values[index] != stored[index]:
         return True
@@ -95,7 +127,7 @@ def is_improved(
     now = [stored[numbers[name]] for name in ties]
     if held is None or sent[index].value != held[0]:
         return False
-    is_timed = spec.ties is Ties.EARLIEST and spec.columns[index].sorted
+    is_timed = is_timed and spec.ties is Ties.EARLIEST
     run, best = (tie_key(spec, ties, new), at_us), (tie_key(spec, ties, now), held[1])
     return run < best if is_timed else run[0] < best[0]
 

@@ -10,12 +10,12 @@ from storage.errors import ValueOutOfRangeError
 from storage.log.cells import Cell, Padding
 from storage.log.merging import Merger
 from storage.records import Best, BoardSpec, ColumnChange, ColumnSpec, Merge, Ties, format_decimal
-from tests.storage.deployment import counter, label, ranked, spec
+from tests.storage.deployment import counter, keep_times, label, quotient, ranked, spec
 from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
 
 SMALL = st.integers(-12, 12)
 TIMES = st.lists(st.integers(1, 9), min_size=8, max_size=8)  # of the posts, in the order of their arrival
-ALONE = [merge for merge in Merge if merge is not Merge.WITH]
+ALONE = [merge for merge in Merge if merge not in (Merge.WITH, Merge.QUOTIENT)]
 Case = tuple[tuple[ColumnSpec, ...], list[list[ColumnChange]]]  # the columns, and the changes of each post
 
 
@@ -75,7 +75,8 @@ def test_posts_merge_as_in_the_plain_model(case: Case, ties: Ties, times: list[i
                     assert Padding(board, columns[index]).reached_us(cell) == held[1]
 
 
-NUMBERS = ("score", "lap", "time", "level")  # the columns of `runs` with numbers
+NUMBERS = ("score", "lap", "time", "level")  # the columns of `runs` with numbers that are posted
+QUOTIENTS = ("share", "pace")  # the computed columns of `runs`
 
 
 @st.composite
@@ -90,8 +91,15 @@ def runs(draw: st.DrawFn) -> BoardSpec:
         of = draw(st.sampled_from((None, "score")))
         columns.append(counter(name, merge=draw(st.sampled_from(ALONE)), best=draw(best), of=of))
     columns.append(label("replay", of=draw(st.sampled_from((None, "score", "lap")))))
-    names = draw(st.lists(st.sampled_from(NUMBERS), unique=True, max_size=3))
-    return spec(*columns, ties=draw(st.sampled_from(Ties)), tie_columns=tuple(names))
+    ties = draw(st.sampled_from(Ties))
+    for name in QUOTIENTS:
+        of, per = draw(st.permutations(NUMBERS))[:2]
+        least, scale, is_ranked = draw(st.integers(1, 3)), draw(st.integers(0, 2)), draw(st.booleans())
+        ends = draw(st.sampled_from(((-(10**6), 10**6), (-150, 250))))
+        limits = {"min_scaled": ends[0], "max_scaled": ends[1]}
+        columns.append(quotient(name, of, per, least=least, sorted_=is_ranked, best=draw(best), scale=scale, **limits))
+    names = draw(st.lists(st.sampled_from((*NUMBERS, *QUOTIENTS)), unique=True, max_size=3))
+    return keep_times(spec(*columns, ties=ties, tie_columns=tuple(names)))
 
 
 # Every change of a column of `runs`: drawing one of a list costs less than drawing three numbers.
@@ -114,12 +122,12 @@ def test_rows_with_ties_and_followers_are_ordered_as_in_the_plain_model(
     rows: dict[str, list[Reached | None]] = {}
     stored: dict[str, list[Cell]] = {}
     for owner, history in zip("abcdefghij", histories, strict=False):
-        row: list[Reached | None] = [None] * 5
-        cells: list[Cell] = [None] * 5
+        row: list[Reached | None] = [None] * len(board.columns)
+        cells: list[Cell] = [None] * len(board.columns)
         for changes, at_us in zip(history, times, strict=False):
             row, cells = merge_in_both(board, row, cells, changes, at_us)
         rows[owner], stored[owner] = row, cells
-    for index in (0, 1):
+    for index in [index for index, column in enumerate(board.columns) if column.sorted]:
         padding = Padding(board, board.columns[index])
         keys = {owner: padding.key_of_cell(str(cells[index])) for owner, cells in stored.items() if cells[index]}
         order = rank_rows(board, index, rows)
@@ -127,6 +135,10 @@ def test_rows_with_ties_and_followers_are_ordered_as_in_the_plain_model(
         for one, other in pairwise(order):
             assert (keys[one.owner] == keys[other.owner]) == (one.key == other.key), "equal places share a rank"
         for owner, key in keys.items():
+            held = rows[owner][index]
+            if board.ties is Ties.EARLIEST:
+                assert held is not None
+                assert padding.reached_us(padding.cell_of_key(key)) == held[1]
             ties = padding.ties_of(padding.cell_of_key(key))
             assert ties == [merger.decode_stats(stored[owner])[tie.number] for tie in padding.tie_columns]
 

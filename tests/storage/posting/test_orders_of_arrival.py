@@ -6,7 +6,7 @@ import pytest
 
 from storage.records import Merge, PostStatus, Ties
 from tests.storage.arrivals import COLUMNS, TIE_COLUMNS, check_orders, draw_history, expect_standings, standings_of
-from tests.storage.deployment import Deployment, part, ranked
+from tests.storage.deployment import Deployment, keep_times, part, ranked, spec
 
 HISTORIES = 300  # `benchmarks/orders_of_arrival.py` tries 10,000
 S = 1_000_000
@@ -24,7 +24,8 @@ async def test_stored_rows_have_the_same_times_for_any_order_of_arrival(
 ) -> None:
     rng = random.Random(7)
     for number in range(2):
-        board = await deployment.create(f"b{number}", *COLUMNS, ties=Ties.EARLIEST, tie_columns=tie_columns)
+        columns = keep_times(spec(*COLUMNS, ties=Ties.EARLIEST)).columns
+        board = await deployment.create(f"b{number}", *columns, ties=Ties.EARLIEST, tie_columns=tie_columns)
         posts = draw_history(rng, deployment.clock())
         rng.shuffle(posts)
         sent = [deployment.post(each.owner, part(board, each.stats), at_us=each.at_us) for each in posts]

@@ -8,7 +8,7 @@ import pytest
 
 from storage.leaves.totals import ALL_ENTRIES
 from storage.records import Best, Board, ColumnChange, Merge, Post, Ties
-from tests.storage.deployment import Deployment, counter, label, part, ranked
+from tests.storage.deployment import Deployment, counter, keep_times, label, part, quotient, ranked, spec
 from tests.storage.plain import Reached, merge_row
 from tests.storage.posting.test_rebuild import read_everything, read_rows
 
@@ -22,8 +22,10 @@ COLUMNS = (
     ranked("score", merge=Merge.MAX, min_scaled=0),
     counter("time", best=Best.LOW, of="score"),
     label("replay", of="score"),
+    quotient("share", "xp", "shots", least=5),
+    quotient("pace", "time", "most", sorted_=False, scale=1),
 )
-TIE_COLUMNS = ("time", "last")
+TIE_COLUMNS = ("time", "pace", "last")
 OWNERS = ("ada", "bob", "ÿ")
 
 
@@ -50,7 +52,8 @@ class History:
 
 
 def draw_post(deployment: Deployment, history: History, rng: random.Random) -> Post:
-    names = rng.sample([column.name for column in COLUMNS], rng.randrange(1, 4))
+    posted = [column.name for column in COLUMNS if column.merge is not Merge.QUOTIENT]
+    names = rng.sample(posted, rng.randrange(1, 4))
     texts = ("clan", "replay")
     values = {name: f"{name} {rng.randrange(3)}" if name in texts else rng.randrange(9) for name in names}
     overwrite = {"xp": rng.randrange(20)} if "xp" not in values and rng.random() < 0.2 else {}
@@ -103,7 +106,8 @@ async def test_a_history_with_voided_posts_equals_the_history_without_them(
     deployment: Deployment, ties: Ties, tie_columns: tuple[str, ...], seed: int
 ) -> None:
     rng = random.Random(seed)
-    board = await deployment.create("b", *COLUMNS, ties=ties, tie_columns=tie_columns)
+    columns = keep_times(spec(*COLUMNS, ties=ties)).columns
+    board = await deployment.create("b", *columns, ties=ties, tie_columns=tie_columns)
     history, hidden = History(board), set[str]()
     for _ in range(40):
         deployment.clock.now_us += rng.randrange(1, 4)
