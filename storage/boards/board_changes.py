@@ -8,6 +8,7 @@ from storage.leaves.catalog_rows import encode_spec, replace_times, store_column
 from storage.leaves.row_tables import add_columns, layout_of
 from storage.leaves.totals import store_gates
 from storage.records import Board, BoardSpec, ColumnSpec, Leaf, Season
+from storage.schema.sequences import count_fact
 from storage.store import Program, in_partition
 
 from .boards import lock_standalone_board
@@ -47,6 +48,9 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
             changed = yield from _rename_own_table(changed)
         leaves.append(changed)
     yield from store_gates(leaves)
+    if board.leaves[0].computed != leaves[0].computed:  # posts of processes that do not know this would not compute
+        for partition in sorted({leaf.partition for leaf in leaves}):
+            yield from in_partition(partition, count_fact(now_us))
     return replace(board, spec=spec, leaves=tuple(leaves))
 
 
@@ -117,7 +121,7 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
         if column.name not in by_name:
             raise SpecConflictError(f"column {column.name!r} exists and can't be removed", pointer="/columns")
         index, found = by_name[column.name]
-        if replace(found, tiers=column.tiers) != column:
+        if replace(found, tiers=column.tiers, keeps_time=column.keeps_time) != column:
             raise SpecConflictError(
                 f"column {column.name!r} exists with other attributes, and its stored values can't be reinterpreted",
                 pointer=f"/columns/{index}",

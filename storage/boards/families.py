@@ -149,6 +149,8 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
         looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
         yield looked_at.bind(key=family.key)
     yield (update(FAMILIES).set(spec=encode_spec(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
+    if changed.template_board.leaf.computed != family.template_board.leaf.computed:
+        yield from in_partition(family.partition, count_fact())  # as in `change_board`
     return changed
 
 

@@ -62,6 +62,17 @@ def store_gates(leaves: Iterable[Leaf]) -> Program[None]:
 _STORE_GATES = prepare_put_rows(GATES)
 
 
+def count_computed(leaf_keys: Iterable[int]) -> Program[dict[int, int]]:
+    """Return by key how many computed columns each of these leaves of this partition has now, as its edition says."""
+    rows = yield _EDITIONS.bind(keys=list(leaf_keys))
+    return {key: int(edition.split(".")[4]) if edition.count(".") > 3 else 0 for key, edition in rows}
+
+
+_EDITIONS = (
+    select(col("leaf_key"), col("edition")).from_(GATES).where(col("leaf_key").in_(param("keys"))).packed().prepared()
+)
+
+
 def find_totals(leaf_keys: list[int]) -> Program[dict[int, Totals]]:
     """Return the totals of leaves, by leaf key and then by column index.
 

@@ -7,6 +7,7 @@ Most groups need few look-ups in the store, because a process remembers facts fr
     of a partition    which owners are hidden or are being shown again, see `hidden_owners`
                       the current epoch of each board; post ids of earlier epochs are not valid, see `post_ids`
                       when each board was last emptied; posts with an earlier time are refused
+                      how many computed columns a board has; a process that knows fewer has to read the board again
     of all callers    whether some callers currently send posts again, with ids that are already stored
 
 The counter of a partition's change log is a row that also has `facts`, the version of the partition's facts. A
@@ -28,11 +29,13 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from storage.errors import BoardChangedError, OutdatedFactsError
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_posted_leaves
 from storage.leaves.entries import Entries, RowId, TableRows
 from storage.leaves.gates import admit_accepted, hold_gates, read_gates
 from storage.leaves.hidden_owners import HIDDEN, STATES_MAX, read_states
+from storage.leaves.totals import count_computed
 from storage.records import Entry, Gate, Leaf, Post
 from storage.store import Program, Store, in_partition
 
@@ -50,6 +53,7 @@ class Facts(NamedTuple):
     owner_states: dict[str, str]  # `HIDDEN` or `SHOWING`, by owner, see `hidden_owners`
     epochs: dict[tuple[int, int], int]  # by (leaf key, `rows_key` of its `Place`); filled when post ids are looked up
     resets: dict[int, int]  # when boards were last emptied, by leaf key; 0: never; filled by posts that name a time
+    computed: dict[int, int]  # by leaf key, how many columns are computed; filled by posts
 
     def is_hidden(self, owner: str) -> bool:
         return self.owner_states.get(owner) == HIDDEN
@@ -58,7 +62,7 @@ class Facts(NamedTuple):
 class Learned(msgspec.Struct):
     """The facts that a group has learned. `KnownFacts.keep` remembers them, whether the group was applied or not."""
 
-    facts: dict[int, Facts] = {}  # by partition: facts that were read; its epochs and resets are only the new ones
+    facts: dict[int, Facts] = {}  # by partition: facts that were read; its last three dicts have only what is new
     unbounded: set[int] = set()  # partitions in which more than `STATES_MAX` owners have a state
     outdated: dict[int, int] = {}  # by partition: the version of facts that no longer holds
     ids_known: bool | None = None  # whether the next groups have to look up their ids; None: as before
@@ -80,6 +84,7 @@ class KnownFacts:
             elif kept.version == facts.version:
                 _add_facts(kept.epochs, facts.epochs)
                 _add_facts(kept.resets, facts.resets)
+                _add_facts(kept.computed, facts.computed)
         for partition, version in learned.outdated.items():
             if partition in self.facts and self.facts[partition].version <= version:
                 del self.facts[partition]
@@ -118,7 +123,6 @@ class GroupFacts(msgspec.Struct):
     facts: dict[int, Facts] = {}  # by partition
     has_states: bool = False  # whether any owner is hidden or is being shown again
     looks_up: bool = False  # whether the ids of the posts were looked up
-    is_dated: bool = False  # whether a post names its time, so that the group relies on times of resets
     known: dict[PostKey, RememberedPost] = {}  # posts of the group whose id is stored
     epochs: dict[int, int] = {}  # by leaf key: its epoch now; post ids of earlier epochs are not valid
     learned: Learned = msgspec.field(default_factory=Learned)
@@ -190,7 +194,7 @@ def read_group(
     group.tables = _list_tables(group.boards.values())
     group.looks_up = needs.must_look_up or (known_facts.ids_known and bool(needs.ids))
     for partition, _, theirs in group.tables:
-        yield from _read_facts(group, partition, theirs, needs, known_facts)
+        yield from _read_facts(group, partition, theirs, needs, known_facts, queued=accepted_us is not None)
     for partition, table, theirs in group.tables:
         yield from _at(group, partition, _hold_rows(table, theirs, needs.owners))
     if group.has_states:
@@ -226,7 +230,13 @@ def _list_tables(boards: Iterable[BoardFacts]) -> list[tuple[int, TableRows, lis
 
 
 def _read_facts(
-    group: GroupFacts, partition: int, boards: Sequence[BoardFacts], needs: _Needs, known_facts: KnownFacts
+    group: GroupFacts,
+    partition: int,
+    boards: Sequence[BoardFacts],
+    needs: _Needs,
+    known_facts: KnownFacts,
+    *,
+    queued: bool,
 ) -> Program[None]:
     """Find the states of owners, and the epochs and last resets of boards. Read only what is not remembered."""
     facts = group.facts.get(partition) or known_facts.facts.get(partition)
@@ -234,24 +244,48 @@ def _read_facts(
         facts = yield from read_facts(partition, needs.owners.values(), known_facts.unbounded, group.learned)
     group.facts[partition] = facts
     group.has_states |= bool(facts.owner_states)
+    unknown: list[BoardFacts] = []
     for board in boards:
-        key = board.entries.leaf.key
+        key, computed = board.entries.leaf.key, board.entries.leaf.computed
+        if (known := facts.computed.get(key)) is None:
+            unknown.append(board)
+        elif known != computed:  # the fact is outdated, or the copy of the board
+            group.learned.outdated[partition] = facts.version
+            raise OutdatedFactsError("a board has other computed columns", learned=group.learned)
         if (epoch := facts.epochs.get((key, board.rows_key))) is not None:
             group.epochs[key] = epoch
         elif key in needs.remembering:
             group.looks_up = True
+    if unknown:
+        yield from _confirm_copies(group, partition, unknown, queued=queued)
     if needs.dated:
         theirs = {key: board for board in boards if (key := board.entries.leaf.key) in needs.dated}
         yield from _find_resets(group, partition, facts, theirs)
 
 
+def _confirm_copies(group: GroupFacts, partition: int, boards: Sequence[BoardFacts], *, queued: bool) -> Program[None]:
+    """Find out whether the process knows of all computed columns. If not, it has to read the board again.
+
+    Raises:
+        BoardChangedError: it does not, and the posts were `queued`. Other posts are refused, and then sent again.
+    """
+    computed = yield from in_partition(partition, count_computed(board.entries.leaf.key for board in boards))
+    for board in boards:
+        leaf = board.entries.leaf
+        if computed.get(leaf.key, leaf.computed) == leaf.computed:
+            continue
+        if queued:
+            raise BoardChangedError
+        board.exists = False
+    _learn(group, partition, {}, {}, computed)
+
+
 def _find_resets(group: GroupFacts, partition: int, facts: Facts, boards: dict[int, BoardFacts]) -> Program[None]:
     """Find when boards that get posts with a time of their own were last emptied."""
-    group.is_dated |= bool(boards)
     unknown = [key for key in boards if key not in facts.resets]
     gates = (yield from read_gates(partition, unknown)) if unknown else {}
     resets = {key: gate.reset_us or 0 for key, (_, gate) in gates.items()}
-    _learn(group, partition, {}, resets)
+    _learn(group, partition, {}, resets, {})
     for key, board in boards.items():
         board.reset_us = resets.get(key, facts.resets.get(key, 0))
 
@@ -264,23 +298,30 @@ def read_facts(
     If there are more than `STATES_MAX` of them, note only this, and return those that are in `owners`.
     """
     if partition not in unbounded | learned.unbounded:
-        found = Facts(*(yield from in_partition(partition, read_states())), {}, {})
+        found = Facts(*(yield from in_partition(partition, read_states())), {}, {}, {})
         if len(found.owner_states) <= STATES_MAX:
             learned.facts[partition] = found
             return found
         learned.unbounded.add(partition)
     asked = sorted(set[str]().union(*owners))
-    return Facts(*(yield from in_partition(partition, read_states(asked))), {}, {})
+    return Facts(*(yield from in_partition(partition, read_states(asked))), {}, {}, {})
 
 
-def _learn(group: GroupFacts, partition: int, epochs: dict[tuple[int, int], int], resets: dict[int, int]) -> None:
+def _learn(
+    group: GroupFacts,
+    partition: int,
+    epochs: dict[tuple[int, int], int],
+    resets: dict[int, int],
+    computed: dict[int, int],
+) -> None:
     """Note facts of boards. If there are too many states of owners to remember any fact of a partition, do nothing."""
     facts = group.facts.get(partition)
-    if facts is None or partition in group.learned.unbounded or not (epochs or resets):
+    if facts is None or partition in group.learned.unbounded or not (epochs or resets or computed):
         return
-    learned = group.learned.facts.setdefault(partition, facts._replace(epochs={}, resets={}))
+    learned = group.learned.facts.setdefault(partition, facts._replace(epochs={}, resets={}, computed={}))
     learned.epochs.update(epochs)
     learned.resets.update(resets)
+    learned.computed.update(computed)
 
 
 def _hold_rows(table: TableRows, boards: Sequence[BoardFacts], owners: dict[int, dict[str, None]]) -> Program[None]:
@@ -326,7 +367,7 @@ def _find_known(group: GroupFacts, partition: int, asked: Iterable[PostKey]) -> 
     )
     group.known |= known.posts
     group.epochs |= known.epochs
-    _learn(group, partition, {(key, group.boards[key].rows_key): each for key, each in known.epochs.items()}, {})
+    _learn(group, partition, {(key, group.boards[key].rows_key): each for key, each in known.epochs.items()}, {}, {})
 
 
 def _find_in_segments(group: GroupFacts, leaf: Leaf, asked: Iterable[PostKey]) -> Program[None]:

@@ -159,13 +159,10 @@ def _finish(
 
 
 def _forget_facts(decision: Decision, partition: int, version: int) -> None:
-    """Let the process forget the facts of a partition. If the group relied on them, raise `OutdatedFactsError`."""
-    group = decision.group
-    group.learned.outdated[partition] = version
-    stores_unseen_ids = bool(decision.fresh) and not group.looks_up
-    if decision.has_absent or group.is_dated or stores_unseen_ids:
-        detail = "an owner was hidden or shown, or a board was emptied, since the group began"
-        raise OutdatedFactsError(detail, learned=group.learned)
+    """Let the process forget the facts of a partition on which the group relied. Raises `OutdatedFactsError`."""
+    decision.group.learned.outdated[partition] = version
+    detail = "an owner was hidden or shown, or a board was emptied or got computed columns, since the group began"
+    raise OutdatedFactsError(detail, learned=decision.group.learned)
 
 
 def _write_hidden(boards: Sequence[BoardChanges]) -> Program[None]:

@@ -26,7 +26,18 @@ from storage.records import (
     Ties,
 )
 from storage.store import Program, in_partition
-from tests.storage.deployment import Part, Session, counter, label, part, ranked, run_machine
+from tests.storage.deployment import (
+    Part,
+    Session,
+    counter,
+    keep_times,
+    label,
+    part,
+    quotient,
+    ranked,
+    run_machine,
+    spec,
+)
 from tests.storage.plain import OutOfRangeError, Reached, merge_row, rank_rows
 
 NAMES, OWNERS, POST_IDS = ("a", "b", "c"), ("ada", "bob", "ÿ", "漢", "😀"), ("p", "q", "r")
@@ -40,9 +51,16 @@ SHAPES: dict[str, tuple[ColumnSpec, ...]] = {
         ranked("level", merge=Merge.LAST),
         label("replay", of="score"),
     ),
+    "ratios": (
+        counter("hits"),
+        counter("shots"),
+        quotient("accuracy", "hits", "shots", least=3, min_scaled=-400, max_scaled=400),
+        quotient("pace", "shots", "hits", sorted_=False, scale=1),
+    ),
 }
-TIE_COLUMNS = {"runs": ("time", "level")}
+TIE_COLUMNS = {"runs": ("time", "level"), "ratios": ("hits",)}
 MORE = (ranked("more"), counter("more_shots"), label("more_text"), ranked("less", merge=Merge.MIN, best=Best.LOW))
+MOST_COLUMNS = 8
 PAGE_ROWS = 2
 
 
@@ -124,10 +142,9 @@ class BoardsMachine(RuleBasedStateMachine):
     def create(self, name: str, shape: str, ties: Ties) -> None:
         deployment = self.session.deployment
         partition = NAMES.index(name) % deployment.store.partitions
+        columns = keep_times(spec(*SHAPES[shape], ties=ties)).columns
         board = self.session.run(
-            deployment.create(
-                name, *SHAPES[shape], ties=ties, partition=partition, tie_columns=TIE_COLUMNS.get(shape, ())
-            )
+            deployment.create(name, *columns, ties=ties, partition=partition, tie_columns=TIE_COLUMNS.get(shape, ()))
         )
         if name in self.plain:
             assert board == self.plain[name].board
@@ -150,6 +167,19 @@ class BoardsMachine(RuleBasedStateMachine):
         self.handles.append(plain.board)
         for row in plain.rows.values():
             row.append(None)
+
+    @precondition(lambda self: self.plain)
+    @rule(number=st.integers(0, 9))
+    def add_quotient(self, number: int) -> None:
+        """Add a quotient of two columns. Posts by older copies of the board would be refused, so forget these."""
+        plain = self.choose_board(number)
+        numbers = [each.name for each in plain.board.spec.columns if each.kind.value == "number" and not each.per]
+        if len(numbers) < 2 or len(plain.board.spec.columns) > MOST_COLUMNS:
+            return
+        ranks = plain.board.spec.ties is Ties.SHARED  # added later, it does not know the times of its columns
+        name = f"q{len(plain.board.spec.columns)}"
+        self.add_column(number, quotient(name, numbers[0], numbers[-1], sorted_=ranks, scale=1))
+        self.handles = [each for each in self.handles if each.key != plain.board.key] + [plain.board]
 
     @precondition(lambda self: self.plain)
     @rule(number=st.integers(0, 9))
@@ -219,6 +249,8 @@ class BoardsMachine(RuleBasedStateMachine):
             overwrite: dict[str, StatValue | None] = {}
             for index, value, overwrites in planned.values:
                 column = columns[index % len(columns)]
+                if column.merge is Merge.QUOTIENT:
+                    continue
                 text = column.kind.value == "text"
                 if overwrites:
                     overwrite[column.name] = None if value < -3 else f"t{value}" if text else value

@@ -116,7 +116,7 @@ async def test_ids_are_looked_up_only_while_callers_send_known_ones(deployment: 
 
     _, [first] = await count_statements(deployment, post("p"))
     status, [usual] = await count_statements(deployment, post("q"))
-    assert (status, usual) == ("applied", first - 2), "neither facts nor ids are looked up"
+    assert (status, usual) == ("applied", first - 3), "neither facts nor ids are looked up"
     if isinstance(deployment.store, SqliteStore):
         assert usual == 6 + 1, "`apply` checks that the board exists, which a writer does not"
     runs = [await count_statements(deployment, post(post_id)) for post_id in ("p", "q", "r", "s", "p")]
