@@ -144,7 +144,10 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
 
 @cache
 def _member_texts(name: str) -> dict[str, str]:
-    """Return the text under each member in the source of a type of the service, and of its bases, on one line."""
+    """Return the text under each member in the source of a type of the service, and of its bases, on one line.
+
+    The names are those on the wire: `from_` is `from` there.
+    """
     found: dict[str, str] = {}
     kind = next((each for each in _list_types(msgspec.Struct) if each.__name__ == name), msgspec.Struct)
     for base in kind.__mro__[: kind.__mro__.index(msgspec.Struct)]:
@@ -153,7 +156,7 @@ def _member_texts(name: str) -> dict[str, str]:
         for member, text in pairwise(declared.body):
             match member, text:
                 case ast.AnnAssign(target=ast.Name(id=label)), ast.Expr(value=ast.Constant(value=str(description))):
-                    found.setdefault(label, " ".join(description.split()))
+                    found.setdefault(label.removesuffix("_"), " ".join(description.split()))
     return found
 
 

@@ -52,6 +52,7 @@ ADVICE = {
     "unsupported_media_type":
         "Send one of the types that the header `Accept` of the answer names, without Content-Encoding.",
     "bad_value": "Correct the value. `errors` says where it is.",
+    "column_computed": "Post the columns that it is computed from.",
     "value_out_of_range": "Correct the value, or the bounds of the column in a new leaderboard.",
     "bad_rank": "Ask for a rank from 1 on.",
     "bad_spec": "Correct the specification. `errors` names the members that contradict each other.",

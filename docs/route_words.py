@@ -68,8 +68,9 @@ class StreamEvent(msgspec.Struct):
 
 
 _POST_CODES = (
-    "unknown_board", "unknown_column", "bad_value", "value_out_of_range", "at_in_future", "post_id_conflict",
-    "post_voided", "too_many_posts", "too_many_boards", "family_board", "period_closed", "not_open_yet", "before_reset",
+    "unknown_board", "unknown_column", "column_computed", "bad_value", "value_out_of_range", "at_in_future",
+    "post_id_conflict", "post_voided", "too_many_posts", "too_many_boards", "family_board", "period_closed",
+    "not_open_yet", "before_reset",
     "queue_full", "rate_limited", "store_busy", "partition_away", "timeout",
 )  # fmt: skip
 _FORMS = 'The body is one post, a list (`[…]` or `{"posts": […]}`), or NDJSON.'

@@ -81,6 +81,7 @@ CODES: dict[str, ProblemCode] = {
     "body_too_large": ProblemCode(413, "The body is larger than the service takes"),
     "unsupported_media_type": ProblemCode(415, "The service takes application/json"),
     "bad_value": ProblemCode(422, "The value is not valid here"),
+    "column_computed": ProblemCode(422, "The column is computed from others, and can't be posted or set"),
     "value_out_of_range": ProblemCode(422, "The value or the result lies outside the column's range"),
     "bad_rank": ProblemCode(422, "Ranks start at 1"),
     "bad_spec": ProblemCode(422, "The parts of the leaderboard's specification contradict each other"),

@@ -36,6 +36,7 @@ COLUMNS_MAX = 64
 TIERS_MAX = 32
 TIE_COLUMNS_MAX = 3
 TO_RANK_MAX = 10**15
+FROM_MAX = 10**15
 TO_PERCENT_MIN = 0.0001  # one entry in a million
 SAMPLES_MAX = 100_000
 EXACT_TOP_MAX = 1_000_000
@@ -128,7 +129,7 @@ class TierBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The worst value that fits."""
 
 
-class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"from_": "from"}):
     """A column of a leaderboard.
 
     `min` and `max` default to -1e15 and 1e15. If the column has too many decimal digits (`scale`) for these numbers to
@@ -147,7 +148,13 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     type: ColumnKind = ColumnKind.NUMBER
     of: ColumnName | UnsetType = UNSET
     """With `merge` `with`: the column that it follows. Its value comes from the post that last improved that column (if
-    that is merged by `max` or `min`) or changed it, and is null if this post did not name it."""
+    that is merged by `max` or `min`) or changed it, and is null if this post did not name it. With `merge` `quotient`:
+    the column that is divided."""
+    per: ColumnName | UnsetType = UNSET
+    """With `merge` `quotient`: the column that divides `of`. The quotient is computed with each post, from the entry
+    after it, and rounded half to even. It can be neither posted nor set. Both are other columns of numbers."""
+    from_: Annotated[int, Meta(ge=1, le=FROM_MAX)] | UnsetType = UNSET
+    """With `merge` `quotient`: the least value of `per` with which there is a quotient. Default: 1."""
     tiers: Annotated[list[TierBody], Meta(max_length=TIERS_MAX)] = []
     """The tiers of a ranked column, best first: an entry has the first one that fits. They can change at any time."""
 
@@ -170,7 +177,8 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Equal values share a rank (`shared`), or the one that was reached first ranks better (`earliest`). Or a list of
     up to three numeric columns that order equal values, the most important one first, and optionally `earliest` last.
     Entries without a value in such a column come after those with one. Whatever the order of arrival, `max` and `min`
-    are reached with the earliest post or run of that value, and `sum` with the latest post that changed it."""
+    are reached with the earliest post or run of that value, `sum` with the latest post that changed it, and `quotient`
+    when the later of its two columns was reached."""
     table: TableSharing = TableSharing.OWN
     partition: Annotated[int, Meta(ge=0)] | None = None
     """The partition of the store in which it is created. Default: the service chooses."""

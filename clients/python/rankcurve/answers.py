@@ -44,7 +44,9 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
     min: Value | None = None
     max: Value | None = None
     type: str = "number"
-    of: str | None = None  # with the merge rule `with`: the column that it follows
+    of: str | None = None  # with the merge rule `with`: the column that it follows; with `quotient`: the dividend
+    per: str | None = None  # with the merge rule `quotient`: the divisor
+    from_: int | None = msgspec.field(name="from", default=None)  # the least divisor that gives a quotient
     tiers: list[Tier] = []  # an entry has the first one that fits
 
 

@@ -1,11 +1,13 @@
 """Specifications of boards in words: a column is a text such as `lap:min.3`.
 
-    NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
+    NAME:sum|max|min|last|with=COLUMN|quotient=COLUMN/COLUMN[:from=N][:high|low][:scale=N][:min=N][:max=N]
+        [:unsorted][:text]
 
 `sum` adds up, `max` and `min` keep the greatest or least value, and `last` keeps the latest. `with=score` keeps the
-value of the post that brought the `score`. `high` or `low` says which values rank first: by default `low` for `min`,
-otherwise `high`. Numbers are ranked unless they are `unsorted` or follow another column; texts never are. `.3` after
-a rule or after `high` or `low` is short for `scale=3`: the column has three decimals.
+value of the post that brought the `score`, and `quotient=hits/shots:from=100` is computed where `shots` are 100
+or more. `high` or `low` says which values rank first: by default `low` for `min`, otherwise `high`. Numbers are ranked
+unless they are `unsorted` or follow another column; texts never are. `.3` after a rule or after `high` or `low` is
+short for `scale=3`: the column has three decimals.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-SYNTAX = "NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
+RULES = "sum|max|min|last|with=COLUMN|quotient=COLUMN/COLUMN[:from=N]"
+SYNTAX = f"NAME:{RULES}[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]"
 MERGES = ("sum", "max", "min", "last")
 # By each word that a column may have: the member of its specification that has the word as its value.
 MEMBERS = {**dict.fromkeys(MERGES, "merge"), "high": "best", "low": "best", "text": "type"}
@@ -38,18 +41,21 @@ def parse_column(text: str) -> dict[str, Any]:
         elif equals and option == "with":
             _add(spec, "merge", "with", text)
             _add(spec, "of", value, text)
-        elif equals and option in ("scale", "min", "max"):
+        elif equals and option == "quotient":
+            _add(spec, "merge", "quotient", text)
+            spec["of"], _, spec["per"] = value.partition("/")
+        elif equals and option in ("scale", "min", "max", "from"):
             _add(spec, option, parse_number(option, value), text)
         else:
             raise ValueError(f"{word!r} in {text!r} is not part of {SYNTAX}")
     if not name or "merge" not in spec:
-        raise ValueError(f"{text!r} needs a name and one of {', '.join(MERGES)}, with=COLUMN: {SYNTAX}")
+        raise ValueError(f"{text!r} needs a name and one of {RULES}: {SYNTAX}")
     return spec
 
 
 def parse_number(option: str, text: str) -> object:
     """Return a whole number as an int, and a decimal as its text, so that no digit is lost. Raises ValueError."""
-    form = r"[0-9]{1,32}" if option == "scale" else r"-?[0-9]{1,31}(\.[0-9]{1,31})?"
+    form = r"[0-9]{1,32}" if option in ("scale", "from") else r"-?[0-9]{1,31}(\.[0-9]{1,31})?"
     if not re.fullmatch(form, text):
         raise ValueError(f"{option}={text} is not a number that {option} accepts")
     return text if "." in text else int(text)

@@ -363,6 +363,10 @@ class BadValueError(InvalidError, code="bad_value"):
     """The value is not valid here."""
 
 
+class ColumnComputedError(InvalidError, code="column_computed"):
+    """The column is computed from others, and can't be posted or set."""
+
+
 class ValueOutOfRangeError(InvalidError, code="value_out_of_range"):
     """The value or the result lies outside the column's range."""
 

@@ -140,19 +140,22 @@ export type BoardAnswer = {
 };
 
 /**
- * A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null.
- * `tiers` is present if the column has tiers.
+ * A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null. `of`
+ * is present if the column follows another one or is a quotient, `per` and `from` if it is a quotient, and
+ * `tiers` if it has tiers.
  */
 export type ColumnAnswer = {
   name: string;
   sorted: boolean;
-  merge: "last" | "max" | "min" | "sum" | "with";
+  merge: "last" | "max" | "min" | "quotient" | "sum" | "with";
   best: "high" | "low";
   scale: number;
   min: number | null;
   max: number | null;
   type: "number" | "text";
   of?: string;
+  per?: string;
+  from?: number;
   tiers?: Array<TierBody>;
 };
 
@@ -994,7 +997,7 @@ export type ColumnBody = {
   name: string;
   /** True if entries are ranked by the column. Default: true for numbers, unless `merge` is `with`; false for text. */
   sorted?: boolean;
-  merge: "last" | "max" | "min" | "sum" | "with";
+  merge: "last" | "max" | "min" | "quotient" | "sum" | "with";
   /** The values that rank first. Default: `low` if `merge` is `min`, otherwise `high`. */
   best?: "high" | "low";
   scale?: number;
@@ -1005,9 +1008,17 @@ export type ColumnBody = {
   type?: "number" | "text";
   /**
    * With `merge` `with`: the column that it follows. Its value comes from the post that last improved that column
-   * (if that is merged by `max` or `min`) or changed it, and is null if this post did not name it.
+   * (if that is merged by `max` or `min`) or changed it, and is null if this post did not name it. With `merge`
+   * `quotient`: the column that is divided.
    */
   of?: string;
+  /**
+   * With `merge` `quotient`: the column that divides `of`. The quotient is computed with each post, from the entry
+   * after it, and rounded half to even. It can be neither posted nor set. Both are other columns of numbers.
+   */
+  per?: string;
+  /** With `merge` `quotient`: the least value of `per` with which there is a quotient. Default: 1. */
+  from?: number;
   /** The tiers of a ranked column, best first: an entry has the first one that fits. They can change at any time. */
   tiers?: Array<TierBody>;
 };

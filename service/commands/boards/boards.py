@@ -90,12 +90,14 @@ add_request(
     Running it again is harmless. New columns can be added to a board in use. A change that would reinterpret stored
     values is refused. A column is written as
 
-        NAME:sum|max|min|last|with=COLUMN[:high|low][:scale=N][:min=N][:max=N][:unsorted][:text]
+        NAME:sum|max|min|last|with=COLUMN|quotient=COLUMN/COLUMN[:from=N][:high|low][:scale=N][:min=N][:max=N]
+            [:unsorted][:text]
 
     and is ranked unless it is `unsorted` or `text`. `sum` adds up, `max` and `min` keep the greatest or least value,
-    `last` keeps the latest. `with=score` keeps the value of the post that brought the `score` (unranked). `high` or
-    `low` says which values rank first: by default `low` for `min`, otherwise `high`. `scale` is the number of decimals;
-    `min.3` and `low.3` have three.
+    `last` keeps the latest. `with=score` keeps the value of the post that brought the `score` (unranked).
+    `quotient=hits/shots:from=100` is computed where `shots` are 100 or more, and never posted. `high` or `low` says
+    which values rank first: by default `low` for `min`, otherwise `high`. `scale` is the number of decimals; `min.3`
+    and `low.3` have three.
 
     For example:
 

@@ -110,12 +110,13 @@ def map_fields(
 
     `others`: the headings of the owner and, if there is one, of the time.
     """
-    columns = [each.name for each in board.columns]
+    columns = [each.name for each in board.columns if each.merge != "quotient"]
     shared = [name for name in columns if name in headings and name not in others]
     fields: dict[str, str] = {}
     for name, _, heading in (text.partition("=") for text in mapping or shared):
         if name not in columns:
-            fail(f"the leaderboard has no column {name!r}; it has {', '.join(columns)}")
+            what = "computes" if name in [each.name for each in board.columns] else "has no"
+            fail(f"the leaderboard {what} column {name!r}; it has {', '.join(columns)}")
         if name in fields:
             fail(f"column {name} is mapped twice")
         fields[name] = heading or name

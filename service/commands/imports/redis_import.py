@@ -74,7 +74,7 @@ def choose_column(board: Board, names: Sequence[str], *, merge: bool) -> Column:
     """Return the column that the scores are posted to. End the command if the board has no such column."""
     if len(names) > 1:
         fail("a sorted set has one score for each member, so --column names one column")
-    numbers = [each for each in board.columns if each.type != "text"]
+    numbers = [each for each in board.columns if each.type != "text" and each.merge != "quotient"]
     found = next((each for each in numbers if (each.name == names[0] if names else each.ranked)), None)
     if found is None:
         fail(f"no column of numbers takes the scores; the leaderboard has {', '.join(each.name for each in numbers)}")

@@ -17,10 +17,11 @@ Stats = dict[str, Number | str | None]
 TiesShown = Ties | list[str]
 
 
-class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
+class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null.
 
-    `tiers` is present if the column has tiers.
+    `of` is present if the column follows another one or is a quotient, `per` and `from` if it is a quotient, and
+    `tiers` if it has tiers.
     """
 
     name: str
@@ -32,6 +33,8 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True):
     max: Number | None
     type: ColumnKind
     of: str | UnsetType = UNSET
+    per: str | UnsetType = UNSET
+    from_: int | UnsetType = UNSET
     tiers: list[TierBody] | UnsetType = UNSET
 
 

@@ -13,6 +13,7 @@ from service.contract.requests import TIE_COLUMNS_MAX, BoardBody, ColumnBody, Pu
 from service.contract.responses.boards import ColumnAnswer, TiesShown
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
 from storage.errors import SpecInvalidError
+from storage.log.quotients import name_timer
 from storage.records import (
     INT64_MAX,
     Best,
@@ -66,7 +67,10 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
     columns = tuple(_column(column, index) for index, column in enumerate(body.columns))
     for index, column in enumerate(columns):
         _check_followed(column, columns, f"/columns/{index}/of")
+        _check_quotient(column, columns, f"/columns/{index}")
     ties, tie_columns = _ties(body.ties, columns)
+    if ties is Ties.EARLIEST:
+        columns = _keep_times(columns)
     settings = context.settings
     refresh_seconds = int(settings.default_refresh_seconds)
     defaults = PredictorSpec(settings.default_samples, settings.default_exact_top, refresh_seconds, RefreshMethod.AUTO)
@@ -84,6 +88,7 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
 def _column(body: ColumnBody, index: int) -> ColumnSpec:
     at = f"/columns/{index}"
     of = None if body.of is UNSET else body.of
+    per, per_least = _divisor(body, at)
     ranked = body.type is ColumnKind.NUMBER and body.merge is not Merge.WITH if body.sorted is UNSET else body.sorted
     if body.tiers and not ranked:
         raise SpecInvalidError("only a ranked column has tiers", pointer=f"{at}/tiers")
@@ -93,7 +98,18 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
         return ColumnSpec(body.name, False, body.merge, best, body.type, 0, 0, 0, of)
     least, most = _range(body, at)
     tiers = _tiers(body, least, most, at=f"{at}/tiers")
-    return ColumnSpec(body.name, ranked, body.merge, best, body.type, body.scale, least, most, of, tiers)
+    return ColumnSpec(
+        body.name, ranked, body.merge, best, body.type, body.scale, least, most, of, tiers, per, per_least
+    )
+
+
+def _divisor(body: ColumnBody, at: str) -> tuple[str | None, int]:
+    """Return the name of the column that divides, and its least value. If the column is no quotient, there is none."""
+    if (body.merge is Merge.QUOTIENT) != (body.per is not UNSET) or (body.from_ is not UNSET and body.per is UNSET):
+        raise SpecInvalidError(
+            "a column has `per` if and only if it merges by quotient; then it may have `from`", pointer=at
+        )
+    return (None, 0) if body.per is UNSET else (body.per, 1 if body.from_ is UNSET else body.from_)
 
 
 def _check_text(body: ColumnBody, *, ranked: bool, at: str) -> None:
@@ -137,15 +153,37 @@ def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpe
 
 def _check_followed(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) -> None:
     """Check the column that `column` follows, if it follows one. Raises SpecInvalidError."""
-    if (column.merge is Merge.WITH) != (column.of is not None):
-        raise SpecInvalidError("a column has `of` if and only if it merges by with", pointer=at)
-    if column.of is None:
+    if (column.merge in (Merge.WITH, Merge.QUOTIENT)) != (column.of is not None):
+        raise SpecInvalidError("a column has `of` if and only if it merges by with or quotient", pointer=at)
+    if column.merge is not Merge.WITH:
         return
     followed = next((each for each in columns if each.name == column.of), None)
-    if followed is None or followed.kind is ColumnKind.TEXT or followed.merge is Merge.WITH:
+    if followed is None or followed.kind is ColumnKind.TEXT or followed.merge in (Merge.WITH, Merge.QUOTIENT):
         raise SpecInvalidError(f"{column.of!r} is not a column of numbers that can be followed", pointer=at)
     if column.sorted:
         raise SpecInvalidError("a column that follows another one can't be sorted", pointer=at)
+
+
+def _check_quotient(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) -> None:
+    """Check the two columns of a quotient. Raises SpecInvalidError."""
+    if column.merge is not Merge.QUOTIENT:
+        return
+    numbers = {each.name: each for each in columns if each.kind is ColumnKind.NUMBER and each.merge is not column.merge}
+    for member, name in (("of", column.of), ("per", column.per)):
+        if name not in numbers or (member == "per" and name == column.of):
+            detail = f"{name!r}: a quotient is of two different columns of numbers, none of them a quotient"
+            raise SpecInvalidError(detail, pointer=f"{at}/{member}")
+    per = numbers[str(column.per)]
+    if column.per_least * 10**per.scale > per.max_scaled:
+        raise SpecInvalidError(f"from must be a value that {per.name!r} can have", pointer=f"{at}/from")
+
+
+def _keep_times(columns: Sequence[ColumnSpec]) -> tuple[ColumnSpec, ...]:
+    """Let the unranked columns keep their times by which the time of a ranked quotient is found."""
+    by_name = {column.name: column for column in columns}
+    quotients = [column for column in columns if column.sorted and column.merge is Merge.QUOTIENT]
+    timers = {name_timer(by_name[name]) for each in quotients for name in (each.of, each.per) if name is not None}
+    return tuple(replace(each, keeps_time=not each.sorted and each.name in timers) for each in columns)
 
 
 def _ties(ties: TiesSent, columns: Sequence[ColumnSpec]) -> tuple[Ties, tuple[str, ...]]:
@@ -174,6 +212,8 @@ def show_column(column: ColumnSpec) -> ColumnAnswer:
         max=None if text else to_wire_number(column.max_scaled, column.scale),
         type=column.kind,
         of=column.of or UNSET,
+        per=column.per or UNSET,
+        from_=column.per_least or UNSET,
         tiers=show_tiers(column),
     )
 

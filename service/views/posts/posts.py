@@ -29,6 +29,7 @@ from service.contract.routes import Answer, Call
 from service.contract.values import format_us, parse_decimal, parse_owner, parse_text, to_wire_number
 from service.views.retry_on_change import PAUSES_S
 from storage.errors import (
+    ColumnComputedError,
     FamilyBoardError,
     OutcomeUnknownError,
     PostError,
@@ -469,7 +470,9 @@ def parse_changes(
     for values in (stats, overwrite):
         overwrites = values is overwrite
         for name, raw in values.items():
-            index = board.column_index.get(name)
+            index = board.posted_index.get(name)
+            if index is None and name in board.column_index:
+                raise ColumnComputedError(pointer=_pointer(name, overwrites))
             if index is None:
                 raise UnknownColumnError(f"no column {name!r} in {board.id!r}", pointer=_pointer(name, overwrites))
             column = board.spec.columns[index]

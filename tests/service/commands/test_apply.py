@@ -22,6 +22,7 @@ columns = [
   { name = "points", sorted = true, merge = "max", tiers = [
     { name = "gold", to_percent = 5.5 }, { name = "silver", value = "1e2" },
   ] },
+  "shots:sum:unsorted", "per_shot:quotient=points/shots:from=5:scale=2",
   { name = "time", sorted = false, merge = "with", of = "points", best = "low", scale = 2, max = 99.5 },
 ]
 ties = ["time", "earliest"]
@@ -68,6 +69,7 @@ def test_a_file_is_made_once_and_a_second_time_there_is_nothing_to_do(file: File
     assert done.count("done: ") == 3
     assert file.show("laps")["ties"] == "earliest"
     assert file.show("runs")["predictor"]["samples"] == 500
+    assert file.show("runs")["columns"][2]["from"] == 5
     assert file.show("arena", "family")["keep"] == {"week": 4}
     assert file.apply(FIRST).stdout == "nothing to do: everything is as the file says\n"
 
@@ -107,6 +109,7 @@ def test_periods_that_are_no_longer_kept_are_a_change(file: File) -> None:
     [
         ("lap:min:low", "lap:max:low", "merge of column lap from min to max"),
         ("scale=3", "scale=2", "scale of column lap from 3 to 2"),
+        ("from=5:", "from=6:", "from of column per_shot from 5 to 6"),
         ('ties = "earliest"', 'ties = "shared"', "ties from earliest to shared"),
         ('"xp:sum"', '"wins:sum"', "column xp can't be removed"),
         ('"all", "week"', '"all", "day"', "periods from"),

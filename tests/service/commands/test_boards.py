@@ -24,6 +24,10 @@ from tests.service.cli_fake_service import FakeService, run
         ("d:last:min=-5", {"name": "d", "merge": "last", "min": -5}),
         ("shots:sum:unsorted", {"name": "shots", "sorted": False, "merge": "sum"}),
         ("tag:last:text", {"name": "tag", "merge": "last", "type": "text"}),
+        (
+            "acc:quotient=hits/shots:from=100:scale=4",
+            {"name": "acc", "merge": "quotient", "of": "hits", "per": "shots", "from": 100, "scale": 4},
+        ),
         ("time:with=score:low.2", {"name": "time", "merge": "with", "of": "score", "best": "low", "scale": 2}),
     ],
 )
@@ -35,7 +39,8 @@ def test_a_column_in_words_becomes_its_spec(text: str, spec: dict[str, object]) 
     "text",
     ["xp", ":sum", "xp:best", "xp:sum:max", "xp:sum:high:low", "xp:sum:scale=x", "xp:sum:scale=-1", "xp:sum:max=1e5",
      "xp:sum:max=", "xp:sum:min=1.", "xp:sum.x", "xp:sum.10", "xp:sum.1:scale=2", "lap:min.1:low.1",
-     "a:b:with=c:sum", "a:text.1", "xp:sum:max=٣", "xp:sum:max=" + "9" * 5000],
+     "a:b:with=c:sum", "a:quotient=b/c:sum", "a:sum:from=x", "a:quotient=b/c:from=1.5",
+     "a:text.1", "xp:sum:max=٣", "xp:sum:max=" + "9" * 5000],
 )  # fmt: skip
 def test_an_invalid_column_is_refused_before_any_request(text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text[:20]) + "|accepts"):

@@ -217,3 +217,14 @@ def test_every_record_of_a_file_is_read_with_the_number_of_its_line(
             csv.writer(stream, lineterminator="\n").writerow(row)
             stream.flush()
     assert list(read_rows(path, ",")) == [(line, list(row)) for line, row in zip(lines, rows, strict=True)]
+
+
+def test_a_computed_column_is_left_out_and_never_imported(fake: FakeService, tmp_path: Path) -> None:
+    ratio = {"name": "ratio", "merge": "quotient", "of": "xp", "per": "lap"}
+    board = fake.add_board("c", {"name": "xp"}, {"name": "lap"}, ratio)
+    file = tmp_path / "exported.csv"
+    file.write_text("owner,xp,lap,ratio\nada,6,3,2\n", encoding="utf-8")
+    run("import", "c", str(file), "--owner-column", "owner", fake=fake, code=0)
+    assert board.stats == {"ada": {"xp": "6", "lap": "3"}}
+    result = run("import", "c", str(file), "--owner-column", "owner", "-c", "ratio", fake=fake, code=1)
+    assert "the leaderboard computes column 'ratio'; it has xp, lap" in result.stderr

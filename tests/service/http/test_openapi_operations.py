@@ -62,7 +62,12 @@ def test_fields_say_in_words_what_they_take() -> None:
 
 
 def test_members_of_members_have_names_with_points() -> None:
-    assert field("create_board", "columns[].merge") == ("body", True, "`last`, `max`, `min`, `sum` or `with`", "")
+    assert field("create_board", "columns[].merge") == (
+        "body",
+        True,
+        "`last`, `max`, `min`, `quotient`, `sum` or `with`",
+        "",
+    )
     assert field("create_board", "predictor.samples")[:3] == ("body", False, "whole number from 2 to 100,000")
     assert field("create_board", "closes_at")[2] == "time"
     assert field("post", "posts")[1:3] == (False, "list of 1 to 10,000, each: object")

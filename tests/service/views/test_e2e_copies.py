@@ -114,6 +114,26 @@ async def test_bodies_that_name_columns_are_judged_by_the_new_columns(pair: list
     assert found[0]["rank"] == 1
 
 
+HITS, SHOTS = ({"name": name, "merge": "sum", "sorted": False} for name in ("hits", "shots"))
+ACCURACY = {"name": "accuracy", "merge": "quotient", "of": "hits", "per": "shots", "scale": 2}
+
+
+@pytest.mark.parametrize("table", ["own", "shared"])
+async def test_every_process_computes_a_column_that_one_has_added(pair: list[Caller], table: str) -> None:
+    one, other = pair
+    for path, more in ((B, {}), (F, {"periods": ["all"], "facets": [[]]})):
+        spec = {"table": table, **more}
+        await one.must("PUT", path, {"columns": [HITS, SHOTS], **spec})
+        shot = {"owner": "ada", "stats": {"hits": 1, "shots": 4}}
+        for caller in (one, other, one, other):
+            await caller.must("POST", f"{path}/posts", shot)
+        await one.must("PUT", path, {"columns": [HITS, SHOTS, ACCURACY], **spec})
+        for hits in (5, 6):
+            [result] = (await other.must("POST", f"{path}/posts", shot))["results"]
+            stats = result["boards"][0]["stats"] if "boards" in result else result["stats"]
+            assert stats == {"hits": hits, "shots": 4 * hits, "accuracy": 0.25}
+
+
 async def test_a_cursor_of_the_new_board_is_taken(pair: list[Caller]) -> None:
     one, other = pair
     await create_again(pair, {**XP, "max": 1_000})
