@@ -12,6 +12,7 @@ _ADDRESS = re.compile(
     rf"postgres(?:ql)?://(?:[^@/?#\[\]]*@)?(?P<hosts>{_HOST}(?:,{_HOST})*)(?:/[^@?#]*)?"
     r"(?:\?(?:[\w%.-]+=[^&#]*(?:&[\w%.-]+=[^&#]*)*)?)?"
 )
+_HOST_NAME = re.compile(r"[a-z0-9._:-]+")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
@@ -101,7 +102,15 @@ def _peers(given: str) -> str:
     return given
 
 
+def _hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    for host in hosts:
+        if not _HOST_NAME.fullmatch(host):
+            raise ValueError("should be names or addresses without a port, with commas between them")
+    return hosts
+
+
 PeersText = Annotated[str, AfterValidator(_peers)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
+Hosts = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_hosts)]
 Origins = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_origins)]

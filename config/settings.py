@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from config.kinds import Origins, PeersText, Servers, StoreUrl
+from config.kinds import Hosts, Origins, PeersText, Servers, StoreUrl
 from config.kinds import number as _number
 from config.kinds import text as _text
 
@@ -205,6 +205,9 @@ class OpenReadingSettings(_Group):
     that the first proxy has added is the caller's. 0: the header is ignored."""
     cors_origins: Origins = ()
     """Origins whose web pages may read, such as https://game.example, with commas between; *: any; none: no page."""
+    webhook_hosts: Hosts = ()
+    """Hosts to which events may be sent although they are not public, also by http: names in lower case or addresses,
+    with commas between; none: only https to public addresses."""
 
 
 class ReadingSettings(_Group):

@@ -32,6 +32,7 @@ from service.contract.values import (
     PYTHON_END,
     REF_TEMPLATE,
     UNION_MEMBERS,
+    WEBHOOK_PATTERN,
 )
 from storage.boards.family_ids import FAMILY_PATTERN
 
@@ -51,6 +52,7 @@ _PATH_SCHEMAS: dict[str, Schema] = {
         "description": "A ranked column, or `-` if the leaderboard has only one.",
     },
     "family": {"type": "string", "pattern": FAMILY_PATTERN},
+    "webhook": {"type": "string", "pattern": WEBHOOK_PATTERN},
     "operation": {
         "type": "string",
         "description": "The rest of the path, with slashes, in the protocol's own escapes.",

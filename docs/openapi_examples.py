@@ -58,6 +58,7 @@ _BY_NAME: Mapping[str, tuple[Any, ...]] = {
     "type": ("number", "urn:rankcurve:problem:unknown_owner"),
     "value": (600, "600"),
     "version": (1,),
+    "webhook": ("shop",),
 }
 _ITEMS: Mapping[str, tuple[Any, ...]] = {
     "boards": ("game",), "columns": ("xp",), "facets": ("clan",), "owners": ("ada", "bob"), "percentiles": (50, 99),
@@ -90,6 +91,7 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
     "CreatedKey": {"id": "3f9a0c71de", "name": "operator", "role": "ops", "revoked_at": None,
                    "key": "rk_3f9a0c71de_…"},
     "CurveAnswer": {"certificate": 0.004, "knots": _KNOTS, "errors": [0, 3], "method": "skip"},
+    "EventLine": {"type": "board.closed", "board": "arena:2026-W47"},
     "FacetValue": {"value": "fox", "board": "arena:2026-W47:clan=fox"},
     "FacetedPostBody": {"stats": {"xp": 25}, "post_id": "match-17", "facets": {"clan": "fox"}},
     "FamilyAnswer": {"id": "arena", "facets": [[], ["clan"]]},
@@ -110,12 +112,18 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
     "PredictorSpec": {"exact_top": 1000, "refresh_seconds": 300},
     "ProfileBody": {"name": "Ada"},
     "PutFamily": {"periods": ["all", "week", "day"], "facets": [[], ["clan"]]},
+    "PutWebhook": {"url": "https://game.example/events", "events": ["board.closed"], "boards": ["arena:*"]},
     "QueueAnswer": {"posts": 120, "age_seconds": 0.2, "workers": 1, "capacity": 500000, "speed": 12000},
     "RankValue": {"rank": 12345},
     "RankedEntry": {"rank": 1, "exact": True, "value": 600},
     "Readiness": {"status": "ok"},
     "RefreshAnswer": {"certificate": 0.004, "seconds": 0.04, "method": "skip"},
     "ShardAnswer": {"shard": 0, "posts": 120, "age_seconds": 0.2, "applied": 9000, "worker": "node-1"},
+    "WebhookAnswer": {
+        "id": "shop", "url": "https://game.example/events", "events": ["board.closed"], "boards": ["arena:*"],
+        "state": "active", "delivered": 4711, "failures": 0, "failing_since": None, "next_attempt": None,
+        "last_error": None,
+    },
     "VoidedBoard": {"board": "game", "status": "recomputed", "stats": {"xp": 575}},
     "StreamEvent": {"id": "4711", "data": '{"rank": 12345, "low": 12301, "high": 12390, "exact": false}'},
 }  # fmt: skip

@@ -27,6 +27,7 @@ ADVICE = {
     "unknown_family": "Correct the id, or create the family.",
     "unknown_pool": "Correct the ids, or create the pool.",
     "unknown_region": "Correct the region, or add resources to it.",
+    "unknown_webhook": "List the webhooks, and take the id from there.",
     "unknown_lease": "Ask for a lease. The key never had one, or its lease has ended.",
     "not_ranked": "Ask for other columns, or wait until the owner has a value there.",
     "no_profile": "Treat the owner as one without a profile.",

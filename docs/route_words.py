@@ -18,6 +18,7 @@ from service.contract.routes import Types
 from service.contract.values import one_of
 from service.telemetry.metrics.process import METRICS_TYPE
 from service.views.api_keys import CreatedKey
+from service.views.events import EventLine, WebhookAnswer
 from service.views.posts import stream
 from storage.queue.outcomes import POSTS_LISTED_MAX
 
@@ -289,6 +290,27 @@ ROUTE_WORDS: dict[str, Words] = {
         " shown, no smaller one appears later. `kind` is added, removed, acquired, extended, released, liberated or"
         " moved. Where keys lease in several stores, it is also duplicate, or, for a lease in another store, wanted"
         " or returned; that store reads these lines."),
+    "events": Words("What happened to leaderboards", problems=("journal_pruned",),
+        response=EventLine, media_type=NDJSON_TYPE,
+        description="The answer is NDJSON in the order of `seq`. Ask again with the last `seq` as `after`."
+        " An event is there within a second, and stays for `change_log_retention_s`."),
+    "webhooks": Words("All webhooks by id"),
+    "put_webhook": Words("Create or change a webhook, which receives events", problems=("bad_value", "catalog_full"),
+        statuses=(200, 201), response=WebhookAnswer,
+        description="Deliveries follow [Standard Webhooks](https://www.standardwebhooks.com): a POST with `webhook-id`,"
+        " `webhook-timestamp` and `webhook-signature`, in order and at least once. A new webhook gets the events from"
+        " now on; its `secret` is shown only in this answer. A receiver that does not answer 2xx within 10 s gets"
+        " the event again after 5 s, later after an hour at most; after three days the webhook is paused."
+        " The URL has to be `https` to a public address, unless `webhook_hosts` names its host."),
+    "webhook": Words("A webhook and its deliveries", problems=("unknown_webhook",)),
+    "delete_webhook": Words("Delete a webhook", problems=("unknown_webhook",)),
+    "rotate_webhook": Words("Make a new secret for a webhook", problems=("unknown_webhook",), response=WebhookAnswer,
+        statuses=(200,),
+        description="For a day, deliveries have two signatures: by the new secret and by the one before it."),
+    "resume_webhook": Words("Go on with the deliveries to a webhook", problems=("unknown_webhook",)),
+    "test_webhook": Words("Send a test event to a webhook", problems=("unknown_webhook",), response=WebhookAnswer,
+        statuses=(202,),
+        description="A job sends an event of the type `webhook.test`; the webhook then shows if that failed."),
     "pools": Words("Pools by client and id"),
     "put_pool": Words("Create or confirm a pool", problems=("catalog_full",), statuses=(200, 201),
         response=PoolAnswer),

@@ -12,6 +12,10 @@ class NoJobProcessError(StorageError):
     """No job process is alive to refresh the curve."""
 
 
+class DeliveryFailedError(StorageError):
+    """A receiver of events did not accept a delivery."""
+
+
 def describe_failure(error: BaseException) -> dict[str, object]:
     """Return the fields of a log line about an error: a sentence for a `StorageError`, a traceback for other errors."""
     return {"detail": error.detail} if isinstance(error, StorageError) else {"exc_info": error}

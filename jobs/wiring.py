@@ -17,12 +17,14 @@ from jobs.boards.prune import PruneJob
 from jobs.curves.audit import AuditJob, Auditor
 from jobs.curves.fold import FoldJob
 from jobs.curves.refresh import JOB, REQUESTS, Refresher, RefreshJob
+from jobs.events.deliver import DeliverJob, SendEvent
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.peer_journals import ExchangeJob, ReadPeer
 from jobs.leases.rebalance import BalanceJob
 from jobs.queue import JOB as SIZE_JOB
 from jobs.queue import DrainWorker, QueueParts, SizeWorkersJob
 from storage.errors import StoreAwayError
+from storage.events import event_log
 from storage.leases.peers import LeaseExchange
 from storage.queue.ingest_queue import list_queues
 from storage.queue.queue_application import Drainer
@@ -32,6 +34,7 @@ from storage.store import CONTROL
 
 from .controls import Runner, Sleep
 from .job_context import JobContext
+from .ownership import Ownership
 
 log = structlog.get_logger(__name__)
 PARTITIONS_LOOK_S = 10  # seconds between two checks whether partitions were added
@@ -42,6 +45,7 @@ class JobParts(JobContext):
     refresher: Refresher
     runs_pools: bool = False
     read_peer: ReadPeer | None = None  # reads lease journals of other stores; None: no other store is configured
+    send_event: SendEvent | None = None  # sends events to webhooks; None: this process delivers none
     auditor: Auditor | None = None  # None: curves are not audited
     queue: QueueParts | None = None  # None: this process applies no queued posts
 
@@ -71,6 +75,8 @@ def start_jobs(parts: JobParts) -> Jobs:
     if parts.auditor is not None and parts.limits.audit_interval_s:
         runner.start("audit", AuditJob(parts, parts.auditor).run_forever)
     runner.start("close", CloseJob(parts, clock=parts.leases.clock).run_forever)
+    if parts.send_event is not None:
+        runner.start("deliver", DeliverJob(parts, parts.send_event).run_forever)
     if parts.runs_pools:
         _start_pool_jobs(runner, parts)
     if parts.queue is not None:
@@ -81,6 +87,8 @@ def start_jobs(parts: JobParts) -> Jobs:
 def _start_partition_jobs(runner: Runner, parts: JobParts, partition: int) -> None:
     runner.start(f"prune {partition}", PruneJob(parts, partition).run_forever, job="prune")
     runner.start(f"fold {partition}", FoldJob(parts, partition).run_forever, job="fold")
+    follower, sleep = event_log.make_follower(partition), parts.make_sleep("events")
+    runner.start(f"events {partition}", partial(Ownership(parts).run_follower, follower, sleep=sleep), job="events")
 
 
 def _start_pool_jobs(runner: Runner, parts: JobParts) -> None:

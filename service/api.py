@@ -7,6 +7,7 @@ from service.views import acts
 from service.views.acts import record_acts
 from service.views.api_keys import KEYS
 from service.views.boards import boards, families
+from service.views.events import EVENTS
 from service.views.leases import LEASES, POOLS
 from service.views.owners import owners, positions
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding
@@ -116,4 +117,4 @@ _OTHERS = [
 ]  # fmt: skip
 
 _RETRIED = [*map(retry_on_change, [*_FAMILIES, *_READS, *_OTHERS])]
-ROUTES = [*_POSTS, *LEASES, *map(record_acts, [*_RETRIED, *POOLS, *KEYS])]
+ROUTES = [*_POSTS, *LEASES, *map(record_acts, [*_RETRIED, *POOLS, *KEYS, *EVENTS])]

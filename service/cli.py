@@ -18,6 +18,7 @@ from service.commands.operating.api_keys import keys_app
 from service.commands.operating.partitions import partition_app, store_app
 from service.commands.operating.serving import run_jobs, serve, show_config
 from service.commands.operating.stores import backup, rebuild, restore
+from service.commands.operating.webhooks import events, webhook_app
 from service.commands.reading.exporting import export, journal, stream
 from service.commands.reading.ranks import audit, curve, rank, refresh, top
 
@@ -61,9 +62,11 @@ app.add_typer(queue_app, name="queue", rich_help_panel=RUN)
 app.command("refresh", rich_help_panel=DATA)(refresh)
 app.command("rebuild", rich_help_panel=DATA)(rebuild)
 app.add_typer(owner_app, name="owner", rich_help_panel=DATA)
+app.add_typer(webhook_app, name="webhook", rich_help_panel=DATA)
 app.add_typer(post_app, name="post", rich_help_panel=DATA)
 app.command("acts", rich_help_panel=DATA)(acts)
 app.command("journal", rich_help_panel=READ)(journal)
+app.command("events", rich_help_panel=READ)(events)
 app.command("stream", rich_help_panel=READ)(stream)
 app.command("audit", rich_help_panel=DATA)(audit)
 app.command("top", rich_help_panel=READ)(top)

@@ -45,6 +45,7 @@ from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics, curve_metrics, memcached_metrics
 from service.telemetry.metrics.store_figures import StoreFigures
 from service.telemetry.tracing import make_tracer
+from service.webhook_sender import open_sender
 from storage.boards.catalog import Catalog
 from storage.coalesce import Crowd
 from storage.curves.curve_book import CurveBook
@@ -275,6 +276,7 @@ async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitS
     read_peer = None
     if settings.lease_peers:
         read_peer = await stack.enter_async_context(open_peer_reader(parse_peers(settings.lease_peers)))
+    send_event = await stack.enter_async_context(open_sender(settings.webhook_hosts)) if embedded else None
     parts = JobParts(
         store=store,
         catalog=context.catalog,
@@ -292,6 +294,7 @@ async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitS
         rng=random.Random(),
         runs_pools=True,
         read_peer=read_peer,
+        send_event=send_event,
         auditor=context.curves.auditor,
         controls=controls,
         record_span=None if context.tracer is None else context.tracer.record_span,

@@ -272,6 +272,10 @@ class BackupFailedError(StorageError):
     """The backup was not made, or not restored."""
 
 
+class UnknownWebhookError(StorageError):
+    """No such webhook."""
+
+
 class UnknownKeyError(StorageError):
     """No such API key."""
 

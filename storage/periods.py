@@ -1,17 +1,24 @@
-"""Calendar periods in a named time zone: which period an instant lies in, and when each period starts and ends.
+"""Periods in a named time zone: which period an instant lies in, and when each period starts and ends.
 
 A period lasts from the start of its first day to the start of the day after its last day. A day starts at the first
 instant at which the zone's clocks show its date. So every instant lies in exactly one period of each kind, even if
 clocks are changed at midnight.
+
+A family may also declare periods of its own, such as weeks that start on a Sunday at 05:00 (`PeriodSpec`). They have
+numbers from 1, and instants before the first one lie in none.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from calendar import monthrange
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
+from typing import overload
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -23,6 +30,12 @@ _FIRST_US = (datetime(1000, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _LAST_US = (datetime(9998, 1, 1, tzinfo=UTC) - _EPOCH) // _US
 _DAYS_KEPT = 4_096  # the largest number of entries in each cache of days or periods
 
+PERIOD_NAME_PATTERN = "^[a-z][a-z0-9_]{0,15}$"
+EVERY_PATTERN = "^P(?:[1-9][0-9]{0,3}[DWM]|T[1-9][0-9]{0,3}H)$"
+PERIOD_CHARS_MAX = 16 + 1 + 6  # of the id of a period
+_NUMBERED = re.compile(r"([a-z][a-z0-9_]{0,15})-([1-9][0-9]{0,5})", re.ASCII)
+_ALIAS = re.compile(r"(this|last)-([a-z][a-z0-9_]{0,15})", re.ASCII)
+_HOUR_US = 3_600_000_000
 _ID = re.compile(r"[1-9][0-9]{3}(-([0-9]{2}(-[0-9]{2})?|W[0-9]{2}))?", re.ASCII)
 
 
@@ -34,6 +47,7 @@ class PeriodKind(StrEnum):
     DAY = "day"
 
 
+_KINDS = frozenset(PeriodKind)
 # For each alias: the kind of the period, and whether the alias means the period before the present one.
 ALIASES = {
     "today": (PeriodKind.DAY, False),
@@ -48,17 +62,33 @@ ALIASES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
-    """One period, as days without a time zone. A `Calendar` turns the days into instants."""
+class PeriodSpec:
+    """Periods that a family declares: each as long as `every` from `starts_at` on, or from each bound to the next.
 
-    kind: PeriodKind
-    id: str  # such as `all`, `2018`, `2018-12`, `2018-W49` or `2018-12-05`
-    first_day: date | None  # None: the period is all-time
-    end_day: date | None  # the day after the last day; None: the period is all-time
+    Times are those of the family's zone, in ISO 8601 and without a zone: "2027-01-04T05:00:00".
+    """
+
+    name: str  # see `PERIOD_NAME_PATTERN`
+    starts_at: str | None = None
+    every: str | None = None  # see `EVERY_PATTERN`: days, weeks and months by the zone's clocks, hours by elapsed time
+    bounds: tuple[str, ...] = ()  # ascending
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """One period, as days without a time zone or as a number. A `Calendar` turns it into instants."""
+
+    kind: str  # a `PeriodKind`, or the name of a `PeriodSpec`
+    id: str  # such as `all`, `2018`, `2018-12`, `2018-W49`, `2018-12-05` or `season-3`
+    first_day: date | None  # None: the period is all-time, or has a number
+    end_day: date | None  # the day after the last day; None: the period is all-time, or has a number
+    number: int | None = None  # of a period that a family declares, from 1 on
 
 
 def advance_period(period: Period, count: int) -> Period | None:
     """Return the period `count` periods later, or None if the period is all-time or the result is out of range."""
+    if period.number is not None:
+        return numbered_period(period.kind, period.number + count)
     first = period.first_day
     if first is None:
         return None
@@ -77,8 +107,24 @@ def advance_period(period: Period, count: int) -> Period | None:
 ALL_TIME = Period(PeriodKind.ALL, "all", None, None)
 
 
+def numbered_period(name: str, number: int) -> Period:
+    return Period(name, f"{name}-{number}", None, None, number)
+
+
+def parse_alias(text: str) -> tuple[str, bool] | None:
+    """Return the kind of an alias such as `this-week`, and whether it means the period before the present one.
+
+    Return None if the text is no alias. `this-season` and `last-season` may be aliases of periods named `season`.
+    """
+    if (known := ALIASES.get(text)) is not None:
+        return known
+    found = _ALIAS.fullmatch(text)
+    return None if found is None or found[2] in _KINDS else (found[2], found[1] == "last")
+
+
 @lru_cache(maxsize=_DAYS_KEPT)
-def period_of(kind: PeriodKind, day: date) -> Period:
+def period_of(kind: str, day: date) -> Period:
+    kind = PeriodKind(kind)
     if kind is PeriodKind.ALL:
         return ALL_TIME
     if kind is PeriodKind.DAY:
@@ -108,6 +154,8 @@ def parse_period(text: str) -> Period | None:
     """Return the period with this id, or None if there is none."""
     if text == ALL_TIME.id:
         return ALL_TIME
+    if (found := _NUMBERED.fullmatch(text)) is not None:
+        return numbered_period(found[1], int(found[2]))
     if not _ID.fullmatch(text):
         return None
     kind, rest = _FORMS[len(text)]
@@ -129,35 +177,59 @@ def find_zone(name: str) -> ZoneInfo | None:
 class Calendar:
     """Finds the days and periods of one time zone, and when they start and end."""
 
-    def __init__(self, zone: ZoneInfo) -> None:
+    def __init__(self, zone: ZoneInfo, declared: Sequence[PeriodSpec] = ()) -> None:
+        """Make a calendar. `declared`: periods of a family, with valid times."""
         self._zone = zone
+        self._declared = {each.name: each for each in declared}
+        self._numbered_us = lru_cache(maxsize=_DAYS_KEPT)(self._start_of_number)
         self._start_us = lru_cache(maxsize=_DAYS_KEPT)(self._first_instant_us)
         self._latest = (0, 0, date(1970, 1, 1))  # start, end and date of the last result of `day_at`
 
-    def period_at(self, kind: PeriodKind, at_us: int) -> Period:
-        return ALL_TIME if kind is PeriodKind.ALL else period_of(kind, self.day_at(at_us))
+    @overload
+    def period_at(self, kind: PeriodKind, at_us: int) -> Period: ...
+    @overload
+    def period_at(self, kind: str, at_us: int) -> Period | None: ...
+    def period_at(self, kind: str, at_us: int) -> Period | None:
+        """Return the period of this kind at an instant. None: the family declares such periods, and none is then."""
+        if kind in self._declared:
+            number = self._count_started(kind, at_us)
+            return numbered_period(kind, number) if self._numbered_us(kind, number + 1) is not None and number else None
+        return ALL_TIME if kind == PeriodKind.ALL else period_of(kind, self.day_at(at_us))
 
-    def find_by_alias(self, alias: str, now_us: int) -> Period:
-        """Return the period that an alias, a key of `ALIASES`, means at the time `now_us`."""
-        kind, is_before = ALIASES[alias]
-        present = self.period_at(kind, now_us)
-        if not is_before:
-            return present
-        before = self.find_previous(present)
-        assert before is not None  # there is a period before every period since 1970
-        return before
+    def find_ended(self, kind: str, at_us: int) -> Period | None:
+        """Return the latest period of this kind that has ended at an instant, or None if there is none."""
+        if kind in self._declared:
+            number = self._count_started(kind, at_us) - 1
+            return numbered_period(kind, number) if number > 0 else None
+        present = self.period_at(kind, at_us)
+        return None if present is None else self.find_previous(present)
+
+    def find_by_alias(self, alias: str, now_us: int) -> Period | None:
+        """Return the period that an alias means at `now_us`, or None if it is none, or there is no such period."""
+        named = parse_alias(alias)
+        if named is None or not (named[0] in self._declared or alias in ALIASES):
+            return None
+        kind, is_before = named
+        return self.find_ended(kind, now_us) if is_before else self.period_at(kind, now_us)
 
     def find_previous(self, period: Period) -> Period | None:
         """Return the period before this one, or None if this one is all-time or the first supported period.
 
         It contains the instant before the period starts. So it is never a day that the clocks of the zone skipped.
         """
+        if period.number is not None:
+            return numbered_period(period.kind, period.number - 1) if period.number > 1 else None
         if period.first_day is None or period.first_day.year <= 1000:
             return None
         return period_of(period.kind, self.day_at(self._start_us(period.first_day) - 1))
 
     def bounds_us(self, period: Period) -> tuple[int, int] | None:
-        """Return when a period starts and when the next one starts, or None if the period is all-time."""
+        """Return when a period starts and ends. None: it is all-time, or the family declares no such period."""
+        if period.number is not None:
+            if period.kind not in self._declared:
+                return None
+            start_us, end_us = (self._numbered_us(period.kind, period.number + more) for more in (0, 1))
+            return None if start_us is None or end_us is None else (start_us, end_us)
         if period.first_day is None or period.end_day is None:
             return None
         return self._start_us(period.first_day), self._start_us(period.end_day)
@@ -187,8 +259,65 @@ class Calendar:
         midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         return (midnight.astimezone(UTC) - _EPOCH) // _US
 
+    def to_instant_us(self, local: str) -> int:
+        """Return the instant of a local time in ISO 8601. If the clocks show it twice, return the first instant.
+
+        Raises ValueError.
+        """
+        return self._instant_us(datetime.fromisoformat(local))
+
+    def _instant_us(self, local: datetime) -> int:
+        return (local.replace(tzinfo=self._zone).astimezone(UTC) - _EPOCH) // _US
+
+    def _count_started(self, name: str, at_us: int) -> int:
+        """Return how many periods have started at an instant: the number of the present one, if there is one."""
+        spec, held_us = self._declared[name], min(max(at_us, _FIRST_US), _LAST_US)
+        if spec.every is None:
+            return bisect_right([self.to_instant_us(each) for each in spec.bounds], held_us)
+        first_us = self.to_instant_us(spec.starts_at or "")
+        if held_us < first_us:
+            return 0
+        # Months differ in length, and days when the clocks are changed. So correct an estimate.
+        number = 1 + (held_us - first_us) // _length_us(spec.every)
+        while (start_us := self._numbered_us(name, number)) is None or start_us > held_us:
+            number -= 1
+        while (end_us := self._numbered_us(name, number + 1)) is not None and end_us <= held_us:
+            number += 1
+        return number
+
+    def _start_of_number(self, name: str, number: int) -> int | None:
+        """Return when the period with this number starts, or None if there is none."""
+        spec = self._declared[name]
+        if spec.every is None:
+            return self.to_instant_us(spec.bounds[number - 1]) if 0 < number <= len(spec.bounds) else None
+        first, count, unit = datetime.fromisoformat(spec.starts_at or ""), *_parse_every(spec.every)
+        try:
+            if unit == "H":
+                return self._instant_us(first) + (number - 1) * count * _HOUR_US
+            if unit == "M":
+                return self._instant_us(_add_months(first, (number - 1) * count))
+            return self._instant_us(first + (number - 1) * count * (7 if unit == "W" else 1) * _DAY)
+        except (ValueError, OverflowError):  # after the year 9999
+            return None
+
+
+def _parse_every(every: str) -> tuple[int, str]:
+    return int(every.strip("PTDWMH")), every[-1]
+
+
+def _length_us(every: str) -> int:
+    count, unit = _parse_every(every)
+    return count * _HOUR_US * {"H": 1, "D": 24, "W": 168, "M": 730}[unit]
+
+
+def _add_months(first: datetime, months: int) -> datetime:
+    """Return the same day and time some months later, or the last day of a month that is shorter."""
+    years, month_index = divmod(first.month - 1 + months, 12)
+    year, month = first.year + years, month_index + 1
+    return first.replace(year=year, month=month, day=min(first.day, monthrange(year, month)[1]))
+
 
 @lru_cache(maxsize=1_024)
-def calendar_of(zone_name: str) -> Calendar:
+def calendar_of(zone_name: str, declared: tuple[PeriodSpec, ...] = ()) -> Calendar:
     """Return the calendar of a zone. The name must be valid. All callers share the calendar and its caches."""
-    return Calendar(ZoneInfo(zone_name))
+    return Calendar(ZoneInfo(zone_name), declared)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from .errors import PostError
-from .periods import Period, PeriodKind, calendar_of
+from .periods import Calendar, Period, PeriodSpec, calendar_of
 
 INT64_MAX = 2**63 - 1
 # In the catalog, a segment has an id such as `arena#7`: its board's id, this sign, its key. No other id has it.
@@ -335,17 +335,26 @@ class FamilySpec:
     """Everything that a client chose for a family: what its boards have in common, and which boards it has."""
 
     board: BoardSpec
-    periods: tuple[PeriodKind, ...]
+    periods: tuple[str, ...]  # kinds of calendar periods, and names of `declared` ones
     time_zone: str  # an IANA name that was checked
     facets: tuple[tuple[str, ...], ...]  # sorted lists; ((), (clan,)): in each period, a board for all and one per clan
     grace_seconds: int  # how long after a period's end its boards still take late posts
-    keep: tuple[tuple[PeriodKind, int], ...]  # for each kind, how many closed periods keep the rows of their boards
+    keep: tuple[tuple[str, int], ...]  # for each kind, how many closed periods keep the rows of their boards
     first_grace_seconds: int | None = None  # the first grace, if it was shortened later; None: it never was
+    declared: tuple[PeriodSpec, ...] = ()  # the periods that are not those of the calendar
 
     def ends_us(self, period: Period) -> int | None:
         """Return when a period ends, or None if the period is all-time."""
-        bounds = calendar_of(self.time_zone).bounds_us(period)
+        bounds = self.calendar.bounds_us(period)
         return None if bounds is None else bounds[1]
+
+    @property
+    def calendar(self) -> Calendar:
+        return calendar_of(self.time_zone, self.declared)
+
+    def may_have_grown(self, at_us: int) -> bool:
+        """Return whether an instant is past all bounds of some periods, so that a later version may have more."""
+        return any(each.bounds and self.calendar.to_instant_us(each.bounds[-1]) <= at_us for each in self.declared)
 
     @property
     def grace_us(self) -> int:
@@ -372,8 +381,8 @@ class Family:
     @cached_property
     def version(self) -> tuple[int, ...]:
         """Return numbers of which the first that differs is greater in the later state of the family in the store."""
-        board = self.spec.board
-        return self.key, self.closed_through_us, board.settings_version, len(board.columns)
+        board, bounds = self.spec.board, sum(len(each.bounds) for each in self.spec.declared)
+        return self.key, self.closed_through_us, board.settings_version, len(board.columns), bounds
 
     def shut_through_us(self, now_us: int) -> int:
         """Return the time up to which periods are shut: a period that ends then or earlier takes no more posts."""
@@ -390,7 +399,7 @@ class Family:
             if ends_us is None or ends_us + self.spec.longest_grace_us <= self.created_at_us:
                 break
             found.append(newest)
-            newest = calendar_of(self.spec.time_zone).find_previous(newest)
+            newest = self.spec.calendar.find_previous(newest)
         return found
 
     @property

@@ -90,7 +90,7 @@ def test_every_command_request_setting_and_metric_of_a_page_exists(page: Path) -
 
 
 async def test_the_service_accepts_the_family_and_the_post_of_the_families_page(tmp_path: Path) -> None:
-    spec, post, found = map(
+    spec, post, found, seasons = map(
         json.loads, re.findall(r"^```json\n(.*?)^```", text_of(ROOT / "docs" / "families.md"), re.M | re.S)
     )
     service = Service(tmp_path)
@@ -101,6 +101,7 @@ async def test_the_service_accepts_the_family_and_the_post_of_the_families_page(
     query = "period=week&at=2026-12-05T00:00:00Z&clan=fox"
     assert await service.get(f"/v1/families/arena/boards?{query}") == found
     assert f"?{query}`" in text_of(ROOT / "docs" / "families.md")
+    assert (await service.must("PUT", "/v1/families/seasons", seasons))["periods"] == seasons["periods"]
     await service.stop()
     assert [each["status"] for each in answer["results"][0]["boards"]] == ["applied"] * 6
 

@@ -20,13 +20,14 @@ from storage.boards.acts import prune_acts
 from storage.boards.postponed_changes import finish_postponed, list_postponed
 from storage.boards.shared_tables import sweep_rows
 from storage.errors import BoardChangedError
+from storage.events.event_log import prune_events
 from storage.leaves import erasure
 from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
 from storage.owners import OwnerChanges
 from storage.posting.post_ids import prune_ids
 from storage.queue.outcomes import prune_rejected
-from storage.store import CONTROL, Program
+from storage.store import CONTROL, Program, in_partition
 
 log = structlog.get_logger(__name__)
 
@@ -58,7 +59,8 @@ class PruneJob:
             await self.make_blocks()
             await self.sweep_tables()
             await self.finish_owners()
-        if self._partition == 0:
+        if self._partition == 0:  # once for the store: events are in the control partition
+            await self.prune_events()
             await self.prune_acts()
         await self.prune_rejected()
 
@@ -83,6 +85,11 @@ class PruneJob:
         keep = self._limits.rejected_posts_max
         pruning = partial(prune_rejected, before_us=before_us, keep=keep, rows_max=self._rows_max)
         return await self._in_steps("rejected_posts_forgotten", pruning, self._rows_max)
+
+    async def prune_events(self) -> int:
+        before_us, rows_max = await self._find_start(self._limits.change_log_retention_s), self._rows_max
+        pruning = partial(prune_events, before_us=before_us, rows_max=rows_max)
+        return await self._in_steps("events_removed", lambda: in_partition(CONTROL, pruning()), rows_max)
 
     async def prune_acts(self) -> int:
         """Delete acts of operators past their retention; return how many. They are kept in the control partition."""

@@ -59,6 +59,7 @@ CODES: dict[str, ProblemCode] = {
     "unknown_family": ProblemCode(404, "No such family"),
     "unknown_pool": ProblemCode(404, "No such pool of resources"),
     "unknown_region": ProblemCode(404, "The pool never had a resource in this region"),
+    "unknown_webhook": ProblemCode(404, "No such webhook"),
     "unknown_lease": ProblemCode(404, "The key has no lease in this pool"),
     "not_ranked": ProblemCode(404, "The owner has no value in the columns asked for"),
     "no_profile": ProblemCode(404, "The owner has no profile"),

@@ -19,11 +19,10 @@ from msgspec import Meta
 from config.settings import Settings
 from storage.boards.family_ids import FACETS_TOGETHER_MAX, is_facet, names_family_board
 from storage.leaves.count_policy import RankMode
-from storage.periods import PeriodKind
 
 from .cursors import CURSOR_CHARS_MAX
 from .problems import FieldError, ProblemError, check_count, clip_text
-from .requests import FACETS_SCHEMA, BoardId, ColumnName, FacetName, Instant, OwnerName, Reason
+from .requests import FACETS_SCHEMA, BoardId, ColumnName, FacetName, Instant, OwnerName, PeriodName, Reason
 from .strict_json import describe_mismatch
 from .values import (
     ALIASES_DESCRIPTION,
@@ -145,6 +144,13 @@ class JournalQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Asks for the journal lines that follow the line whose `seq` is `after`. 0 means the beginning of the journal."""
 
     after: Annotated[int, Meta(ge=0, le=INT64_MAX)] | _Seq = 0
+    limit: _Limit | None = None
+
+
+class EventsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks for the events that follow the event whose `seq` is `after`. 0 means the oldest event that is kept."""
+
+    after: Annotated[int, Meta(ge=0, le=INT64_MAX)] = 0
     limit: _Limit | None = None
 
 
@@ -277,7 +283,7 @@ class AuditQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class FamilyBoardsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Asks for a family's leaderboard with the facet values `facets`, in the period at the time `at` (default: now)."""
 
-    period: PeriodKind
+    period: PeriodName
     at: Instant | None = None
     facets: _Facets = {}
 
@@ -293,7 +299,7 @@ class FacetsQuery(FamilyBoardsQuery, frozen=True, forbid_unknown_fields=True, kw
 class HistoryQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Asks for an owner's final positions in the newest closed periods of one length, such as days."""
 
-    period: PeriodKind
+    period: PeriodName
     column: ColumnName | None = None
     """Default: the only ranked column."""
     limit: _Limit = 30

@@ -6,13 +6,13 @@ below fields are the descriptions of the fields in the OpenAPI document.
 
 import unicodedata
 from datetime import datetime
-from typing import Annotated, Literal, get_args
+from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from storage.boards.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX
-from storage.periods import PeriodKind
+from storage.periods import EVERY_PATTERN, PERIOD_NAME_PATTERN, PeriodKind
 from storage.records import Best, ColumnKind, Merge, RefreshMethod, TableSharing, Ties
 
 from .values import (
@@ -46,7 +46,6 @@ GRACE_SECONDS_MAX = 10**12  # over 30,000 years, more than any calendar covers; 
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
 REASON_CHARS_MAX = 500
 
-KeptName = Literal["year", "month", "week", "day"]
 _UNIQUE = {"uniqueItems": True}
 FACETS_SCHEMA = {
     "propertyNames": {"pattern": FACET_PATTERN},
@@ -104,6 +103,7 @@ Instant = Annotated[
 BoardId = Annotated[str, matching(ANY_BOARD_PATTERN)]
 ColumnName = Annotated[str, matching(COLUMN_PATTERN)]
 FacetName = Annotated[str, matching(FACET_PATTERN)]
+PeriodName = Annotated[str, matching(PERIOD_NAME_PATTERN)]  # a kind of calendar periods, or a family's own
 GraceSeconds = Annotated[int, Meta(ge=0, le=GRACE_SECONDS_MAX)]
 Reason = Annotated[
     str,
@@ -201,11 +201,31 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The time for which the leaderboard keeps its rows after it was closed; null means forever."""
 
 
+BOUNDS_MAX = 1_000
+LocalTime = Annotated[str, Meta(min_length=10, max_length=26)]
+
+
+class PeriodBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Periods that are not those of the calendar: of one length, or between bounds. Their ids end in 1, 2, 3 and so on.
+
+    Times are in ISO 8601, without a zone: those of the family's zone.
+    """
+
+    name: PeriodName
+    """The ids of leaderboards have it: `arena:season-3`. `this-season` and `last-season` are aliases."""
+    starts_at: LocalTime | UnsetType = UNSET
+    """When the first period starts: `2027-01-04T05:00:00`."""
+    every: Annotated[str, matching(EVERY_PATTERN)] | UnsetType = UNSET
+    """The length of a period in months, weeks, days or hours: `P1M`, `P6W`, `P1D`, `PT12H`."""
+    bounds: Annotated[list[LocalTime], Meta(min_length=2, max_length=BOUNDS_MAX)] | UnsetType = UNSET
+    """Instead: when each period starts and the one before it ends. You can append bounds later."""
+
+
 class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The specification of a family: its periods and facets, and the settings that all its leaderboards share."""
 
     table: TableSharing = TableSharing.SHARED
-    periods: Annotated[list[PeriodKind], Meta(min_length=1, extra_json_schema=_UNIQUE)]
+    periods: Annotated[list[PeriodKind | PeriodBody], Meta(min_length=1, extra_json_schema=_UNIQUE)]
     time_zone: str = "UTC"
     """An IANA name: `Europe/Berlin`."""
     facets: Annotated[
@@ -217,8 +237,8 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
     """The time after the end of a period during which late posts still reach it. Default: 3600 for a new family; one
     that exists keeps its own. It can only be shortened, and then periods close whose new end has passed."""
     keep: Annotated[
-        dict[KeptName, Annotated[int, Meta(ge=1)]],
-        Meta(extra_json_schema={"propertyNames": {"enum": list(get_args(KeptName))}}),
+        dict[str, Annotated[int, Meta(ge=1)]],
+        Meta(extra_json_schema={"propertyNames": {"pattern": PERIOD_NAME_PATTERN}}),
     ] = {}
     """The number of closed periods of each kind that keep their rows. All periods of a missing kind keep their rows."""
 
@@ -226,7 +246,7 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
 class ResetFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The kind of period whose current leaderboards are emptied."""
 
-    period: PeriodKind
+    period: PeriodName
     reason: Reason | None = None
 
 

@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from storage.boards.family_ids import FACET_PATTERN, FAMILY_PATTERN, ID_CHARS_MAX, names_family_board
 from storage.errors import StoreDamagedError
-from storage.periods import ALIASES
+from storage.periods import ALIASES, EVERY_PATTERN, PERIOD_NAME_PATTERN
 from storage.records import format_decimal
 
 from .problems import ProblemError, clip_text
@@ -36,6 +36,9 @@ ALIASES_DESCRIPTION = (
     " (`arena:this-week:clan=fox`). The time of the request and the family's time zone decide which period that is."
     " Answers name the real board."
 )
+# The id of a board, or the beginning of ids and `*`. The rest of it is what `ANY_BOARD_PATTERN` has.
+WATCHED_PATTERN = f"^(?:{ANY_BOARD_PATTERN[1:-1]})?\\*?$"
+WEBHOOK_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 ONLY_COLUMN = "-"  # in a path, it stands for the ranked column of a board that has only one
 PATH_COLUMN_PATTERN = "^(-|[a-z][a-z0-9_]{0,47})$"
@@ -51,10 +54,14 @@ _ID_WORDS = "1 to 128 letters, digits and ._:=,@+- of ASCII, a letter or digit f
 PATTERN_WORDS = {  # pattern -> a description of the texts that match it, for messages of errors
     BOARD_PATTERN: _ID_WORDS,
     ANY_BOARD_PATTERN: _ID_WORDS,
+    WATCHED_PATTERN: "the id of a leaderboard, or the beginning of ids and *",
+    WEBHOOK_PATTERN: "1 to 64 letters, digits and ._- of ASCII, a letter or digit first",
     COLUMN_PATTERN: "1 to 48 lower-case letters, digits and _, a letter first",
     PATH_COLUMN_PATTERN: "1 to 48 lower-case letters, digits and _, a letter first; or -, the only ranked column",
     TIER_PATTERN: "1 to 32 lower-case letters, digits and _, a letter first",
     FAMILY_PATTERN: "1 to 32 letters, digits, _ and - of ASCII, a letter or digit first",
+    PERIOD_NAME_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
+    EVERY_PATTERN: "a length such as P1M, P6W, P1D or PT12H",
     FACET_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
     KEY_NAME_PATTERN: "a text without control characters",
     SEQ_PATTERN: "a sequence number or a cursor",

@@ -36,7 +36,14 @@ from service.contract.problems import CODES, JSON_TYPE, PROBLEM_TYPE, ProblemErr
 from service.contract.queries import CACHED_CHARS_MAX, make_query_parsers
 from service.contract.routes import SAFE_METHODS, Answer, Call, Reply, Route, Tagged
 from service.contract.strict_json import decode_strictly
-from service.contract.values import PATH_COLUMN_PATTERN, parse_board_id, parse_matching, parse_owner, parse_post_id
+from service.contract.values import (
+    PATH_COLUMN_PATTERN,
+    WEBHOOK_PATTERN,
+    parse_board_id,
+    parse_matching,
+    parse_owner,
+    parse_post_id,
+)
 from service.telemetry.logs import RequestLog
 from service.telemetry.metrics.process import Metrics
 from service.telemetry.tracing import Tracer
@@ -65,7 +72,7 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 # The log shows only these path parameters. It hides owners, lease keys and post ids, because they may name people. It
 # also hides the part of a path after /jolokia, which is a request of another protocol. `path` is the whole path of a
 # request that matches no route; `service.app` has already hidden the unknown words in it.
-_LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id", "path")
+_LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id", "webhook", "path")
 # These two statuses are never sent. They are only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
@@ -75,6 +82,7 @@ _FORMS = {  # by parameter name: the pattern, and what the parameter is
     "family": (FAMILY_PATTERN, "the id of a family"),
     "client_id": (CLIENT_PATTERN, "an id"),
     "pool_id": (CLIENT_PATTERN, "an id"),
+    "webhook": (WEBHOOK_PATTERN, "the id of a webhook"),
 }
 PATH_PARSERS: dict[str, Callable[[str], str]] = {  # by parameter name; any other parameter may be any text
     "board": lru_cache(maxsize=1024)(parse_board_id),

@@ -129,10 +129,11 @@ class Catalog:
             return board_id
         try:
             family = reread.get(family_id) or await self.families.find_family(family_id)
-            found = resolve_alias(family.spec, board_id, now_us)
-            board = self.find_known(found)
-            if family_id in reread or (board is not None and board.family_key == family.key):
-                return found
+            if family_id in reread or not family.spec.may_have_grown(now_us):
+                found = resolve_alias(family.spec, board_id, now_us)
+                board = self.find_known(found)
+                if family_id in reread or (board is not None and board.family_key == family.key):
+                    return found
             # Another process may have deleted the family and created it again with another time zone.
             family = reread[family_id] = await self.families.reread_family(family_id)
             return resolve_alias(family.spec, board_id, now_us)

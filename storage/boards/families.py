@@ -32,7 +32,7 @@ from querybuilder import (
     select,
     update,
 )
-from storage.errors import CatalogFullError, SpecConflictError, UnknownFamilyError
+from storage.errors import CatalogFullError, SpecConflictError, UnknownBoardError, UnknownFamilyError
 from storage.leaves.catalog_rows import (
     CATALOG_ROWS,
     COLUMNS,
@@ -47,7 +47,7 @@ from storage.leaves.row_tables import add_columns, create_row_table, layout_of
 from storage.leaves.totals import store_gates
 from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
-from storage.periods import Period, PeriodKind, calendar_of
+from storage.periods import Period, PeriodSpec
 from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf
 from storage.schema.placement import TABLES
 from storage.schema.sequences import count_fact, take_keys
@@ -129,9 +129,10 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
         if set(getattr(wanted, name)) != set(getattr(stored, name)):
             detail = f"{name} can't be changed: earlier posts would be missing on the new boards"
             raise SpecConflictError(detail, pointer=f"/{name}")
+    declared = _append_bounds(stored.declared, wanted.declared)
     added = find_added_columns(stored.board, wanted.board)
     board = change_spec(stored.board, wanted.board, added)
-    spec = replace(stored, board=board, keep=wanted.keep)
+    spec = replace(stored, board=board, keep=wanted.keep, declared=declared)
     if wanted.grace_seconds < stored.grace_seconds:
         spec = replace(
             spec, grace_seconds=wanted.grace_seconds, first_grace_seconds=stored.longest_grace_us // 1_000_000
@@ -143,7 +144,7 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
     yield from store_family_gate(changed)
     if board != stored.board:
         yield from _change_boards(family, board)
-    if (spec.keep, spec.grace_seconds) != (stored.keep, stored.grace_seconds):
+    if replace(spec, board=board) != replace(stored, board=board):
         # Closed boards may now be archived at other times, so the closing job has to check all of them again.
         closed = col("closed_at").not_null(), col("archived_at").is_null()
         looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
@@ -152,6 +153,17 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
     if changed.template_board.leaf.computed != family.template_board.leaf.computed:
         yield from in_partition(family.partition, count_fact())  # as in `change_board`
     return changed
+
+
+def _append_bounds(stored: tuple[PeriodSpec, ...], wanted: tuple[PeriodSpec, ...]) -> tuple[PeriodSpec, ...]:
+    """Return the declared periods with the bounds that `wanted` appends. Raise SpecConflictError for other changes."""
+    later = {each.name: each for each in wanted}
+    for each in stored:
+        new = later[each.name]
+        if replace(new, bounds=()) != replace(each, bounds=()) or new.bounds[: len(each.bounds)] != each.bounds:
+            detail = f"the periods {each.name!r} can't be changed: posts were counted in them. Only append bounds"
+            raise SpecConflictError(detail, pointer="/periods")
+    return tuple(later[each.name] for each in stored)
 
 
 def _close_earlier(family: Family, seconds: int) -> Program[None]:
@@ -280,7 +292,7 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
     yield from log_board_events(created, now_us=now_us)
 
 
-def reset_period(*, family_id: str, kind: PeriodKind, now_us: int) -> Program[tuple[Family, Period, list[Leaf]]]:
+def reset_period(*, family_id: str, kind: str, now_us: int) -> Program[tuple[Family, Period, list[Leaf]]]:
     """Empty a family's boards of the period of this kind that contains `now_us`. Return the period and their leaves.
 
     From now on, they refuse posts whose own time is before `now_us`. The caller checks that the family has such boards.
@@ -291,10 +303,13 @@ def reset_period(*, family_id: str, kind: PeriodKind, now_us: int) -> Program[tu
 
     Raises:
         UnknownFamilyError: there is no such family.
+        UnknownBoardError: the family has no period of this kind now.
     """
     family = yield from find_family(family_id, lock=Lock.UPDATE)
-    period = calendar_of(family.spec.time_zone).period_at(kind, now_us)
-    resets = (yield from read_resets(family)) | {kind.value: (period.id, now_us)}
+    period = family.spec.calendar.period_at(kind, now_us)
+    if period is None:
+        raise UnknownBoardError(f"the family {family_id!r} has no {kind} now")
+    resets = (yield from read_resets(family)) | {str(kind): (period.id, now_us)}
     yield _STORE_RESETS.bind(key=family.key, resets=msgspec.json.encode(resets).decode())
     shelves = [shelf(period.id, names) for names in family.spec.facets]
     rows = yield from read_rows(_ON_SHELVES.bind(key=family.key, shelves=shelves))

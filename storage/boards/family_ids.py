@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from storage.errors import PeriodClosedError, PostRejectedError
-from storage.periods import ALIASES, Period, calendar_of, parse_period
+from storage.errors import PeriodClosedError, PostRejectedError, UnknownBoardError
+from storage.periods import PERIOD_CHARS_MAX, Period, parse_alias, parse_period
 from storage.records import Family, FamilySpec
 
 FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
@@ -30,7 +30,7 @@ FACETS_TOGETHER_MAX = 3
 FACETS_RESERVED = ("period", "at")  # request parameters have these names, so no facet may have them
 # A process remembers the ids of the boards for at most this many combinations of a period and facet values.
 FACET_SETS_KEPT = 32_768
-ID_CHARS_MAX = 32 + 1 + 10 + 1 + FACETS_TOGETHER_MAX * (16 + 1 + 64 + 1) - 1
+ID_CHARS_MAX = 32 + 1 + PERIOD_CHARS_MAX + 1 + FACETS_TOGETHER_MAX * (16 + 1 + 64 + 1) - 1
 
 _FAMILY = re.compile(FAMILY_PATTERN[1:-1])
 _FACET = re.compile(FACET_PATTERN[1:-1])
@@ -107,7 +107,7 @@ def _parse_facets(listed: str) -> tuple[tuple[str, str], ...] | None:
 
 def has_alias(text: str) -> bool:
     """Return whether a text has an alias, such as `this-week`, instead of a period."""
-    return ":" in text and text.split(":", 2)[1] in ALIASES
+    return ":" in text and parse_alias(text.split(":", 2)[1]) is not None
 
 
 def find_aliased_family(text: str) -> str | None:
@@ -117,9 +117,15 @@ def find_aliased_family(text: str) -> str | None:
 
 
 def resolve_alias(spec: FamilySpec, text: str, now_us: int) -> str:
-    """Return the id of the board that a text with an alias names at `now_us`, in the time zone of the family."""
+    """Return the id of the board that a text with an alias names at `now_us`, in the time zone of the family.
+
+    Raises UnknownBoardError if the family has no such period then.
+    """
     family, alias, *facets = text.split(":", 2)
-    return ":".join([family, calendar_of(spec.time_zone).find_by_alias(alias, now_us).id, *facets])
+    period = spec.calendar.find_by_alias(alias, now_us)
+    if period is None:
+        raise UnknownBoardError(f"the family {family!r} has no period that {alias!r} means now")
+    return ":".join([family, period.id, *facets])
 
 
 def names_family_board(text: str) -> bool:
@@ -129,7 +135,8 @@ def names_family_board(text: str) -> bool:
 
 def is_listed(spec: FamilySpec, named: FamilyBoardId) -> bool:
     """Return whether a family has boards for the kind of period and the facets of this id."""
-    return named.period.kind in spec.periods and tuple(name for name, _ in named.facets) in spec.facets
+    is_there = named.period.number is None or spec.calendar.bounds_us(named.period) is not None
+    return is_there and named.period.kind in spec.periods and tuple(name for name, _ in named.facets) in spec.facets
 
 
 def shelf(period_id: str, facet_names: Sequence[str]) -> str:
@@ -165,12 +172,14 @@ def find_reached(
     given, shut_us, spec = tuple(sorted(facets.items())), family.shut_through_us(now_us), family.spec
     found: list[tuple[str, PeriodClosedError | None]] = []
     for kind in spec.periods:
-        period = calendar_of(spec.time_zone).period_at(kind, at_us)
+        period = spec.calendar.period_at(kind, at_us)
+        if period is None:
+            continue
         ends_us = spec.ends_us(period)
         closed = ends_us is not None and ends_us <= shut_us
         for each in list_reached(family.id, period.id, spec.facets, given):
             error = PeriodClosedError(f"the period of {each!r} is closed", pointer="/at") if closed else None
             found.append((each, error))
     if not found:
-        raise PostRejectedError("the post's facets reach none of the family's leaderboards", pointer="/facets")
+        raise PostRejectedError("the post's time and facets reach none of the family's leaderboards", pointer="/facets")
     return found

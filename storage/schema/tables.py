@@ -18,6 +18,8 @@ SEQUENCES = "sequences"
 API_KEYS = "api_keys"
 PROFILES = "profiles"
 OWNER_CHANGES = "owner_changes"
+EVENTS = "events"
+WEBHOOKS = "webhooks"
 ACTS = "acts"
 TOTALS = "totals"
 POST_IDS = "post_ids"
@@ -97,6 +99,12 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .with_columns(owner=TEXT, partition=INTEGER, change=TEXT, token=TEXT)
     .primary_key("owner", "partition")
     .clustered(),
+    # What happened to boards, in one list for all partitions. See `storage.events`.
+    create_table(EVENTS)
+    .with_columns(number=INTEGER, at=INTEGER, type=TEXT, board_id=TEXT)
+    .primary_key("number")
+    .clustered(),
+    create_table(WEBHOOKS).with_columns(id=TEXT, document=TEXT).primary_key("id").clustered(),
     # What operators have done, see `boards.acts`.
     create_table(ACTS)
     .column("id", TEXT)  # orders the acts by time

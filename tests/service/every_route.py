@@ -4,7 +4,7 @@ from typing import Any
 
 NAMES = {
     "board": "b", "owner": "ada", "column": "xp", "family": "f", "client_id": "c", "pool_id": "p", "key": "k",
-    "post_id": "once", "operation": "version", "file": "dashboard.js",
+    "post_id": "once", "operation": "version", "file": "dashboard.js", "webhook": "shop",
 }  # fmt: skip
 KEY = {"name": "operator", "role": "ops"}
 POST = {"owner": "ada", "stats": {"xp": 3}}
@@ -14,6 +14,7 @@ BODIES: dict[str, Any] = {
     "post_to_family": {**POST, "post_id": "once", "facets": {"team": "red"}},
     "create_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
                    "facets": [[], ["team"]]},
+    "put_webhook": {"url": "https://game.example/events", "events": ["board.closed"], "boards": ["arena:*"]},
     "put_pool": {}, "reset_family": {"period": "day"},
     "add_resources": {"region": "eu", "resources": ["one", "two"]},
     "remove_resources": {"resources": ["two"]},

@@ -1,13 +1,27 @@
 """Compare periods with the local time of their time zone. Every time is in exactly one period of each kind."""
 
+import itertools
+from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from storage.periods import ALIASES, ALL_TIME, Calendar, Period, PeriodKind, find_zone, parse_period, period_of
+from storage.periods import (
+    ALIASES,
+    ALL_TIME,
+    Calendar,
+    Period,
+    PeriodKind,
+    PeriodSpec,
+    find_zone,
+    parse_alias,
+    parse_period,
+    period_of,
+)
 
 ZONES = (
     "UTC", "Europe/Berlin", "America/New_York", "Australia/Melbourne", "Asia/Kolkata", "Pacific/Apia",
@@ -23,6 +37,12 @@ def us(at: datetime) -> int:
 
 
 INSTANTS = st.datetimes(datetime(1969, 1, 1), datetime(2099, 12, 31), timezones=st.just(UTC)).map(us)
+
+
+def named(calendar: Calendar, alias: str, at_us: int) -> Period:
+    found = calendar.find_by_alias(alias, at_us)
+    assert found is not None
+    return found
 
 
 def held(calendar: Calendar, period: Period) -> tuple[int, int]:
@@ -106,7 +126,7 @@ def test_a_day_lasts_as_long_as_its_clocks_run(zone: str, day: date, starts: str
 def find_ids(zone: str, at: str, *aliases: str) -> list[str]:
     """Return the periods that aliases stand for at a time in ISO 8601."""
     calendar, now_us = Calendar(ZoneInfo(zone)), us(datetime.fromisoformat(at))
-    return [calendar.find_by_alias(alias, now_us).id for alias in aliases]
+    return [named(calendar, alias, now_us).id for alias in aliases]
 
 
 @given(st.sampled_from(ZONES), INSTANTS)
@@ -124,7 +144,7 @@ def test_an_alias_stands_for_the_period_that_a_wall_calendar_shows(zone: str, at
         "this-year": f"{today.year}", "last-year": f"{today.year - 1}",
     }  # fmt: skip
     calendar = Calendar(ZoneInfo(zone))
-    assert {alias: calendar.find_by_alias(alias, at_us).id for alias in ALIASES} == expected
+    assert {alias: named(calendar, alias, at_us).id for alias in ALIASES} == expected
 
 
 @given(st.sampled_from(ZONES), INSTANTS)
@@ -133,7 +153,7 @@ def test_the_period_of_an_alias_of_the_past_ends_where_the_present_one_starts(zo
     pairs = (("today", "yesterday"), *((f"this-{kind}", f"last-{kind}") for kind in ("week", "month", "year")))
     assert {alias for pair in pairs for alias in pair} == set(ALIASES)
     for present, past in pairs:
-        (start_us, end_us), before = (held(calendar, calendar.find_by_alias(each, at_us)) for each in (present, past))
+        (start_us, end_us), before = (held(calendar, named(calendar, each, at_us)) for each in (present, past))
         assert start_us <= at_us < end_us
         assert before[1] == start_us
 
@@ -199,3 +219,81 @@ def test_a_name_that_is_no_time_zone_finds_none(name: str) -> None:
 def test_zones_come_with_the_package() -> None:
     assert len(available_timezones()) > 400
     assert find_zone("Europe/Berlin") is not None
+
+
+EVERY = ("P1D", "P7D", "P1W", "P6W", "P1M", "P3M", "PT12H", "PT36H")
+YEARS_US = 20 * 366 * 86_400 * 10**6
+
+
+def list_starts(first: datetime, every: str, zone: ZoneInfo, until_us: int) -> list[int]:
+    """Return when the periods start, as a plain program would say it."""
+    count, unit = int(every.strip("PTDWMH")), every[-1]
+    found: list[int] = []
+    for number in itertools.count():
+        if unit == "H":
+            at = us(first.replace(tzinfo=zone)) + number * count * 3_600 * 10**6
+        elif unit == "M":
+            month = first.year * 12 + first.month - 1 + number * count
+            days = [31, 30, 29, 28]
+            for day in [first.day, *(each for each in days if each < first.day)]:
+                with suppress(ValueError):
+                    shifted = first.replace(year=month // 12, month=month % 12 + 1, day=day)
+                    break
+            at = us(shifted.replace(tzinfo=zone))
+        else:
+            at = us((first + timedelta(days=number * count * (7 if unit == "W" else 1))).replace(tzinfo=zone))
+        found.append(at)
+        if at > until_us:
+            break
+    return found
+
+
+@given(
+    zone=st.sampled_from(["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"]),
+    every=st.sampled_from(EVERY),
+    first=st.datetimes(datetime(2005, 1, 1), datetime(2009, 12, 31)),
+    later_us=st.integers(0, YEARS_US),
+)
+@example("Europe/Berlin", "P1W", datetime(2027, 1, 3, 5), 12 * 7 * 86_400 * 10**6)  # Sundays at 05:00
+@example("Europe/Berlin", "P1M", datetime(2005, 1, 31, 2, 30), YEARS_US)
+def test_a_declared_period_is_that_of_a_plain_program(zone: str, every: str, first: datetime, later_us: int) -> None:
+    first = first.replace(microsecond=0)
+    calendar = Calendar(ZoneInfo(zone), [PeriodSpec("season", first.isoformat(), every)])
+    first_us = us(first.replace(tzinfo=ZoneInfo(zone)))
+    at_us = first_us + later_us
+    starts = list_starts(first, every, ZoneInfo(zone), at_us)
+    number = len(starts) - 1
+    for instant in (at_us, starts[number - 1], starts[number] - 1):
+        found = calendar.period_at("season", instant)
+        assert found is not None
+        assert (found.id, held(calendar, found)) == (f"season-{number}", (starts[number - 1], starts[number]))
+    ended = calendar.find_ended("season", at_us)
+    assert (ended and ended.number) == (number - 1 or None)
+    assert found is not None
+    assert calendar.find_previous(found) == ended
+    assert parse_period(found.id) == found
+    assert calendar.period_at("season", first_us - 1) is None
+    assert calendar.find_by_alias("this-season", at_us) == found
+    assert calendar.find_by_alias("last-season", at_us) == ended
+
+
+def test_periods_between_bounds_end_with_the_last_bound() -> None:
+    bounds = ("2027-01-01T00:00", "2027-02-01T00:00", "2027-03-15T12:00")
+    calendar = Calendar(ZoneInfo("Europe/Berlin"), [PeriodSpec("split", bounds=bounds)])
+    instants = [calendar.to_instant_us(each) for each in bounds]
+    for at_us, number in [(instants[0] - 1, None), (instants[0], 1), (instants[1], 2), (instants[2] - 1, 2)]:
+        found = calendar.period_at("split", at_us)
+        assert (found and found.number) == number
+    assert calendar.period_at("split", instants[2]) is None
+    ended = calendar.find_ended("split", instants[2])
+    assert ended is not None
+    assert held(calendar, ended) == (instants[1], instants[2])
+    assert calendar.bounds_us(replace(ended, number=3)) is None
+    assert calendar.find_by_alias("last-split", instants[0]) is None
+
+
+def test_aliases_are_names_of_periods_and_nothing_else() -> None:
+    assert parse_alias("this-week") == (PeriodKind.WEEK, False)
+    assert parse_alias("last-season") == ("season", True)
+    for text in ("this-", "this-day", "last-all", "next-season", "season-1", "this-Season", "last-1"):
+        assert parse_alias(text) is None

@@ -243,6 +243,10 @@ class UnknownKeyError(NotFoundError, code="unknown_key"):
     """No such API key."""
 
 
+class UnknownWebhookError(NotFoundError, code="unknown_webhook"):
+    """No such webhook."""
+
+
 class UnknownFamilyError(NotFoundError, code="unknown_family"):
     """No such family."""
 

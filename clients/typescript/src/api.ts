@@ -28,7 +28,7 @@ export type ActAnswer = {
   id: string;
   /** ISO 8601 in UTC, with microseconds */
   at: string;
-  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed";
+  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
   key: string | null;
   owner: string | null;
   board: string | null;
@@ -369,6 +369,15 @@ export type ErasedEntries = {
   more: boolean;
 };
 
+/** An event. `seq` grows by one with each event of the store. */
+export type EventLine = {
+  seq: number;
+  /** ISO 8601 in UTC, with microseconds */
+  at: string;
+  type: "board.archived" | "board.closed" | "board.created";
+  board: string;
+};
+
 /** The values of a facet in the posts of one period. `next` is the next page's cursor; null on the last page. */
 export type FacetList = {
   facet: string;
@@ -434,12 +443,27 @@ export type FamilyAnswer = {
   predictor: PredictorSpec;
   /** ISO 8601 in UTC, with microseconds */
   created_at: string;
-  periods: Array<string>;
+  periods: Array<string | PeriodBody>;
   time_zone: string;
   facets: Array<Array<string>>;
   grace_seconds: number;
   keep: Record<string, number>;
   boards: number;
+};
+
+/**
+ * Periods that are not those of the calendar: of one length, or between bounds. Their ids end in 1, 2, 3 and so
+ * on. Times are in ISO 8601, without a zone: those of the family's zone.
+ */
+export type PeriodBody = {
+  /** The ids of leaderboards have it: `arena:season-3`. `this-season` and `last-season` are aliases. */
+  name: string;
+  /** When the first period starts: `2027-01-04T05:00:00`. */
+  starts_at?: string;
+  /** The length of a period in months, weeks, days or hours: `P1M`, `P6W`, `P1D`, `PT12H`. */
+  every?: string;
+  /** Instead: when each period starts and the one before it ends. You can append bounds later. */
+  bounds?: Array<string>;
 };
 
 /**
@@ -1041,7 +1065,7 @@ export type PutFamily = {
   segments?: number;
   predictor?: PredictorBody;
   reason?: string | null;
-  periods: Array<"all" | "day" | "month" | "week" | "year">;
+  periods: Array<"all" | "day" | "month" | "week" | "year" | PeriodBody>;
   /** An IANA name: `Europe/Berlin`. */
   time_zone?: string;
   /** Lists of facets by which boards are split. The empty list makes the board for everybody. */
@@ -1053,6 +1077,16 @@ export type PutFamily = {
   grace_seconds?: number;
   /** The number of closed periods of each kind that keep their rows. All periods of a missing kind keep their rows. */
   keep?: Record<string, number>;
+};
+
+/** A webhook: the address that receives events, and which ones. */
+export type PutWebhook = {
+  url: string;
+  /** The types of events that are sent; empty: all. */
+  events?: Array<"board.archived" | "board.closed" | "board.created">;
+  /** Ids of leaderboards, or beginnings of ids with `*` at the end, such as `arena:*`; empty: all leaderboards. */
+  boards?: Array<string>;
+  reason?: string | null;
 };
 
 /**
@@ -1132,7 +1166,7 @@ export type ResetEvent = Record<string, unknown>;
 
 /** The kind of period whose current leaderboards are emptied. */
 export type ResetFamily = {
-  period: "all" | "day" | "month" | "week" | "year";
+  period: string;
   reason?: string | null;
 };
 
@@ -1200,6 +1234,33 @@ export type VoidedBoard = {
   status?: "recomputed";
   stats?: Record<string, number | string | null> | null;
   error?: ProblemDocument;
+};
+
+/** A webhook, and how far its deliveries have come. */
+export type WebhookAnswer = {
+  id: string;
+  url: string;
+  events: Array<string>;
+  boards: Array<string>;
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
+  /** Paused: deliveries failed for three days. They go on after a request to resume them. */
+  state: "active" | "failing" | "paused";
+  /** The number of the last event that the receiver got, or that was not for it. */
+  delivered: number;
+  /** Failed attempts since the last delivery. */
+  failures: number;
+  failing_since: string | null;
+  next_attempt: string | null;
+  last_error: string | null;
+  /** What signs deliveries. Only the request that makes the secret shows it. */
+  secret?: string;
+};
+
+/** A page of webhooks, by id. `next` is null on the last page. */
+export type WebhookList = {
+  webhooks: Array<WebhookAnswer>;
+  next: string | null;
 };
 
 /** Values of facets, by the names of the facets. */
@@ -1274,7 +1335,7 @@ export interface Operations {
   };
   family_board: {
     query: {
-      period: "all" | "day" | "month" | "week" | "year";
+      period: string;
       /** A time with a zone, kept to the microsecond, not before 1970. */
       at?: string;
     } & Facets;
@@ -1283,7 +1344,7 @@ export interface Operations {
   };
   facet_values: {
     query: {
-      period: "all" | "day" | "month" | "week" | "year";
+      period: string;
       /** A time with a zone, kept to the microsecond, not before 1970. */
       at?: string;
       facet: string;
@@ -1296,7 +1357,7 @@ export interface Operations {
   };
   history: {
     query: {
-      period: "all" | "day" | "month" | "week" | "year";
+      period: string;
       /** Default: the only ranked column. */
       column?: string;
       limit?: number;
@@ -1722,6 +1783,62 @@ export interface Operations {
       /** Why an operator does this, for the list of acts. */
       reason?: string;
     };
+    body: never;
+    answer: never;
+  };
+  events: {
+    query: {
+      after?: number;
+      limit?: number;
+    };
+    body: never;
+    answer: never;
+  };
+  put_webhook: {
+    query: {};
+    body: PutWebhook;
+    answer: WebhookAnswer;
+  };
+  webhook: {
+    query: {};
+    body: never;
+    answer: WebhookAnswer;
+  };
+  delete_webhook: {
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
+    body: never;
+    answer: never;
+  };
+  webhooks: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: WebhookList;
+  };
+  rotate_webhook: {
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
+    body: never;
+    answer: WebhookAnswer;
+  };
+  resume_webhook: {
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
+    body: never;
+    answer: WebhookAnswer;
+  };
+  test_webhook: {
+    query: {};
     body: never;
     answer: never;
   };

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
-from service.contract.requests import TierBody
+from service.contract.requests import PeriodBody, TierBody
 from service.contract.values import Number, Time, format_us
 from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
@@ -168,7 +168,7 @@ class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
     `partition` is present if the store has several partitions.
     """
 
-    periods: list[str]
+    periods: list[str | PeriodBody]
     time_zone: str
     facets: list[list[str]]
     grace_seconds: int

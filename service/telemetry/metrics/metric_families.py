@@ -131,6 +131,9 @@ FAMILIES: Sequence[Family] = (
     Family("rankcurve_lease_events_exchanged", "counter", "Events read from the journals of other stores"),
     Family("rankcurve_lease_duplicates", "counter", "Leases released because their key had an earlier one elsewhere"),
     Family("rankcurve_lease_peer_failures", "counter", "Failed reads of the journals of other stores"),
+    Family("rankcurve_webhook_deliveries", "counter", "Deliveries of events to webhooks",
+           {"outcome": ("delivered", "failed")}),
+    Family("rankcurve_webhook_failing_seconds", "latest", "Time for which the deliveries to some webhook have failed"),
     Family("rankcurve_log_lines_dropped", "counter", "Log lines lost because the disk was too slow"),
     # Only the supervisor of a node counts the ends of processes.
     Family("rankcurve_process_ends", "counter", "Processes of the node that ended, on request or not", {"work": ()}),

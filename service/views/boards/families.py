@@ -5,7 +5,9 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
+from itertools import pairwise
 
 from msgspec import UNSET
 
@@ -13,7 +15,7 @@ from service.context import Context
 from service.contract.cursors import ListCursor
 from service.contract.problems import ProblemError, clip_text
 from service.contract.queries import FacetsQuery, FamilyBoardsQuery, HistoryQuery, ListQuery
-from service.contract.requests import GRACE_SECONDS, PutFamily
+from service.contract.requests import GRACE_SECONDS, PeriodBody, PutFamily
 from service.contract.responses.boards import (
     FacetList,
     FacetValue,
@@ -49,13 +51,14 @@ from storage.boards.family_ids import (
 )
 from storage.errors import SpecInvalidError, UnknownFamilyError
 from storage.leaves.totals import ALL_ENTRIES, find_totals_of
-from storage.periods import Period, PeriodKind, calendar_of, find_zone, parse_period
+from storage.periods import Period, PeriodKind, PeriodSpec, calendar_of, find_zone, parse_period
 from storage.records import Board, Family, FamilySpec, Leaf
 from storage.store import Program
 
 from .boards import show_spec
 from .specs import make_spec
 
+FIRST_YEAR, LAST_YEAR = 1970, 9000  # of the times in a family's own periods
 HISTORY_EXAMINED_MAX = 1_000  # a page of a history is found among this many periods, whether they have posts or not
 
 
@@ -86,7 +89,7 @@ async def put_family_spec(context: Context, call: Call) -> Reply:
 
 def make_family_spec(body: PutFamily, grace_seconds: int, context: Context) -> FamilySpec:
     """Check a family's specification and return it. Raise SpecInvalidError if parts of it contradict each other."""
-    periods = tuple(body.periods)
+    periods = tuple([each.name if isinstance(each, PeriodBody) else each.value for each in body.periods])
     if len(set(periods)) < len(periods):
         raise SpecInvalidError("a period is given twice", pointer="/periods")
     facets = tuple(_facets(names, index) for index, names in enumerate(body.facets))
@@ -99,12 +102,43 @@ def make_family_spec(body: PutFamily, grace_seconds: int, context: Context) -> F
     if find_zone(body.time_zone) is None:
         raise SpecInvalidError(f"{clip_text(body.time_zone)!r} is not a known time zone", pointer="/time_zone")
     for name in body.keep:
-        if PeriodKind(name) not in periods:
+        if name not in periods or name == PeriodKind.ALL:
             raise SpecInvalidError(f"keep names {name!r}, which is not a period of the family", pointer=f"/keep/{name}")
-    keep = tuple(sorted((PeriodKind(name), count) for name, count in body.keep.items()))
+    keep = tuple(sorted(body.keep.items()))
+    declared = [
+        _declare(each, at, body.time_zone) for at, each in enumerate(body.periods) if isinstance(each, PeriodBody)
+    ]
     if body.segments > 1:
         raise SpecInvalidError("the leaderboards of a family have one segment", pointer="/segments")
-    return FamilySpec(make_spec(body, context), periods, body.time_zone, facets, grace_seconds, keep)
+    return FamilySpec(
+        make_spec(body, context), periods, body.time_zone, facets, grace_seconds, keep, declared=tuple(declared)
+    )
+
+
+def _declare(body: PeriodBody, index: int, zone: str) -> PeriodSpec:
+    """Check the periods that a family declares."""
+    at = f"/periods/{index}"
+    if body.name in set(PeriodKind):
+        raise SpecInvalidError(f"{body.name!r} is a period of the calendar", pointer=f"{at}/name")
+    if (body.bounds is UNSET) is (body.starts_at is UNSET) or (body.starts_at is UNSET) is not (body.every is UNSET):
+        raise SpecInvalidError("give either starts_at and every, or bounds", pointer=at)
+    bounds = () if body.bounds is UNSET else tuple(body.bounds)
+    starts_at, every = (None if each is UNSET else each for each in (body.starts_at, body.every))
+    instants = [_parse_local(each, at, zone) for each in bounds or (starts_at or "",)]
+    if any(later <= earlier for earlier, later in pairwise(instants)):
+        raise SpecInvalidError("each bound is later than the one before it", pointer=f"{at}/bounds")
+    return PeriodSpec(body.name, starts_at, every, bounds)
+
+
+def _parse_local(text: str, at: str, zone: str) -> int:
+    try:
+        local = datetime.fromisoformat(text)
+        if local.tzinfo is None and FIRST_YEAR <= local.year <= LAST_YEAR:
+            return calendar_of(zone).to_instant_us(text)
+    except ValueError:
+        pass
+    detail = f"{clip_text(text)!r} should be a local time from {FIRST_YEAR} to {LAST_YEAR}, such as 2027-01-04T05:00:00"
+    raise SpecInvalidError(detail, pointer=at)
 
 
 def _facets(names: Sequence[str], index: int) -> tuple[str, ...]:
@@ -148,8 +182,8 @@ async def remove_family(context: Context, call: Call) -> None:
 
 
 async def empty_period(context: Context, call: Call) -> FamilyReset:
-    kind: PeriodKind = call.body.period
-    call.detail = {"period": kind.value}
+    kind: str = call.body.period
+    call.detail = {"period": kind}
     family = await context.catalog.families.reread_family(call.path["family"])
     _check_period(family, kind)
     emptying = partial(reset_period, family_id=family.id, kind=kind)
@@ -164,13 +198,21 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
     spec = family.spec
     return FamilyAnswer(
         **show_spec(context, family.template_board),
-        periods=[kind.value for kind in spec.periods],
+        periods=[_show_period(spec, name) for name in spec.periods],
         time_zone=spec.time_zone,
         facets=[list(names) for names in spec.facets],
         grace_seconds=spec.grace_seconds,
-        keep={kind.value: count for kind, count in spec.keep},
+        keep=dict(spec.keep),
         boards=boards,
     )
+
+
+def _show_period(spec: FamilySpec, name: str) -> str | PeriodBody:
+    for each in spec.declared:
+        if each.name == name:
+            bounds = [*each.bounds] or UNSET
+            return PeriodBody(name=name, starts_at=each.starts_at or UNSET, every=each.every or UNSET, bounds=bounds)
+    return name
 
 
 async def get_family_board(context: Context, call: Call) -> FamilyBoardAnswer:
@@ -179,7 +221,7 @@ async def get_family_board(context: Context, call: Call) -> FamilyBoardAnswer:
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     period = _period(context, family, query)
-    before = calendar_of(family.spec.time_zone).find_previous(period)
+    before = family.spec.calendar.find_previous(period)
     named = board_id(family.id, period.id, facets)
     answer = make_period_answer(context, family, period)
     archived = bool(answer.closed) and (await context.catalog.reread_board(named)).gate.archived_us is not None
@@ -255,17 +297,22 @@ def _check_listed(family: Family, names: tuple[str, ...]) -> None:
 def _period(context: Context, family: Family, query: FamilyBoardsQuery) -> Period:
     _check_period(family, query.period)
     at_us = context.now_us() if query.at is None else to_micros(query.at)
-    return calendar_of(family.spec.time_zone).period_at(query.period, at_us)
+    period = family.spec.calendar.period_at(query.period, at_us)
+    if period is None:
+        raise ProblemError("unknown_board", f"{family.id!r} has no {query.period} at that time", pointer="at")
+    return period
 
 
-def _check_period(family: Family, kind: PeriodKind) -> None:
+def _check_period(family: Family, kind: str) -> None:
     if kind not in family.spec.periods:
-        raise ProblemError("unknown_board", f"{family.id!r} has no leaderboards by {kind.value!r}", pointer="period")
+        raise ProblemError(
+            "unknown_board", f"{family.id!r} has no leaderboards by {clip_text(kind)!r}", pointer="period"
+        )
 
 
 def make_period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
     """Return the answer about a period of a family: its start, its end, and whether it is currently closed."""
-    bounds = calendar_of(family.spec.time_zone).bounds_us(period)
+    bounds = family.spec.calendar.bounds_us(period)
     if bounds is None:
         return PeriodAnswer(period.id, None, None, None)
     closed = bounds[1] <= family.shut_through_us(context.now_us())
@@ -285,10 +332,10 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     family = await context.catalog.families.reread_family(call.path["family"])
     facets = check_facets(family, query.facets)
     _check_period(family, query.period)
-    if query.period is PeriodKind.ALL:
+    if query.period == PeriodKind.ALL:
         raise ProblemError("bad_request", "the period all never closes", pointer="period")
     index = find_ranked_column(family.template_board, query.column)
-    list_id = board_id(family.id, query.period.value, facets)
+    list_id = board_id(family.id, query.period, facets)
     closed, made, following = await _find_played(context, family, query, list_id)
     call.other_boards = boards = [*made]
     asked = [BoardColumn(made[board], index) for board in boards]
@@ -321,8 +368,8 @@ async def _find_played(
 
 def _find_newest(context: Context, family: Family, query: HistoryQuery, list_id: str) -> Period | None:
     """Return the newest period of a page: the last one that has closed, or the one before the page's cursor."""
-    calendar, shut_us = calendar_of(family.spec.time_zone), context.now_us() - family.spec.grace_seconds * 1_000_000
-    last: Period | None = calendar.period_at(query.period, shut_us)
-    if query.cursor is not None:
-        last = parse_period(context.cursors.find_start(query.cursor, list_id, ""))
+    calendar, shut_us = family.spec.calendar, context.now_us() - family.spec.grace_seconds * 1_000_000
+    if query.cursor is None:
+        return calendar.find_ended(query.period, shut_us)
+    last = parse_period(context.cursors.find_start(query.cursor, list_id, ""))
     return None if last is None else calendar.find_previous(last)

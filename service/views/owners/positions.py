@@ -29,7 +29,6 @@ from storage.boards.family_ids import board_id, parse_board_id
 from storage.errors import BoardChangedError, NotRankedError, UnknownOwnerError
 from storage.leaves.count_policy import RankMode
 from storage.leaves.totals import read_board_totals
-from storage.periods import calendar_of
 from storage.records import Board
 from storage.store import Program
 
@@ -175,7 +174,7 @@ async def _find_board_before(context: Context, board: Board) -> str | None:
     family = await context.catalog.families.find_family(named.family)
     if family.key != board.family_key:  # the copy of the family or that of the board is outdated
         raise BoardChangedError
-    before = calendar_of(family.spec.time_zone).find_previous(named.period)
+    before = family.spec.calendar.find_previous(named.period)
     return None if before is None else board_id(named.family, before.id, named.facets)
 
 

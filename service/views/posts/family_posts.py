@@ -35,6 +35,8 @@ async def post_to_family(context: Context, call: Call) -> Answer:
 async def _resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[Resolved]:
     """Find the boards of each post and create missing boards. Return posts for the writer, or their errors."""
     family, now_us = await context.catalog.families.find_family(family_id), context.now_us()
+    if family.spec.may_have_grown(max(now_us if post.at_us is None else post.at_us for post in posts)):
+        family = await context.catalog.families.reread_family(family_id)
     found = [_resolve(context, family, post, now_us) for post in posts]
     boards = await context.catalog.make_boards(
         family,

@@ -74,6 +74,7 @@ async def fill(service: Service) -> None:
     await service.must("PUT", "/v1/owners/owner2/hidden")
     await service.must("DELETE", "/v1/owners/owner4")
     await service.must("PUT", "/v1/owners/owner1/profile", {"name": "Ada ❤"})
+    await service.must("PUT", "/v1/webhooks/shop", {"url": "https://game.example/events"})
     await service.must("PUT", "/v1/pools/game/servers", {})
     resources = {"region": "eu", "resources": ["one", "two"]}
     await service.must("POST", "/v1/pools/game/servers/resources", resources)
@@ -84,6 +85,8 @@ async def fill(service: Service) -> None:
     await service.must("POST", "/v1/leaderboards/own/posts?mode=queued", {"posts": [*queued, refused, refused]})
     await service.wait_applied()
     await service.wait_folded("own", "xp")
+    while not await service.get("/v1/events"):
+        pass
 
 
 def make_up(path: Path, names: Iterable[str]) -> None:

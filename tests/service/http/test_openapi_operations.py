@@ -17,9 +17,10 @@ BY_ID = {each.id: each for each in OPERATIONS}
 # The example requests in an order in which each finds what it names. Those in neither list come between the two.
 FIRST = (
     "create_key", "create_board", "create_family", "put_pool", "add_resources", "post", "post_to_boards",
-    "post_to_family", "put_profile", "refresh_curve", "ask_lease", "hide_owner", "show_owner",
+    "post_to_family", "put_profile", "refresh_curve", "ask_lease", "put_webhook", "hide_owner", "show_owner",
 )  # fmt: skip
 LAST = (
+    "delete_webhook",
     "give_back_lease", "remove_resources", "delete_pool", "remove_profile", "erase_entry", "erase_owner",
     "reset_board", "delete_board", "delete_family",
 )  # fmt: skip

@@ -37,6 +37,7 @@ COUNTED = sorted({route.metrics_name for route in TABLE} | {UNROUTED})
 CLASSES = ("2xx", "4xx", "5xx")
 JOBS = (
     "refresh", "prune", "audit", "fold", "close", "demands", "drain", "size workers", "liberate", "balance", "watch",
+    "deliver", "events",
 )  # fmt: skip
 XP = {"name": "xp", "merge": "sum"}
 METHODS = ("PUT", "POST", "GET", "DELETE")
@@ -77,8 +78,8 @@ def make_full_metrics(member: NodeMember | None = None) -> Metrics:
     for kind in ("read", "write", "heavy"):
         for figure in ("lent", "awaited", "limit"):
             meter.set(f"rankcurve_store_connections_{figure}", 1, "common", kind)
-    for name in ("rankcurve_ingest_posts", "rankcurve_ingest_age_seconds", "rankcurve_closing_lag_seconds"):
-        meter.set(name, 1)
+    for name in ("ingest_posts", "ingest_age_seconds", "closing_lag_seconds", "webhook_failing_seconds"):
+        meter.set(f"rankcurve_{name}", 1)
     return metrics
 
 

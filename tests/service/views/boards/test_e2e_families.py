@@ -246,9 +246,9 @@ async def test_a_family_names_the_board_of_a_time_with_its_bounds_and_its_predec
     today = await service.get(f"{F}/boards?period=day&org=1&location=x")
     assert today["board"].endswith(":location=x,org=1")
     assert today["period"]["closed"] is False
-    for path in ("period=hour", f"at={at}", "period=day&at=noon", "period=day&org="):
+    for path in ("period=an-hour", f"at={at}", "period=day&at=noon", "period=day&org="):
         assert await service.refused("GET", f"{F}/boards?{path}") == (400, "bad_request"), path
-    for path in ("period=day&location=x", "period=day&facets=x"):
+    for path in ("period=hour", "period=day&location=x", "period=day&facets=x"):
         assert await service.refused("GET", f"{F}/boards?{path}") == (404, "unknown_board"), path
     assert await service.refused("GET", f"{F}/boards?period=day&Org=x") == (400, "unknown_field")
     assert await service.refused("GET", f"{F}/boards?period=day&org=1&org=2") == (400, "duplicate_field")
@@ -367,11 +367,12 @@ async def test_a_family_that_another_process_recreated_takes_posts_by_its_spec(s
 
 INCONSISTENT: dict[tuple[int, str], list[dict[str, Any]]] = {
     (400, "bad_request"): [
-        {"periods": []}, {"periods": ["hour"]}, {"facets": [["Org"]]}, {"keep": {"all": 3}}, {"keep": {"day": 0}},
+        {"periods": []}, {"periods": ["hour"]}, {"facets": [["Org"]]}, {"keep": {"day": 0}},
         {"grace_seconds": -1}, {"columns": []},
     ],
     (422, "bad_spec"): [
-        {"periods": ["day", "day"]}, {"time_zone": "Mars/Base"}, {"keep": {"day": 3}, "periods": ["all"]},
+        {"periods": ["day", "day"]}, {"keep": {"all": 3}},
+        {"time_zone": "Mars/Base"}, {"keep": {"day": 3}, "periods": ["all"]},
         {"facets": [["org"], ["org"]]}, {"facets": [["a", "b"], ["b", "a"]]}, {"facets": [["org", "org"]]},
         {"facets": [["a", "b", "c", "d"]]}, {"facets": [["period"]]}, {"facets": [["at"]]},
         {"facets": [["a"], ["b"], ["c"], ["d"], ["e"], ["f"]]},

@@ -1,0 +1,84 @@
+"""The events of a store in one list. A follower of each partition's log adds them; their numbers have no gaps."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from querybuilder import asc, col, delete, insert, min_, param, select
+from storage.log.bundles import ChangeKind
+from storage.log.following import Follower
+from storage.log.partition_journal import JournalRow
+from storage.schema.placement import TABLES
+from storage.schema.sequences import take_number
+from storage.schema.tables import EVENTS
+from storage.store import CONTROL, Program, in_partition
+
+FOLLOWER = "events"
+# The kinds of changes that become events, and the names of these events.
+EVENT_TYPES = {
+    ChangeKind.CREATED: "board.created",
+    ChangeKind.CLOSED: "board.closed",
+    ChangeKind.ARCHIVED: "board.archived",
+}
+
+
+class Event(NamedTuple):
+    number: int  # 1, 2, 3 …, in the order in which transactions wrote them
+    at_us: int
+    type: str  # one of `EVENT_TYPES`, such as "board.closed"
+    board_id: str
+
+
+def make_follower(partition: int) -> Follower:
+    return Follower(FOLLOWER, partition, _add_events, from_oldest=True, events_only=True, recover=_skip)
+
+
+def read_events(after: int, *, limit: int) -> Program[list[Event]]:
+    """Return up to `limit` events with numbers greater than `after`, in their order. Run this in the control partition.
+
+    Events that were pruned are left out: see `find_oldest`.
+    """
+    rows = yield _PAGE.bind(after=after, limit=limit)
+    return [Event(*row) for row in rows]
+
+
+def find_oldest() -> Program[int | None]:
+    """Return the number of the oldest event that is kept, or None if there is no event."""
+    [[oldest]] = yield _OLDEST.bind()
+    return None if oldest is None else int(oldest)
+
+
+def prune_events(*, before_us: int, rows_max: int) -> Program[int]:
+    """Delete up to `rows_max` events that are older than `before_us`, the oldest first. Return how many."""
+    oldest = yield from read_events(0, limit=rows_max)
+    old = [event.number for event in oldest if event.at_us < before_us]
+    if old:
+        yield _DELETE.bind(last=old[-1])
+    return len(old)
+
+
+def _add_events(changes: Sequence[JournalRow]) -> Program[None]:
+    found = [
+        (row.logged_us, EVENT_TYPES[row.record.kind], row.record.board_id)
+        for row in changes
+        if row.record is not None and row.record.kind in EVENT_TYPES
+    ]
+    if found:
+        yield from in_partition(CONTROL, _append(found))
+
+
+def _append(found: Sequence[tuple[int, str, str | None]]) -> Program[None]:
+    last = yield from take_number(FOLLOWER, len(found))
+    yield _ADD.bind(rows=[(number, *each) for number, each in enumerate(found, last - len(found) + 1)])
+
+
+def _skip() -> Program[None]:
+    """Go on at the end of a log that no longer has all changes: events that nobody saw in a week are of no use."""
+    yield from ()
+
+
+_number = col("number")
+_later = select(*map(col, TABLES[EVENTS].kinds)).from_(EVENTS).where(_number.gt(param("after")))
+_PAGE = _later.order_by(asc(_number)).limit(param("limit")).prepared()
+_OLDEST = select(min_(_number)).from_(EVENTS).prepared()
+_DELETE = delete(EVENTS).where(_number.le(param("last"))).prepared()
+_ADD = insert(EVENTS).rows(param("rows"), **TABLES[EVENTS].kinds).prepared()
