@@ -140,6 +140,7 @@ def _components(types: Sequence[Any]) -> tuple[list[Schema], Schema]:
     kept = {name: inline(each) for name, each in components.items() if "enum" not in each}
     for name, component in kept.items():
         for member, text in _member_texts(name).items():
+            member = member.removesuffix("_")  # the name of a Python keyword
             component["properties"][member] = _describe(component["properties"][member], text)
     return inline(list(schemas)), kept
 
@@ -315,8 +316,9 @@ def list_codes(route: Route) -> list[str]:
     codes = [_PATH_CODES[name] for name in parameters if name in _PATH_CODES and route.method != "PUT"]
     codes += ROUTE_WORDS[route.view].problems
     codes += ["column_needed"] if "column" in parameters else []
+    names = [] if route.query is None else [field.encode_name for field in msgspec.structs.fields(route.query)]
+    codes += ["owner_merged"] if "owner" in (*parameters, *names) else []
     if route.query is not None:
-        names = [field.encode_name for field in msgspec.structs.fields(route.query)]
         codes += ["bad_cursor"] if "cursor" in names else []
         codes += [bound[1] for name in names if (bound := bound_of(route.query, name))]
     if parameters or route.query is not None or route.body is not None:

@@ -28,6 +28,7 @@ _BY_NAME: Mapping[str, tuple[Any, ...]] = {
     "file": ("dashboard.js",),
     "from": (0,),
     "id": ("game",),
+    "into": ("bob",),
     "key": ("match-17",),
     "kind": ("post",),
     "limit": (10,),

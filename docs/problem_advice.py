@@ -29,6 +29,7 @@ ADVICE = {
     "unknown_region": "Correct the region, or add resources to it.",
     "unknown_webhook": "List the webhooks, and take the id from there.",
     "unknown_lease": "Ask for a lease. The key never had one, or its lease has ended.",
+    "owner_merged": "Use the id in `into`. For a rejected post, ask for the owner's leaderboards to see it.",
     "not_ranked": "Ask for other columns, or wait until the owner has a value there.",
     "no_profile": "Treat the owner as one without a profile.",
     "no_curve": "Ask for ranks without the curve, or refresh the curve. A new column has one after its first refresh.",
@@ -38,6 +39,7 @@ ADVICE = {
     "post_id_conflict": "Use a new `post_id` for a new post. A retry repeats its post unchanged.",
     "family_board": "Post to the family, or change the family.",
     "before_reset": "Drop the post. It belongs to what an operator removed.",
+    "merge_conflict": "Merge into the id that `detail` names, or leave the owners as they are.",
     "post_voided": "Drop the post. An operator took it back, and its id stays taken.",
     "period_closed": "Drop the post. The leaderboard takes no more posts.",
     "not_open_yet": "Send the post again after `opens_at`.",
@@ -48,7 +50,7 @@ ADVICE = {
     "own_tables_full": 'Create the leaderboard with `"table": "shared"`, or delete one that has a table of its own.',
     "journal_pruned":
         "Begin at a later number. Older lines were deleted after `change_log_retention_s`. If a post can't be taken"
-        " back (409), correct the entry by a `set`.",
+        " back (409), correct the entry by a `set`; merge owners by `entries`.",
     "body_too_large": "Send less in one request. `detail` has the bound.",
     "unsupported_media_type":
         "Send one of the types that the header `Accept` of the answer names, without Content-Encoding.",

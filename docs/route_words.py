@@ -70,9 +70,9 @@ class StreamEvent(msgspec.Struct):
 
 _POST_CODES = (
     "unknown_board", "unknown_column", "column_computed", "bad_value", "value_out_of_range", "at_in_future",
-    "post_id_conflict", "post_voided", "too_many_posts", "too_many_boards", "family_board", "period_closed",
-    "not_open_yet", "before_reset",
-    "queue_full", "rate_limited", "store_busy", "partition_away", "timeout",
+    "post_id_conflict", "post_voided", "owner_merged", "too_many_posts", "too_many_boards", "family_board",
+    "period_closed", "not_open_yet", "before_reset", "queue_full", "rate_limited", "store_busy", "partition_away",
+    "timeout",
 )  # fmt: skip
 _FORMS = 'The body is one post, a list (`[…]` or `{"posts": […]}`), or NDJSON.'
 _POSITIONED = (
@@ -235,6 +235,18 @@ ROUTE_WORDS: dict[str, Words] = {
     "acts": Words("What operators have done, the newest first", problems=("bad_cursor",),
         description="An act is kept with the transaction of its effect, for `acts_retention_s`. A request that changes"
         " nothing is not listed again. When an owner is erased, the name goes from the acts."),
+    "merge_owner": Words("Merge an owner into another one: two accounts become one",
+        problems=("bad_value", "merge_conflict", "journal_pruned", "archived", "value_out_of_range"),
+        description="On each leaderboard, `into` gets the entry of both: what the posts of both make in the order of"
+        " the journal, or the stored values, as `from` says. If `into` has no entry, it gets the owner's as it is. Each"
+        " leaderboard is merged in a transaction of its own. If the request is interrupted, the same request finishes"
+        " it. A leaderboard that can't be merged has an `error` and keeps the earlier id: an archived one, one"
+        " whose journal no longer reaches back (merge it with `entries`), and one on which a value would leave its"
+        " range. If no leaderboard could be merged because of the journal, the answer is 409 `journal_pruned`; the"
+        " owner is merged all the same. Posts to the earlier id are rejected, `owner_merged`, also those that wait in"
+        " the queue; a retry of an applied one stays a duplicate. Reads of the earlier id answer 404 `owner_merged`"
+        " with `into`. `into` keeps its profile, or gets the owner's. If one of them is hidden, `into` is hidden. A"
+        " merge can't be undone; erasing `into` erases the earlier ids, too. It needs all partitions."),
     "put_profile": Words("Store an owner's profile",
         description="This replaces an earlier profile. `profiles=true` adds profiles to the rows of a read."),
     "profile": Words("An owner's profile", problems=("no_profile",)),

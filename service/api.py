@@ -3,7 +3,7 @@
 from service.contract import queries, requests
 from service.contract.api_keys import Role
 from service.contract.routes import FOUND_BY_HANDLER, IN_BODY, IN_PATH_AND_QUERY, Route
-from service.views import acts
+from service.views import acts, merged_owners
 from service.views.acts import record_acts
 from service.views.api_keys import KEYS
 from service.views.boards import boards, families
@@ -101,6 +101,8 @@ _OTHERS = [
         acts=("owner.shown",)),
     Route("GET", "/v1/owners", acts.get_hidden_owners, Role.OPS, "hidden_owners", "Owners", query=queries.HiddenQuery),
     Route("GET", "/v1/acts", acts.get_acts, Role.OPS, "acts", "Operating", query=queries.ActsQuery),
+    Route("POST", "/v1/owners/{owner}/merge", merged_owners.merge_owner, Role.OPS, "merge_owner", "Owners",
+        body=requests.MergeOwner, acts=("owner.merged",)),
     Route("PUT", _PROFILE, owners.put_profile, Role.WRITER, "put_profile", "Owners", body=requests.ProfileBody,
         raw_body=True),
     Route("GET", _PROFILE, owners.get_profile, Role.READER, "profile", "Owners"),
@@ -116,5 +118,5 @@ _OTHERS = [
         query=queries.AuditQuery),
 ]  # fmt: skip
 
-_RETRIED = [*map(retry_on_change, [*_FAMILIES, *_READS, *_OTHERS])]
+_RETRIED = [merged_owners.tell_merged(retry_on_change(route)) for route in (*_FAMILIES, *_READS, *_OTHERS)]
 ROUTES = [*_POSTS, *LEASES, *map(record_acts, [*_RETRIED, *POOLS, *KEYS, *EVENTS])]

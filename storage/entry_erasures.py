@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from .errors import BoardChangedError, UnknownBoardError
+from .histories import merged_owners
 from .leaves import hidden_owners
 from .leaves.catalog_rows import find_keys_ever
 from .leaves.entries import log_ranking_changes
@@ -50,6 +51,7 @@ class EntryErasure:
     _keys: Sequence[int] = ()  # of the board's leaves, earlier ones included
     _count: int = 0
     _more: bool = False
+    _earlier_ids: list[str] = field(default_factory=list)  # earlier ids of the erased owners
     _erased: dict[int, dict[str, Erased]] = field(default_factory=dict)  # by partition and owner
 
     async def erase_owners(self, owners: Sequence[str]) -> ErasedRows:
@@ -112,7 +114,11 @@ class EntryErasure:
 
         erased, marks = await self.store.at(leaf.partition).write(program)
         self._count += len(erased)
-        for owner in erased:
+        earlier_ids = (
+            await self.store.read(lambda: merged_owners.list_earlier_ids_on(erased, self._keys)) if erased else []
+        )
+        self._earlier_ids += earlier_ids
+        for owner in (*erased, *earlier_ids):
             token = self.make_token()
             for partition, mark in marks.items():
                 self._erased.setdefault(partition, {})[owner] = Erased(token, mark - 1)
@@ -130,6 +136,8 @@ class EntryErasure:
         finally:
             for partition, erased in self._erased.items():
                 await self._rename(self.store.at(partition), erased)
+            if self._earlier_ids:
+                await self.store.write(lambda: merged_owners.forget_merged(self._earlier_ids, self._keys))
         return ErasedRows(self._count, self._more)
 
     async def _rename(self, store: Store, erased: dict[str, Erased]) -> None:

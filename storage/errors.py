@@ -64,6 +64,12 @@ class PostVoidedError(PostError):
     """The post with this id was taken back, and the id stays taken."""
 
 
+class OwnerMergedError(PostError):
+    """The owner was merged into another one, which has the entries now."""
+
+    into: str | None = None  # the other owner, if it was looked up
+
+
 class AtInFutureError(PostError):
     """The time of the post is too far in the future."""
 
@@ -114,6 +120,10 @@ class OwnTablesFullError(CatalogFullError):
 
 class UnknownOwnerError(StorageError):
     """The owner has no entry in this leaderboard."""
+
+
+class MergeConflictError(StorageError):
+    """The two owners can't be merged in this way."""
 
 
 class UnknownPostError(StorageError):

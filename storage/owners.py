@@ -1,8 +1,10 @@
-"""Erases one owner from every board, or hides or shows the owner on every board.
+"""Erases one owner from every board, hides or shows the owner on every board, or merges the owner into another one.
 
 An erasure has these steps:
 
-    queued posts ──> boards with rows ──> archives ──> profile, acts ──> the name in the journals of all partitions
+    queued posts ──> boards with rows ──> archives ──> the name in journals and acts ──> profile
+
+An erasure also erases the owner's earlier ids, which were merged into this one (see `histories.merged_owners`).
 
 Each transaction works on a bounded number of boards of one partition. If the work is interrupted, the caller finishes
 it by calling the same method again.
@@ -19,17 +21,28 @@ therefore still found.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
 from .boards import acts, profiles
 from .boards.boards import list_boards
 from .boards.postponed_changes import OwnerChange, PostponedChange, hold_postponed, replace_postponed
-from .errors import BoardChangedError
+from .errors import (
+    ArchivedError,
+    BoardChangedError,
+    JournalIncompleteError,
+    LostRaceError,
+    StorageError,
+    UnknownBoardError,
+    ValueOutOfRangeError,
+)
+from .histories import merged_owners
+from .histories.owner_merges import MergedPart, OwnerMerge, list_merged_parts
 from .leaves import erasure, hidden_owners
 from .leaves.catalog_rows import find_keys_ever, find_rows_by_key
-from .leaves.entries import Entries, RankingChange, lock_boards_with_owner, log_ranking_changes
+from .leaves.entries import Entries, RankingChange, find_on_leaves, lock_boards_with_owner, log_ranking_changes
 from .leaves.gates import read_gates_of
 from .leaves.rankings import OpenLeaf
 from .leaves.totals import read_totals
@@ -38,7 +51,7 @@ from .log.change_log import change_log
 from .queue.queue_erasure import drop_queued
 from .reads.open_boards import OpenBoards
 from .records import Board, Leaf, by_partition
-from .schema.creation import in_each_partition
+from .schema.creation import hold_partitions, in_each_partition
 from .store import Program, Store, in_partition
 
 ARCHIVES_A_STEP = 100  # the most archives in one transaction, which decodes and writes few blocks of each archive
@@ -47,6 +60,7 @@ FAMILY_BOARDS_A_STEP = 2_000
 # The most boards in other tables in one transaction. Compiling statements for each board blocks the event loop.
 BOARDS_A_STEP = 20
 HIDDEN_MORE = 100_000  # a transaction reads at most this many hidden rows of the owner, plus one for each of its boards
+RACES_MAX = 20  # how often a merge tries a board whose entries keep changing meanwhile
 ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
 _Work = Callable[[list[Entries]], Program[object]]
 _ArchiveWork = Callable[[list[Leaf]], Program[int]]  # returns in how many of the leaves the owner has an entry
@@ -64,12 +78,22 @@ class OwnerChanges:
     boards_max: int  # the most boards that the catalog holds
     rows_max: int  # one transaction rewrites at most about this many changes of a journal
     token: str  # random; it stands for the owner's name in the journal after an erasure
+    earlier_ids: Sequence[str] = ()  # erased with the owner; `erase` and `erase_entry` find them
     away: Collection[int] = ()  # the partitions that do not answer, in which the change is postponed
     postponed: PostponedChange | None = None  # the change that a job finishes in one partition; None: it is a new one
 
     async def make_change(self, change: OwnerChange) -> int:
         """Erase, hide or show the owner. Return on how many boards the owner has, or had, an entry."""
         return await self.erase() if change == "erase" else await self.set_hidden(hide=change == "hide")
+
+    @property
+    def _names(self) -> Sequence[str]:
+        return self.owner, *self.earlier_ids
+
+    @property
+    def _tokens(self) -> dict[str, str]:
+        """Return the token that replaces each name. No two owners may get the same one, see `leaves.erasure`."""
+        return {name: f"{self.token}{number or ''}" for number, name in enumerate(self._names)}
 
     def _concerns(self, partition: int) -> bool:
         return partition not in self.away if self.postponed is None else partition == self.postponed.partition
@@ -80,6 +104,7 @@ class OwnerChanges:
         # A split or archived board may have had other segments before, whose logs may still have posts of the owner.
         if board.is_spread or leaf.archived_us is not None:
             keys = await self.store.read(lambda: find_keys_ever(board))
+        earlier_ids = await self.store.read(lambda: merged_owners.list_earlier_ids_on([self.owner], keys))
         entries = self.open_boards.open_leaf(leaf)
         waited = sum([await drop_queued(self.store, self.owner, leaf_key=key) for key in keys])
 
@@ -90,23 +115,72 @@ class OwnerChanges:
         await self.store.at(leaf.partition).write(program)
         for positions in until.values():
             positions.update(dict.fromkeys(keys, positions[leaf.key]))
-        await self._rename(until, {})
+        if until:
+            await replace(self, earlier_ids=earlier_ids)._rename(until, {})
+            await self.store.write(lambda: merged_owners.forget_merged(earlier_ids, keys))
         return bool(until or waited)
 
     async def erase(self) -> int:
         """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries were found."""
-        until = _Positions()
+        if self.postponed is None and not self.earlier_ids:
+            earlier_ids = await self.store.read(lambda: merged_owners.list_earlier_ids(self.owner))
+            if earlier_ids:
+                return await replace(self, earlier_ids=earlier_ids).erase()
+        until, each_name = _Positions(), [replace(self, owner=name) for name in self._names]
         await self._store_change("erase")  # from now on, new rows of the owner are not hidden
         # When `drop_queued` returns, posts that a worker had already taken are applied. The code below erases them.
-        await drop_queued(self.store, self.owner, concerns=self._concerns)
+        for name in self._names:
+            await drop_queued(self.store, name, concerns=self._concerns)
         begun = await self.store.read(lambda: in_each_partition(change_log.take_mark, self._concerns))
         await self._on_every_board(lambda boards: self._erase(boards, until))
-        archived = await self._on_every_archive(self._erase_archived)
-        await self.store.write(self._forget)
-        while self.postponed is None and await self.store.write(self._forget_acts) > 0:
-            pass
+        archived = sum([await each._on_every_archive(each._erase_archived) for each in each_name])
+        for each in each_name:
+            while self.postponed is None and await self.store.write(each._forget_acts) > 0:
+                pass
         await self._rename(until, {number: mark - 1 for number, mark in begun.items()})
+        await self.store.write(self._forget)  # last: until then, a repeated request still finds the earlier ids
         return archived + len({key for positions in until.values() for key in positions})
+
+    async def merge_into(self, into: str, *, by_posts: bool) -> list[MergedPart]:
+        """Merge the owner into another one, or finish that. Return what became of the owner's entry on each board.
+
+        Raises:
+            MergeConflictError, StoreBusyError: see `OwnerMerge.begin`. Nothing has changed.
+        """
+        merge = OwnerMerge(owner=self.owner, into=into, by_posts=by_posts, now_us=self.now_us())
+        if await self.store.write(merge.begin):  # all entries of a hidden owner are hidden
+            await replace(self, owner=into).set_hidden(hide=True)
+        found, archived = set[str](), set[str]()
+        await self._on_every_board(lambda boards: self._note_boards(boards, found))
+        await self._on_every_archive(lambda leaves: self._note_archives(leaves, archived))
+        kept = "was archived, and its archive keeps the earlier id"
+        errors: dict[str, StorageError] = {each: ArchivedError(f"the leaderboard {each!r} {kept}") for each in archived}
+        for board_id in sorted(found):
+            try:
+                await self._merge_board(replace(merge, now_us=self.now_us()), board_id)
+            except (ArchivedError, JournalIncompleteError, ValueOutOfRangeError) as error:
+                errors[board_id] = error
+            except UnknownBoardError:
+                continue
+        parts = await self.store.read(lambda: list_merged_parts(self.owner))
+        parts += [MergedPart(board_id, error=error) for board_id, error in errors.items()]
+        return sorted(parts, key=lambda part: part.board_id)
+
+    async def _merge_board(self, merge: OwnerMerge, board_id: str) -> None:
+        for _ in range(RACES_MAX):
+            with suppress(LostRaceError, BoardChangedError):
+                return await self.store.write(lambda: merge.merge_board(board_id))
+        raise BoardChangedError
+
+    def _note_boards(self, boards: Sequence[Entries], found: set[str]) -> Program[None]:
+        keys = {*(yield from find_on_leaves(boards, self.owner))}
+        keys.update((yield from hidden_owners.list_hidden_boards(self.owner, limit=len(boards) + HIDDEN_MORE)))
+        found.update(entries.leaf.id for entries in boards if entries.leaf.key in keys)
+
+    def _note_archives(self, leaves: list[Leaf], found: set[str]) -> Program[int]:
+        theirs = yield from self._list_archived(leaves)
+        found.update(leaf.id for leaf in theirs)
+        return len(theirs)
 
     async def set_hidden(self, *, hide: bool) -> int:
         """Hide the owner or show the owner again. Return on how many boards the owner has an entry."""
@@ -130,9 +204,10 @@ class OwnerChanges:
         changes: list[RankingChange] = []
         for entries in boards:
             if isinstance(entries, Entries):
-                gone = yield from entries.remove_entry(self.owner, ChangeKind.ERASED)
-                gone = gone or (yield from hidden_owners.erase_hidden_entry(entries, self.owner))
-                changes += [gone] if gone is not None else []
+                for name in sorted(self._names):
+                    gone = yield from entries.remove_entry(name, ChangeKind.ERASED)
+                    gone = gone or (yield from hidden_owners.erase_hidden_entry(entries, name))
+                    changes += [gone] if gone is not None else []
             elif isinstance(entries, ArchivedEntries) and (yield from entries.erase_entry(self.owner)):
                 erased.append(entries.leaf.key)
         erased += [gone.change.leaf_key for gone in changes]
@@ -147,8 +222,11 @@ class OwnerChanges:
 
         def program() -> Program[None]:
             if self.postponed is None:
-                left = [PostponedChange(self.owner, each, change, self.token) for each in sorted(self.away)]
-                yield from replace_postponed(left, self.owner)
+                yield from hold_partitions()  # nobody merges the owner meanwhile
+                yield from merged_owners.check_not_merged(self.owner)
+                for name, token in self._tokens.items():
+                    left = [PostponedChange(name, each, change, token) for each in sorted(self.away)]
+                    yield from replace_postponed(left, name)
             elif not (yield from hold_postponed(self.postponed)):
                 raise BoardChangedError("another request has changed the owner meanwhile")
             yield from hidden_owners.store_state(
@@ -163,7 +241,10 @@ class OwnerChanges:
     def _forget(self) -> Program[None]:
         if self.postponed is None:
             yield from profiles.remove_profile(self.owner)
-        yield from self._forget_state()
+            yield from merged_owners.forget_merged(self.earlier_ids)
+        yield from hidden_owners.forget_state(
+            self.owner, now_us=self.now_us(), concerns=self._concerns, merged=self._names
+        )
 
     def _forget_acts(self) -> Program[int]:
         return acts.forget_owner(self.owner, rows_max=self.rows_max)
@@ -181,20 +262,21 @@ class OwnerChanges:
         the board, rewrite them up to `otherwise[partition]`. If that is missing too, rewrite none.
         """
         for number in sorted(until.keys() | otherwise.keys()):
-            rename = partial(
-                erasure.rename_owner,
-                self.owner,
-                token=self.token,
-                until=until.get(number, {}),
-                otherwise=otherwise.get(number, 0),
-                rows_max=self.rows_max,
-            )
-            await self._rename_in(self.store.at(number), rename)
+            for name, token in self._tokens.items():
+                rename = partial(
+                    erasure.rename_owner,
+                    name,
+                    token=token,
+                    until=until.get(number, {}),
+                    otherwise=otherwise.get(number, 0),
+                    rows_max=self.rows_max,
+                )
+                await self._rename_in(self.store.at(number), name, rename)
 
-    async def _rename_in(self, store: Store, rename: Callable[..., Program[int | None]]) -> None:
+    async def _rename_in(self, store: Store, name: str, rename: Callable[..., Program[int | None]]) -> None:
         past: int | None = 0
         while past is not None:
-            stretches, past = await store.read(partial(erasure.find_stretches, self.owner, past=past))
+            stretches, past = await store.read(partial(erasure.find_stretches, name, past=past))
             for stretch in stretches:
                 done: int | None = 0
                 while done is not None:
@@ -222,9 +304,12 @@ class OwnerChanges:
         there = [entries for entries in boards if entries.leaf.key in open_keys]
         if there and _in_family_table(there[0].leaf):  # few of a family's thousands of boards have the owner: find them
             limit = len(boards) + HIDDEN_MORE
-            unseen = set((yield from hidden_owners.list_hidden_boards(self.owner, limit=limit)))
-            shown = {entries.leaf.key for entries in (yield from lock_boards_with_owner(there, self.owner))}
-            there = [entries for entries in there if entries.leaf.key in shown | unseen]
+            unseen = set[int]()
+            for name in self._names:
+                unseen.update((yield from hidden_owners.list_hidden_boards(name, limit=limit)))
+            for name in sorted(self._names):
+                unseen |= {entries.leaf.key for entries in (yield from lock_boards_with_owner(there, name))}
+            there = [entries for entries in there if entries.leaf.key in unseen]
         yield from work(there)
         return moved
 
@@ -251,13 +336,17 @@ class OwnerChanges:
         return entries
 
     def _note_archived(self, leaves: list[Leaf]) -> Program[int]:
-        changed = []
+        changed = yield from self._list_archived(leaves)
+        yield from note_change(changed)
+        return len(changed)
+
+    def _list_archived(self, leaves: list[Leaf]) -> Program[list[Leaf]]:
+        found = []
         for leaf in leaves:
             entries = ArchivedEntries(leaf)
             if (yield from entries.find_entries([self.owner])) or (yield from entries.of_hidden([self.owner])):
-                changed.append(leaf)
-        yield from note_change(changed)
-        return len(changed)
+                found.append(leaf)
+        return found
 
 
 def list_steps(leaves: list[Leaf]) -> Iterator[list[Leaf]]:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from jobs import errors as job_errors
 from storage import errors as storage_errors
@@ -61,6 +62,7 @@ CODES: dict[str, ProblemCode] = {
     "unknown_region": ProblemCode(404, "The pool never had a resource in this region"),
     "unknown_webhook": ProblemCode(404, "No such webhook"),
     "unknown_lease": ProblemCode(404, "The key has no lease in this pool"),
+    "owner_merged": ProblemCode(404, "The owner was merged into another one"),
     "not_ranked": ProblemCode(404, "The owner has no value in the columns asked for"),
     "no_profile": ProblemCode(404, "The owner has no profile"),
     "no_curve": ProblemCode(404, "The column has no curve yet"),
@@ -68,6 +70,7 @@ CODES: dict[str, ProblemCode] = {
     "body_timeout": ProblemCode(408, "The body took too long to arrive"),
     "spec_conflict": ProblemCode(409, "The change would reinterpret stored values"),
     "post_id_conflict": ProblemCode(409, "The post id was used for another post of this owner"),
+    "merge_conflict": ProblemCode(409, "The owners can't be merged in this way"),
     "post_voided": ProblemCode(409, "The post with this id was taken back"),
     "family_board": ProblemCode(409, "The leaderboard belongs to a family and changes only with the family"),
     "period_closed": ProblemCode(409, "The leaderboard, or its period, is closed"),
@@ -144,6 +147,8 @@ class ProblemDocument(msgspec.Struct, frozen=True):
     detail: str
     code: str
     errors: list[FieldError] = []
+    into: str | UnsetType = UNSET
+    """The owner who has the entries, if the problem is that the owner of the request was merged."""
 
 
 class ServiceError(Exception):
@@ -167,8 +172,10 @@ class ProblemError(ServiceError):
         status: int | None = None,
         headers: Mapping[str, str] | None = None,
         retry_after_s: float = 0,
+        into: str | UnsetType = UNSET,
     ) -> None:
         super().__init__(code, detail)
+        self.into = into
         self.code = code
         self.detail = detail
         self.errors = list(errors) if pointer is None else [FieldError(pointer, detail), *errors]
@@ -181,7 +188,9 @@ class ProblemError(ServiceError):
 
     def to_document(self) -> ProblemDocument:
         title = CODES[self.code].title
-        return ProblemDocument(TYPE_PREFIX + self.code, title, self.status, self.detail, self.code, self.errors)
+        return ProblemDocument(
+            TYPE_PREFIX + self.code, title, self.status, self.detail, self.code, self.errors, self.into
+        )
 
     def to_json(self) -> bytes:
         return msgspec.json.encode(self.to_document())
@@ -197,7 +206,8 @@ def problem_of(error: BaseException) -> ProblemError:
     for kind in type(error).__mro__:
         code = STORAGE_CODES.get(kind)
         if code is not None:
-            return ProblemError(code, str(error) or CODES[code].title, pointer=getattr(error, "pointer", None))
+            pointer, into = getattr(error, "pointer", None), getattr(error, "into", None) or UNSET
+            return ProblemError(code, str(error) or CODES[code].title, pointer=pointer, into=into)
     return internal_problem()
 
 

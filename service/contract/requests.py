@@ -6,7 +6,7 @@ below fields are the descriptions of the fields in the OpenAPI document.
 
 import unicodedata
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -247,6 +247,16 @@ class ResetFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The kind of period whose current leaderboards are emptied."""
 
     period: PeriodName
+    reason: Reason | None = None
+
+
+class MergeOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_": "from"}):
+    """The owner who gets the entries, and what makes them."""
+
+    into: OwnerName
+    from_: Literal["journal", "entries"] = "journal"
+    """`journal`: the posts of both owners, in the order of the journal. `entries`: the stored values of both, each
+    combined by the rule of its column: sums add, the better value of `max` and `min` stays, and of `last` the newer."""
     reason: Reason | None = None
 
 

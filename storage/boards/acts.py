@@ -19,6 +19,7 @@ ActName = Literal[
     "board.created", "board.changed", "board.closed", "board.reset", "board.deleted",
     "family.created", "family.changed", "family.reset", "family.deleted",
     "entry.set", "entry.erased", "entries.erased", "post.voided", "owner.hidden", "owner.shown", "owner.erased",
+    "owner.merged",
     "key.created", "key.revoked", "job.paused", "job.resumed", "job.run",
     "webhook.created", "webhook.changed", "webhook.resumed", "webhook.deleted",
     "pool.created", "pool.deleted", "resources.added", "resources.removed",
@@ -47,6 +48,7 @@ _LISTED = select(col("id"), *map(col, _NAMES)).from_(ACTS)
 _OF_OWNER = col("owner").eq(param("owner"))
 _INSERT = insert(ACTS).rows(param("rows"), **TABLES[ACTS].kinds).prepared()
 _IS_HIDDEN = select(lit(1)).from_(ACTS).where(_OF_OWNER, col("hidden").not_null()).prepared()
+_HIDING = _LISTED.where(_OF_OWNER, col("hidden").not_null()).prepared()
 _SHOW = update(ACTS).set(hidden=null(INTEGER)).where(_OF_OWNER, col("hidden").not_null()).prepared()
 _hidden = _LISTED.where(col("hidden").not_null(), col("owner").gt(param("after"))).order_by(asc(col("owner")))
 _HIDDEN = _hidden.limit(param("limit")).prepared()
@@ -72,6 +74,14 @@ def record_act(act: Act) -> Program[None]:
     if act.act in ("owner.shown", "owner.erased"):
         yield _SHOW.bind(owner=act.owner)
     yield from store_acts([act._replace(owner=None) if act.act == "owner.erased" else act])
+
+
+def move_hidden(owner: str, into: str) -> Program[None]:
+    """List `into` as hidden from now on, if the hidden owner `owner`, who is merged into it, was listed."""
+    hiding = [Act(*row[1:]) for row in (yield _HIDING.bind(owner=owner))]
+    if hiding and not (yield _IS_HIDDEN.bind(owner=into)):
+        yield from store_acts([hiding[0]._replace(owner=into)], hidden=1)
+    yield _SHOW.bind(owner=owner)
 
 
 def list_acts(*, before: str, limit: int, **wanted: str | None) -> Program[list[StoredAct]]:

@@ -79,9 +79,11 @@ def read_page(
 
 
 def read_posts_of_owner(
-    owner: str, *, before: Numbers | None, limit: int, blocks_max: int, partitions: Sequence[int]
+    owners: Sequence[str], *, before: Numbers | None, limit: int, blocks_max: int, partitions: Sequence[int]
 ) -> Program[tuple[list[tuple[int, JournalRow]], Numbers | None]]:
     """Return an owner's changes as pairs (partition, change), newest first, and the `before` of the next page.
+
+    `owners`: all ids of the owner, see `histories.merged_owners`.
 
     Search only these partitions. The next page searches the others from where they are in `before`.
 
@@ -95,8 +97,8 @@ def read_posts_of_owner(
     following = [*numbers]
     for partition in partitions:
         if numbers[partition]:
-            read = partition_journal.read_changes_of_owner(
-                owner, before=numbers[partition], limit=limit, blocks_max=max(1, blocks_max // len(partitions))
+            read = partition_journal.read_changes_of_owners(
+                owners, before=numbers[partition], limit=limit, blocks_max=max(1, blocks_max // len(partitions))
             )
             found[partition], more = yield from in_partition(partition, read)
             following[partition] = more or 0

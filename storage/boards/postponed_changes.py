@@ -45,6 +45,11 @@ def hold_postponed(change: PostponedChange) -> Program[bool]:
     return bool((yield _HOLD.bind(**change._asdict())))
 
 
+def is_postponed(owner: str) -> Program[bool]:
+    """Return whether a change of this owner is postponed in any partition."""
+    return bool((yield _OF_OWNER.bind(owner=owner)))
+
+
 def finish_postponed(change: PostponedChange) -> Program[None]:
     yield _FINISH.bind(**change._asdict())
 
@@ -52,6 +57,7 @@ def finish_postponed(change: PostponedChange) -> Program[None]:
 _NAMES = PostponedChange._fields
 _one = [col(name).eq(param(name)) for name in _NAMES]
 _all = select(*map(col, _NAMES)).from_(OWNER_CHANGES)
+_OF_OWNER = _all.where(col("owner").eq(param("owner"))).limit(1).prepared()
 _FORGET = delete(OWNER_CHANGES).where(col("owner").eq(param("owner"))).prepared()
 _POSTPONE = insert(OWNER_CHANGES).rows(param("rows"), **TABLES[OWNER_CHANGES].kinds).prepared()
 _LIST = _all.where(col("partition").eq(param("partition"))).order_by(asc(col("owner"))).limit(LISTED_MAX).prepared()

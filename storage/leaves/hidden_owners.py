@@ -1,6 +1,7 @@
 """Hides owners: moves their rows to the hidden table, so that no ranking has the rows. Posts still merge into the rows.
 
-The table `hidden_owners` has the state of an owner: HIDDEN or SHOWING. Nearly all owners have no state.
+The table `hidden_owners` has the state of an owner: HIDDEN or SHOWING. Nearly all owners have no state. An owner who
+was merged into another one is MERGED, or MERGED_HIDDEN, and keeps this state.
 
     no state ── store_state ──> HIDDEN ── hide_owner, one transaction after the other ──> all rows in the hidden table
                                 │    ^
@@ -12,6 +13,7 @@ The table `hidden_owners` has the state of an owner: HIDDEN or SHOWING. Nearly a
     none       the board's table     the board's table            nobody
     HIDDEN     the hidden table      either table                 `hide_owner`
     SHOWING    the board's table     either table                 `show_owner`
+    MERGED     posts are refused     either table                 `histories.owner_merges`, to the other owner
 
 An owner's row on a board is in one of the two tables. The most important rule: without a state, the owner has no row in
 the hidden table. So a post looks there only for owners with a state, and needs no query if none of its owners has one.
@@ -31,7 +33,23 @@ from typing import NamedTuple
 
 import msgspec
 
-from querybuilder import INTEGER, TEXT, Bound, Lock, asc, col, delete, insert, null, param, select, union_all, update
+from querybuilder import (
+    INTEGER,
+    TEXT,
+    Bound,
+    Lock,
+    all_of,
+    any_of,
+    asc,
+    col,
+    delete,
+    insert,
+    null,
+    param,
+    select,
+    union_all,
+    update,
+)
 from storage.errors import BoardChangedError, LostRaceError
 from storage.log.bundles import ChangeKind, record_of_event
 from storage.log.cells import Cell
@@ -47,6 +65,9 @@ from .entries import Entries, RankingChange, log_ranking_changes
 from .gates import hold_rows_key
 
 HIDDEN, SHOWING = "hidden", "showing"  # the states of an owner
+MERGED, MERGED_HIDDEN = "merged", "merged, hidden"
+UNSEEN = (HIDDEN, MERGED_HIDDEN)
+REFUSED = (MERGED, MERGED_HIDDEN)  # no post of such an owner is applied
 # A process remembers at most this many states of a partition. With more, each group of posts reads its owners' states.
 STATES_MAX = 20_000
 STATES_A_PAGE = 1_000  # how many states one step copies to a new partition
@@ -97,7 +118,9 @@ _here = delete(HIDDEN_ENTRIES).where(_theirs, col("leaf_key").eq(param("key")))
 _TAKE = _here.returning(col("updated_at"), col("cells")).prepared()
 _STORE = prepare_put_rows(HIDDEN_OWNERS)
 _SHOW = update(HIDDEN_OWNERS).set(state=SHOWING).where(_theirs, col("state").eq(HIDDEN)).prepared()
-_FORGET = delete(HIDDEN_OWNERS).where(_theirs, col("state").eq(SHOWING)).prepared()
+_refused = any_of(*(col("state").eq(state) for state in REFUSED))
+_merged = all_of(col("owner").in_(param("merged")), _refused)
+_FORGET = delete(HIDDEN_OWNERS).where(any_of(all_of(_theirs, col("state").eq(SHOWING)), _merged)).prepared()
 
 
 def read_states(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[str, str]]]:
@@ -119,7 +142,7 @@ def find_hidden_entries(leaf_keys: Sequence[int], owners: Sequence[str]) -> Prog
 def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[set[str]]:
     """Return which of these owners are hidden. `held`: also lock their states until the transaction ends."""
     rows = yield (_HELD_STATES if held else _STATES_OF).bind(owners=owners)
-    return {owner for owner, state in rows if state == HIDDEN}
+    return {owner for owner, state in rows if state in UNSEEN}
 
 
 def insert_rows(rows: Iterable[HiddenEntry]) -> Program[int]:
@@ -151,15 +174,28 @@ def store_state(owner: str, *, now_us: int, hide: bool, concerns: Concerns = lam
     yield from _change_states(storing, now_us, concerns)
 
 
-def forget_state(owner: str, *, now_us: int, concerns: Concerns = lambda _: True) -> Program[None]:
+def store_merged(owner: str, into: str, *, now_us: int) -> Program[None]:
+    """Store that an owner was merged into another one. If the owner is hidden, `into` is hidden from now on.
+
+    The owner's rows stay where they are until they are merged. Call this last in its transaction.
+    """
+    hidden = bool((yield from in_partition(0, find_hidden_owners([owner]))))
+    states = [(owner, MERGED_HIDDEN), (into, HIDDEN)] if hidden else [(owner, MERGED)]
+    yield from _change_states(_STORE.bind(rows=states), now_us, lambda _: True)
+
+
+def forget_state(
+    owner: str, *, now_us: int, concerns: Concerns = lambda _: True, merged: Sequence[str] = ()
+) -> Program[None]:
     """Remove the state of an owner whose rows were all moved back. Do nothing if the owner was hidden again.
 
-    `concerns`: remove it only in the partitions that this function accepts.
+    `concerns`: remove it only in the partitions that this function accepts. `merged`: owners of whom to forget that
+    they were merged.
 
     Raises:
         BoardChangedError: the owner still has a hidden row, because its board has moved meanwhile.
     """
-    forgotten = yield from _change_states(_FORGET.bind(owner=owner), now_us, concerns)
+    forgotten = yield from _change_states(_FORGET.bind(owner=owner, merged=merged), now_us, concerns)
     if not forgotten:
         return
     left = yield from in_each_partition(partial(list_hidden_boards, owner, limit=1), concerns)

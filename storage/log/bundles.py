@@ -43,6 +43,10 @@ class ChangeKind(StrEnum):
     FIRST = "f"  # like APPLIED, and the post made the entry
     FIRST_UNSEEN = "g"  # like UNSEEN, and the post made the entry
     VOIDED = "v"  # an earlier post was taken back; the record holds its id, and all cells without it
+    RENAMED = "k"  # another owner's entry became this owner's, who had none; the record names the other, with all cells
+    JOINED = "j"  # the entry was made again from its posts and those of another owner, whom the record names
+    COMBINED = "b"  # the stored values of another owner's entry were merged into the entry, by the rules of the columns
+    LEFT = "t"  # the entry went to another owner, whom the record names
     ERASED = "e"
     HIDDEN = "h"
     SHOWN = "s"
@@ -60,6 +64,8 @@ class ChangeKind(StrEnum):
 
 NO_CHANGE = (ChangeKind.UNCHANGED, ChangeKind.REJECTED)
 FIRST_POSTS = (ChangeKind.FIRST, ChangeKind.FIRST_UNSEEN)
+MERGES = (ChangeKind.RENAMED, ChangeKind.JOINED, ChangeKind.COMBINED)
+BEGINNINGS = (*FIRST_POSTS, ChangeKind.RENAMED)  # changes that made an entry
 POSTS = (ChangeKind.APPLIED, ChangeKind.UNCHANGED, ChangeKind.UNSEEN, *FIRST_POSTS)
 
 
@@ -75,8 +81,10 @@ class ChangeRecord(msgspec.Struct, frozen=True, array_like=True):
     error: RecordedError | None = None  # why the post was rejected
     leaf_key: int | None = None  # the key of the board, if the bundle belongs to no leaf
     column_index: int | None = None
+    owner: str | None = None  # of a merge: the other owner; of a voided post: who posted it, if not the entry's owner
 
 
+_UNSAID: RecordFields = (None, (), None, None, (), *[None] * 6)  # the fields before `owner`, if they have no value
 _encode = msgspec.json.Encoder().encode
 decode_records = msgspec.json.Decoder(list[ChangeRecord | None]).decode
 split_records = msgspec.json.Decoder(list[msgspec.Raw]).decode  # parts of the text; `decode_record` decodes one
@@ -100,6 +108,11 @@ def record_of_post(
 def record_of_event(happened: ChangeKind, cells: Sequence[Cell] = (), version: int | None = None) -> RecordFields:
     """Return the record of a change other than a post. If an entry remains afterwards, pass its cells and version."""
     return (happened,) if version is None else (happened, (), None, None, cells, version)
+
+
+def naming_owner(record: RecordFields, owner: str) -> RecordFields:
+    """Return the record with another owner whom the change concerns, see `ChangeRecord.owner`."""
+    return (*record, *_UNSAID[len(record) :], owner)
 
 
 def record_of_deletion(board_id: str, spec: object) -> RecordFields:

@@ -1,6 +1,7 @@
 """The merge rules of columns: how a post changes the stored cells of a row. This module does no I/O."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 
 from storage.errors import ValueOutOfRangeError
 from storage.records import (
@@ -8,6 +9,7 @@ from storage.records import (
     ColumnChange,
     ColumnKind,
     ColumnSpec,
+    Entry,
     Merge,
     StatValue,
     describe_range,
@@ -58,11 +60,13 @@ class Merger:
         padding = self._paddings[index]
         return padding.decode_value(cell) if padding is not None and isinstance(cell, str) else cell
 
-    def merge_changes(self, cells: list[Cell] | None, changes: Sequence[ColumnChange], at_us: int) -> dict[int, Cell]:
+    def merge_changes(
+        self, cells: list[Cell] | None, changes: Sequence[ColumnChange], at_us: int, *, computes: bool = True
+    ) -> dict[int, Cell]:
         """Return the new cells of the columns whose values a post changes, by column index.
 
         `cells`: the stored cells, which are not modified; None if there is no row yet. `at_us`: when the post's values
-        were reached.
+        were reached. `computes`: also compute the quotients.
 
         Raises:
             ValueOutOfRangeError: a result leaves its column's range.
@@ -86,10 +90,36 @@ class Merger:
             return changed
         stored_cells = [None] * len(self._columns) if cells is None else cells
         improved = self._replace_followers(stored_cells, changes, changed, at_us)
-        for quotient in self._quotients:
+        for quotient in self._quotients if computes else ():
             self._compute_quotient(quotient, stored_cells, changed, improved, at_us)
         self._order_ties(stored_cells, changed, improved)
         return changed
+
+    def combine_entries(self, one: Entry, other: Entry) -> list[Cell]:
+        """Return the cells of one entry in place of two: the values of the later entry, posted to the earlier one.
+
+        A column that follows another one, and the time of a value, come from the entry with the other column's value.
+
+        Raises:
+            ValueOutOfRangeError: a result leaves its column's range.
+        """
+        earlier, later = sorted((one, other), key=attrgetter("updated_at_us"))
+        cells = [*earlier.cells]
+        for index, column in enumerate(self._columns):
+            cell, padding = later.cells[index], self._paddings[index]
+            if column.of is not None or cell is None:
+                continue
+            together = index, *self._followers.get(index, ())
+            values = ((number, self.decode_value(number, later.cells[number])) for number in together)
+            changes = [ColumnChange(number, value, False) for number, value in values if value is not None]
+            reached_us = later.updated_at_us
+            if padding is not None and padding.timed and isinstance(cell, str):
+                reached_us = padding.reached_us(cell)
+            for number, merged in self.merge_changes(cells, changes, reached_us, computes=False).items():
+                cells[number] = merged
+        for number, merged in self.merge_changes(cells, (), later.updated_at_us).items():
+            cells[number] = merged
+        return cells
 
     def _replace_followers(
         self, cells: Sequence[Cell], changes: Sequence[ColumnChange], changed: dict[int, Cell], at_us: int

@@ -16,6 +16,7 @@ from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, Row
 
 from .bundles import (
+    MERGES,
     NAMELESS,
     PLACES,
     ChangeKind,
@@ -38,7 +39,7 @@ _OWNER_PAGE_CHANGES = 20_000  # bundles of an owner that are read at a time hold
 # version does not tell the time of such a change.
 _KEEPING_VERSION = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
 # Records of these kinds hold every cell, because `JournalRow.next` has no ranked cells after such a change.
-_WHOLE = (ChangeKind.UNSEEN, ChangeKind.FIRST_UNSEEN, ChangeKind.HIDDEN, ChangeKind.VOIDED)
+_WHOLE = (ChangeKind.UNSEEN, ChangeKind.FIRST_UNSEEN, ChangeKind.HIDDEN, ChangeKind.VOIDED, *MERGES)
 
 
 class JournalRow(NamedTuple):
@@ -55,6 +56,21 @@ class JournalRow(NamedTuple):
     def kind(self) -> ChangeKind | None:
         """Return the kind of the change, or None if the owner was erased."""
         return None if self.record is None else self.record.kind
+
+
+def read_changes_of_owners(
+    owners: Sequence[str], *, before: int, limit: int, blocks_max: int
+) -> Program[tuple[list[JournalRow], int | None]]:
+    """Return the changes of several owners together, as `read_changes_of_owner` does for one."""
+    found: list[JournalRow] = []
+    reached = 0  # the search for an owner may have ended here, so older changes come in the next call
+    for owner in owners:
+        theirs, more = yield from read_changes_of_owner(
+            owner, before=before, limit=limit, blocks_max=max(1, blocks_max // len(owners))
+        )
+        found, reached = found + theirs, max(reached, more or 0)
+    found = sorted((row for row in found if row.number >= reached), key=itemgetter(0), reverse=True)[:limit]
+    return found, found[-1].number if len(found) == limit else reached or None
 
 
 def read_changes_of_owner(

@@ -17,5 +17,5 @@ the post again and gets its outcome.
 This package may import `reads`, `boards`, `leaves`, `log` and the packages below them. Begin with
 `writer.Writer.submit`, then `transaction.apply_posts`. `waiting_posts` decides which requests share a
 transaction, and estimates how long a post would wait. `remote_writer` is the writer of a front process;
-`post_server` takes its posts. `replay` merges posts of the journal again, for `rebuild` and `voiding`.
+`post_server` takes its posts. `rebuild` and `voiding` make entries anew from the journal.
 """

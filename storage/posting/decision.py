@@ -69,7 +69,7 @@ class Decision(msgspec.Struct):
     fresh: dict[int, list[RememberedPost]] = {}  # posts whose ids the group stores, by partition
     tables: list[TableChanges] = []
     refuses_ids: bool = False  # whether a post with an id is refused
-    has_absent: bool = False  # whether a post finds no row of its owner
+    relies_on_states: bool = False  # whether a post finds no row of its owner, or its owner was merged
     acts: list[Act] = []  # of the posts that overwrite values
 
 
@@ -177,18 +177,26 @@ def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | dict
         repeated = _find_repeated(decision, part.leaf.key, post)
         if repeated is not None:
             return repeated[0]
-    if board.is_judged:
-        attempt = board.attempt._replace(named_us=post.at_us, now_us=post.accepted_us or now_us)
+    merged = decision.group.has_states and _is_merged(decision, post, part)
+    if board.is_judged or merged:
+        attempt = board.attempt._replace(named_us=post.at_us, now_us=post.accepted_us or now_us, is_merged=merged)
         if (error := find_refusal(attempt)) is not None:
             return _refuse(decision, post, part, error)
     row = board.rows.get(post.owner)
     if row is None:
-        decision.has_absent = True
+        decision.relies_on_states = True
     at_us = now_us if post.at_us is None else post.at_us
     try:
         return board.entries.merger.merge_changes(None if row is None else row.cells, part.changes, at_us)
     except PostError as error:
         return _refuse(decision, post, part, error)
+
+
+def _is_merged(decision: Decision, post: Post, part: BoardPost) -> bool:
+    facts = decision.group.facts.get(part.leaf.partition)
+    merged = facts is not None and facts.is_merged(post.owner)
+    decision.relies_on_states |= merged
+    return merged
 
 
 def _refuse(decision: Decision, post: Post, part: BoardPost, error: PostError) -> PartOutcome:

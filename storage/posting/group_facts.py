@@ -4,7 +4,7 @@
 
 Most groups need few look-ups in the store, because a process remembers facts from earlier groups:
 
-    of a partition    which owners are hidden or are being shown again, see `hidden_owners`
+    of a partition    which owners are hidden, are being shown again, or were merged, see `hidden_owners`
                       the current epoch of each board; post ids of earlier epochs are not valid, see `post_ids`
                       when each board was last emptied; posts with an earlier time are refused
                       how many computed columns a board has; a process that knows fewer has to read the board again
@@ -13,7 +13,7 @@ Most groups need few look-ups in the store, because a process remembers facts fr
 The counter of a partition's change log is a row that also has `facts`, the version of the partition's facts. A
 transaction that changes a fact increases this version as its last write. A group of posts that logs changes locks the
 counter before the commit. If the version is still the same, the facts were true since the group began, and they stay
-true until the commit. Otherwise the process forgets the facts, and a group that has relied on them runs again.
+true until the commit. Otherwise the process forgets the facts, and the group runs again, because it has relied on them.
 
 If callers have sent no stored ids recently, a group stores its ids without a look-up. The group runs again with a
 look-up if one of the ids is stored already, or if the group would refuse a post with an id. The refused post may have
@@ -34,7 +34,7 @@ from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_posted_leaves
 from storage.leaves.entries import Entries, RowId, TableRows
 from storage.leaves.gates import admit_accepted, hold_gates, read_gates
-from storage.leaves.hidden_owners import HIDDEN, STATES_MAX, read_states
+from storage.leaves.hidden_owners import HIDDEN, REFUSED, STATES_MAX, read_states
 from storage.leaves.totals import count_computed
 from storage.records import Entry, Gate, Leaf, Post
 from storage.store import Program, Store, in_partition
@@ -50,13 +50,16 @@ class Facts(NamedTuple):
     """The facts of one partition, see the docstring of the module."""
 
     version: int  # the version of the facts when they were read: `facts` in the counter of the change log
-    owner_states: dict[str, str]  # `HIDDEN` or `SHOWING`, by owner, see `hidden_owners`
+    owner_states: dict[str, str]  # such as `HIDDEN`, by owner, see `hidden_owners`
     epochs: dict[tuple[int, int], int]  # by (leaf key, `rows_key` of its `Place`); filled when post ids are looked up
     resets: dict[int, int]  # when boards were last emptied, by leaf key; 0: never; filled by posts that name a time
     computed: dict[int, int]  # by leaf key, how many columns are computed; filled by posts
 
     def is_hidden(self, owner: str) -> bool:
         return self.owner_states.get(owner) == HIDDEN
+
+    def is_merged(self, owner: str) -> bool:
+        return self.owner_states.get(owner) in REFUSED
 
 
 class Learned(msgspec.Struct):
@@ -121,7 +124,7 @@ class GroupFacts(msgspec.Struct):
     places: dict[int, int]  # by key of a board or a family: its partition
     tables: list[tuple[int, TableRows, list[BoardFacts]]] = []  # (partition, table, boards that take posts), in order
     facts: dict[int, Facts] = {}  # by partition
-    has_states: bool = False  # whether any owner is hidden or is being shown again
+    has_states: bool = False  # whether any owner is hidden, is being shown again, or was merged
     looks_up: bool = False  # whether the ids of the posts were looked up
     known: dict[PostKey, RememberedPost] = {}  # posts of the group whose id is stored
     epochs: dict[int, int] = {}  # by leaf key: its epoch now; post ids of earlier epochs are not valid

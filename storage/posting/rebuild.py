@@ -30,6 +30,9 @@ from storage.errors import (
     NothingReplayedError,
     ValueOutOfRangeError,
 )
+from storage.histories import merged_owners
+from storage.histories.entry_histories import CLOCK_SKEW_US_MAX
+from storage.histories.replay import EntriesByOwner, Replay
 from storage.leases.work_leases import store_clock
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_keys_ever, store_columns
@@ -37,17 +40,15 @@ from storage.leaves.entries import Entries, add_totals
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_gates
 from storage.log import partition_journal
-from storage.log.bundles import POSTS, ChangeKind
+from storage.log.bundles import MERGES, POSTS, ChangeKind
 from storage.log.change_log import change_log
 from storage.log.partition_journal import JournalRow
 from storage.records import Board, Entry, Leaf, PartOutcome, PostStatus
 from storage.store import CONTROL, Program, in_partition
 
 from .post_ids import PostIds, RememberedPost, find_known, hash_post, remember_posts
-from .replay import EntriesByOwner, Replay
 
 PAGE_ROWS = 5_000  # how many changes one step reads from the journal, and how many rows one step stores
-CLOCK_SKEW_US_MAX = 600_000_000  # the clocks of two processes differ by less than this
 
 
 @dataclass(slots=True)
@@ -94,6 +95,8 @@ def rebuild_board(post_ids: PostIds, *, board_id: str, since: Numbers | None = N
             yield from store_columns(key, rebuilt_at=rebuilt_us)
     yield from store_gates(board.leaves)
     replay = Replay(board.id, board.spec, specs, own_keys)
+    for merged in (yield from merged_owners.find_entries([*specs])):
+        replay.note_merged(merged.owner, merged.into_owner, merged.kind)
     rows = {leaf.key: EntriesByOwner() for leaf in board.leaves}
     rebuild = _Rebuild(board, replay, post_ids, done, rows, is_whole=since is None)
     yield from rebuild.merge_journal(since or ())
@@ -182,7 +185,7 @@ class _Rebuild:
                         self.replay.pass_voiding({}, left_out)
                 by_leaf.clear()
             elif row.owner is not None:
-                by_leaf.setdefault(self.board.leaf_of(row.owner).key, []).append(row)
+                by_leaf.setdefault(self.board.leaf_of(self.replay.last_owner_of(row.owner)).key, []).append(row)
         for leaf in self.board.leaves:
             if leaf.key in by_leaf:
                 yield from in_partition(leaf.partition, self._merge_rows(leaf, by_leaf[leaf.key]))
@@ -214,19 +217,21 @@ class _Rebuild:
         if row.owner is None or row.record is None:
             return None
         if row.kind is ChangeKind.ERASED:
-            entries.pop(row.owner, None)
+            entries.pop(self.replay.owner_of(row.owner), None)
         elif row.kind is ChangeKind.VOIDED:
             self.replay.pass_voiding(entries, row)
+        elif row.kind in MERGES:
+            self.replay.pass_merge(entries, row)
         if row.record.kind not in POSTS:
             return None
         if is_known:
             self.done.duplicates += 1
             return None
-        changes = self.replay.read_changes(row, row.record)
+        changes, owner = self.replay.read_changes(row, row.record), self.replay.owner_of(row.owner)
         outcome = PartOutcome(PostStatus.VOIDED)
         try:
             if not self.replay.is_voided(row):
-                outcome = self.replay.merge_post(entries, row, row.owner, row.record.at_us, changes)
+                outcome = self.replay.merge_post(entries, row, owner, row.record.at_us, changes)
         except ValueOutOfRangeError:
             self.done.rejected += 1
             return None

@@ -18,6 +18,7 @@ from storage.errors import (
     AtInFutureError,
     BeforeResetError,
     NotOpenYetError,
+    OwnerMergedError,
     PeriodClosedError,
     PostError,
     PostIdConflictError,
@@ -43,6 +44,7 @@ class Attempt(NamedTuple):
     is_emptied: bool = False  # whether the board was emptied since the post was queued
     gate: Gate | None = None  # None: the board takes posts of any time
     reset_us: int = 0  # when the board was last emptied
+    is_merged: bool = False  # whether the owner was merged into another one
 
     @property
     def at_us(self) -> int:
@@ -72,6 +74,10 @@ def refuse_taken_id(attempt: Attempt) -> PostError | None:
     assert attempt.known is not None
     is_retry = attempt.known.fingerprint == attempt.fingerprint
     return None if is_retry else PostIdConflictError(pointer="/post_id")
+
+
+def refuse_merged(_: Attempt) -> PostError | None:
+    return OwnerMergedError(pointer="/owner")
 
 
 def refuse_deleted(attempt: Attempt) -> PostError | None:
@@ -108,6 +114,7 @@ RULES = (
     Rule(refuse_future, "ahead_s_max"),
     Rule(refuse_voided, "known"),
     Rule(refuse_taken_id, "known"),
+    Rule(refuse_merged, "is_merged"),
     Rule(refuse_deleted, "deleted"),
     Rule(refuse_emptied, "is_emptied"),
     Rule(refuse_closed, "gate"),

@@ -140,7 +140,7 @@ def _store_ids(decision: Decision, fresh: Sequence[RememberedPost]) -> Program[N
 def _finish(
     store: Store, decision: Decision, partition: int, boards: Sequence[BoardChanges], others: list[BundleDraft]
 ) -> Program[None]:
-    """Log a partition's changes and add to its totals. Raise an error if the group relied on facts that changed."""
+    """Log a partition's changes and add to its totals. Raise an error if the facts have changed."""
     changed = [*others, *[board.log for board in boards if board.log.changes]]
     totals = {board.entries.leaf.key: board.totals for board in boards if board.totals}
     now_us, version = decision.group.now_us, None
@@ -151,7 +151,7 @@ def _finish(
     elif changed:
         version = (yield from change_log.append_drafts(changed, now_us=now_us)).facts
         yield from add_totals(totals)
-    elif decision.has_absent:  # nothing to log; check whether a post was rejected because its owner was just hidden
+    elif decision.relies_on_states:  # nothing to log; check whether a post was rejected for a state that has changed
         version = yield from change_log.read_facts()
     facts = decision.group.facts.get(partition)
     if facts is not None and version not in (None, facts.version):
@@ -161,7 +161,7 @@ def _finish(
 def _forget_facts(decision: Decision, partition: int, version: int) -> None:
     """Let the process forget the facts of a partition on which the group relied. Raises `OutdatedFactsError`."""
     decision.group.learned.outdated[partition] = version
-    detail = "an owner was hidden or shown, or a board was emptied or got computed columns, since the group began"
+    detail = "an owner was hidden or merged, or a board was emptied or got computed columns, since the group began"
     raise OutdatedFactsError(detail, learned=decision.group.learned)
 
 

@@ -21,6 +21,8 @@ OWNER_CHANGES = "owner_changes"
 EVENTS = "events"
 WEBHOOKS = "webhooks"
 ACTS = "acts"
+MERGED_OWNERS = "merged_owners"
+MERGED_ENTRIES = "merged_entries"
 TOTALS = "totals"
 POST_IDS = "post_ids"
 HIDDEN_ENTRIES = "hidden_entries"
@@ -122,6 +124,21 @@ CATALOG_TABLES: tuple[Query, ...] = (
     ),
     create_index("acts_hidden", ACTS, col("owner"), where=col("hidden").not_null()),
     create_index("acts_at", ACTS, col("at"), where=col("hidden").is_null()),
+    # Owners whose entries now belong to another owner, and what became of each entry. See `histories.merged_owners`.
+    create_table(MERGED_OWNERS)
+    .with_columns(owner=TEXT, into_owner=TEXT, merged_at=INTEGER)
+    .primary_key("owner")
+    .clustered(),
+    create_index("merged_owners_into", MERGED_OWNERS, col("into_owner")),
+    create_table(MERGED_ENTRIES)
+    .column("owner", TEXT)
+    .column("leaf_key", INTEGER)  # the leaf that got the entry
+    .column("into_owner", TEXT)  # who got the entry, even if that owner was merged later
+    .column("kind", TEXT)  # how it was merged: one of `bundles.MERGES`
+    .column("stats", TEXT)  # a JSON array: the values of the entry that the merge made
+    .primary_key("owner", "leaf_key")
+    .clustered(),
+    create_index("merged_entries_leaf_key", MERGED_ENTRIES, col("leaf_key")),
     create_table(REFRESH_REQUESTS)
     .with_columns(leaf_key=INTEGER, column_index=INTEGER)
     # Numbers from one sequence:
@@ -199,7 +216,9 @@ ENTRY_TABLES: tuple[Query, ...] = (
     # Who may have hidden entries. Every partition has all these owners.
     create_table(HIDDEN_OWNERS)
     .column("owner", TEXT)
-    .column("state", TEXT)  # whether the owner is hidden or is being shown again, see `leaves.hidden_owners`
+    .column(
+        "state", TEXT
+    )  # whether the owner is hidden, is being shown again, or was merged, see `leaves.hidden_owners`
     .primary_key("owner")
     .clustered(),
     # An archived board has sections, such as the tally of a column. A section is a list of blocks, one row for each.

@@ -21,6 +21,7 @@ from rankcurve.errors import (
     ColumnNeededError,
     NotFoundError,
     NotRankedError,
+    OwnerMergedError,
     PostsRejectedError,
     RankcurveError,
     UnknownBoardError,
@@ -240,6 +241,11 @@ async def use_owners(client: Recorded) -> None:
     assert (await client.erase_entries("b", owners=["p297", "nobody"])) == Erased(erased=1, more=False)
     with pytest.raises(UnknownOwnerError):
         await client.entry("b", "p298")
+    await client.post("b", {"owner": "guest", "stats": {"xp": 1}})
+    assert [each.status for each in await client.merge_owner("guest", "p296", reason="one person")] == ["merged"]
+    with pytest.raises(OwnerMergedError) as merged:
+        await client.entry("b", "guest")
+    assert merged.value.problem.into == "p296"
     assert await client.erase_owner("p299") >= 1
     with pytest.raises(UnknownOwnerError):
         await client.entry("b", "p299")

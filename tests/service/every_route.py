@@ -23,7 +23,7 @@ BODIES: dict[str, Any] = {
     "lookup": {"owners": ["ada"], "column": "xp"},
     "positions_on_boards": {"boards": ["b"], "column": "xp"},
     "create_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},
-    "put_profile": {"name": "Ada"}, "create_key": KEY,
+    "merge_owner": {"into": "bob"}, "put_profile": {"name": "Ada"}, "create_key": KEY,
     "jolokia_post": {"type": "version"}, "jolokia_post_to": {"type": "version"},
 }  # fmt: skip
 QUERIES = {

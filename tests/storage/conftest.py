@@ -30,13 +30,13 @@ SHARED_TABLES = {"test_shared_tables"}
 # Only these rooms and files run with several partitions too: the promises of a store, the models of whole rooms, and
 # posts, whose statements differ on Citus. What partitions change elsewhere has tests of its own.
 IN_PARTITIONS = {
-    "posting", "test_lease_transaction", "test_queue_model", "test_rankings", "test_store_model", "test_transactions",
-    "test_work_leases",
+    "histories", "posting", "test_lease_transaction", "test_queue_model", "test_rankings", "test_store_model",
+    "test_transactions", "test_work_leases",
 }  # fmt: skip
 # With several partitions, only these files run with shared tables too. A table is shared within one partition.
 SHARED_IN_PARTITIONS = {"test_posts", "test_replay", "test_store_model"}
 # Only these files run with segments too. With several partitions, each segment is in another one.
-SEGMENTED = {"test_rankings", "test_writers", "test_store_model", "test_voided_histories"}
+SEGMENTED = {"test_owner_merges", "test_rankings", "test_writers", "test_store_model", "test_voided_histories"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

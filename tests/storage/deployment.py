@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import secrets
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from storage.boards.journal import Numbers
 from storage.curves.live_counts import list_bundles_after
 from storage.curves.sampling import sample_curve
 from storage.errors import OutdatedFactsError
+from storage.histories.owner_merges import MergedPart
 from storage.leaves import hidden_owners
 from storage.leaves.entries import Entries, log_ranking_changes
 from storage.leaves.rankings import OpenBoard
@@ -37,6 +39,7 @@ from storage.log.change_log import change_log
 from storage.log.merging import Merger
 from storage.log.partition_journal import JOURNAL_PAGES, JournalRow, changes_of
 from storage.meter import NO_METER, Meter
+from storage.owners import OwnerChanges
 from storage.periods import PeriodKind
 from storage.posting.group_facts import KnownFacts
 from storage.posting.post_ids import PostIds, hash_post
@@ -267,9 +270,12 @@ class Deployment:
     async def rebuild(self, board_id: str = "b", since: Numbers | None = None) -> RebuildCounts:
         return await self.write(rebuild_board, self.post_ids, board_id=board_id, since=since)
 
-    async def void(self, place: Board | Family, owner: str, post_id: str) -> list[VoidedPart]:
-        """Take back a post to a board or to a family."""
-        named = {"owner": owner, "post_id": post_id, "post_hash": self.post_ids.hash_post_id(post_id, owner)}
+    async def void(
+        self, place: Board | Family, owner: str, post_id: str, *, posted_by: str | None = None
+    ) -> list[VoidedPart]:
+        """Take back a post to a board or to a family. `posted_by`: an earlier id of the owner, whose post it is."""
+        named = {"owner": owner, "posted_by": posted_by or owner, "post_id": post_id}
+        named["post_hash"] = self.post_ids.hash_post_id(post_id, posted_by or owner)
         return await self.write(Voiding(place=place, now_us=self.clock(), **named).void_post)
 
     async def read_log(self, store: Store | None = None) -> list[Bundle]:
@@ -328,6 +334,16 @@ class Deployment:
         made = await self.write(make_boards, family, wanted, now_us=self.clock(), boards_max=BOARDS_MAX)
         by_id = {board.id: board for board in made}
         return [by_id[each] for each in wanted]
+
+    def change_owner(self, owner: str) -> OwnerChanges:
+        """Return the object that erases, hides, shows or merges an owner on every board."""
+        return OwnerChanges(
+            owner=owner, store=self.store, open_boards=self.boards, now_us=self.clock, boards_max=BOARDS_MAX,
+            rows_max=1_000, token=secrets.token_hex(8),
+        )  # fmt: skip
+
+    async def merge(self, owner: str, into: str, *, by_posts: bool = True) -> list[MergedPart]:
+        return await self.change_owner(owner).merge_into(into, by_posts=by_posts)
 
     async def flip_hidden(self, owner: str, *, hide: bool) -> None:
         """Mark an owner as hidden or as being shown. Do not move the owner's rows."""

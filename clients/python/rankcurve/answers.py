@@ -172,6 +172,15 @@ class VoidedBoard(msgspec.Struct, frozen=True, kw_only=True):
     error: Problem | None = None
 
 
+class MergedBoard(msgspec.Struct, frozen=True, kw_only=True):
+    """One board on which a merged owner had an entry: `stats` of the entry that the merge made, or an `error`."""
+
+    board: str
+    status: str | None = None
+    stats: Stats | None = None
+    error: Problem | None = None
+
+
 class PostResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a post. `stats` has the stored values; a post to several boards has `boards` instead.
 

@@ -33,6 +33,7 @@ from .answers import (
     HiddenOwner,
     JournalLine,
     Lookup,
+    MergedBoard,
     OwnerBoard,
     OwnerPosition,
     Page,
@@ -107,6 +108,10 @@ class _OwnerPosts(msgspec.Struct, frozen=True):
 
 class _VoidedPost(msgspec.Struct, frozen=True):
     boards: list[VoidedBoard]
+
+
+class _MergedOwner(msgspec.Struct, frozen=True):
+    boards: list[MergedBoard]
 
 
 class _OwnerEntries(msgspec.Struct, frozen=True):
@@ -717,6 +722,18 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """
         query = {"owner": owner, "board": board, "key": key}
         yield from self._walk_list(path_of("v1", "acts"), "acts", Act, query)
+
+    @operation
+    def merge_owner(
+        self, owner: str, into: str, *, source: str = "journal", reason: str | None = None
+    ) -> Program[list[MergedBoard]]:
+        """Merge an owner into another one: two accounts of one person become one (role `ops`).
+
+        `source`: `journal` makes the entries from the posts of both, `entries` from the stored values. A second call
+        returns the same, and finishes what an interrupted one left.
+        """
+        body = {"into": into, "from": source, "reason": reason}
+        return (yield from self._ask(_MergedOwner, "POST", owner_path(owner, "merge"), body)).boards
 
     @operation
     def profile(self, owner: str) -> Program[Record]:

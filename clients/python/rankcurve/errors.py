@@ -50,6 +50,7 @@ class Problem(msgspec.Struct, frozen=True):
     code: str = ""
     status: int = 0
     errors: list[FieldProblem] = []
+    into: str | None = None  # the owner who has the entries, if the owner of the request was merged
 
     def text(self) -> str:
         """Return the code, the detail and the first pointers of the problem on one line, without control characters."""
@@ -263,6 +264,10 @@ class UnknownLeaseError(NotFoundError, code="unknown_lease"):
     """The key has no lease in this pool."""
 
 
+class OwnerMergedError(NotFoundError, code="owner_merged"):
+    """The owner was merged into another one: see `problem.into`."""
+
+
 class NotRankedError(NotFoundError, code="not_ranked"):
     """The owner has no value in the columns asked for."""
 
@@ -317,6 +322,10 @@ class NotOpenYetError(ConflictError, code="not_open_yet"):
 
 class BeforeResetError(ConflictError, code="before_reset"):
     """The leaderboard was emptied after the time of the post."""
+
+
+class MergeConflictError(ConflictError, code="merge_conflict"):
+    """The owners can't be merged in this way."""
 
 
 class PostVoidedError(ConflictError, code="post_voided"):

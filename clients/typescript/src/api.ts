@@ -28,7 +28,7 @@ export type ActAnswer = {
   id: string;
   /** ISO 8601 in UTC, with microseconds */
   at: string;
-  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
+  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.merged" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
   key: string | null;
   owner: string | null;
   board: string | null;
@@ -631,14 +631,16 @@ export type JolokiaAnswer = {
 /**
  * A line of the journal: a post, or a change of an owner or of a leaderboard. `stored` has the values of the
  * owner's entry after the post was applied. A line of the kind `void` says that the post `post_id` was taken
- * back. It has no `stored` if the owner has no entry without the post. If a queued post was rejected when a
- * worker took it from the queue, `error` says why. If the owner was erased later, `owner` is null and the fields
- * after `accepted_at` are missing. If the leaderboard was deleted long ago, `board` is null. `seq` is the
- * sequence number of the line, or an opaque cursor if the store has several partitions.
+ * back. It has no `stored` if the owner has no entry without the post. When the entry of an owner is merged into
+ * that of another one, each has a line of the kind `merge`: that of the first owner names the other one in
+ * `into`, and that of the other one has `stored`. If a queued post was rejected when a worker took it from the
+ * queue, `error` says why. If the owner was erased later, `owner` is null and the fields after `accepted_at` are
+ * missing. If the leaderboard was deleted long ago, `board` is null. `seq` is the sequence number of the line, or
+ * an opaque cursor if the store has several partitions.
  */
 export type JournalLine = {
   seq: number | string;
-  kind: "delete" | "erase" | "erased" | "hide" | "move" | "post" | "reset" | "show" | "void";
+  kind: "delete" | "erase" | "erased" | "hide" | "merge" | "move" | "post" | "reset" | "show" | "void";
   board: string | null;
   owner: string | null;
   /** ISO 8601 in UTC, with microseconds */
@@ -650,6 +652,7 @@ export type JournalLine = {
   /** ISO 8601 in UTC, with microseconds */
   at?: string;
   stored?: Record<string, number | string | null>;
+  into?: string;
   error?: ProblemDocument;
 };
 
@@ -661,6 +664,8 @@ export type ProblemDocument = {
   detail: string;
   code: string;
   errors?: Array<FieldError>;
+  /** The owner who has the entries, if the problem is that the owner of the request was merged. */
+  into?: string;
 };
 
 /** One fault of a request. `pointer` says where: a JSON pointer into the body, or the name of a parameter. */
@@ -754,6 +759,40 @@ export type ManyBoards = {
    */
   boards: Array<string>;
   column?: string | null;
+};
+
+/** The owner who gets the entries, and what makes them. */
+export type MergeOwner = {
+  /**
+   * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+   * surrogates.
+   */
+  into: string;
+  /**
+   * `journal`: the posts of both owners, in the order of the journal. `entries`: the stored values of both, each
+   * combined by the rule of its column: sums add, the better value of `max` and `min` stays, and of `last` the
+   * newer.
+   */
+  from?: "entries" | "journal";
+  reason?: string | null;
+};
+
+/** The result of merging an owner into another one. A second request gets the same result. */
+export type MergedOwner = {
+  owner: string;
+  into: string;
+  boards: Array<MergedBoard>;
+};
+
+/**
+ * One leaderboard on which the merged owner had an entry, with either `status` or `error`. `stats` has the values
+ * that the merge made. With an `error`, the entry still has the earlier id.
+ */
+export type MergedBoard = {
+  board: string;
+  status?: "merged";
+  stats?: Record<string, number | string | null>;
+  error?: ProblemDocument;
 };
 
 /** The answer for a column in which the owner has no value, or is hidden: `value` and `rank` are null. */
@@ -1647,6 +1686,11 @@ export interface Operations {
     };
     body: never;
     answer: ActList;
+  };
+  merge_owner: {
+    query: {};
+    body: MergeOwner;
+    answer: MergedOwner;
   };
   put_profile: {
     query: {};

@@ -1,4 +1,4 @@
-"""`rankcurve owner …`: hide, unhide and erase owners, and print their entries and posts. `rankcurve acts` lists acts.
+"""`rankcurve owner …`: hide, unhide, merge and erase owners, and print entries and posts. `rankcurve acts` lists acts.
 
 `rankcurve post …` takes back posts, and `rankcurve queue …` shows those that wait to be applied.
 """
@@ -18,7 +18,9 @@ OWNER = argument("owner", "OWNER", "Whom.")
 OWNER_PATH = "/v1/owners/{owner}"
 
 owner_app = typer.Typer(
-    rich_markup_mode="markdown", no_args_is_help=True, help="Hide, unhide and erase owners; print entries and posts."
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    help="Hide, unhide, merge and erase owners; print posts.",
 )
 
 
@@ -61,6 +63,15 @@ add_request(
     owner_app, "erase", f"DELETE {OWNER_PATH}",
     "Erase an owner: all entries, the profile, and the name and posts in the journal (role `ops`).",
     OWNER, REASON, confirm="Erasing can't be undone. Erase {owner} everywhere?", show=show_changed,
+)
+add_request(
+    owner_app, "merge", f"POST {OWNER_PATH}/merge",
+    "Merge OWNER into another owner: both accounts become one (role `ops`). Running it again is harmless.",
+    OWNER, argument("into", "INTO", "Who gets the entries."),
+    option("source", str, "`journal`: the posts of both; `entries`: their values.", "--from", default="journal"),
+    REASON,
+    confirm="A merge can't be undone. Merge {owner} into {into}?",
+    convert=lambda given: {"from" if name == "source" else name: value for name, value in given.items()},
 )
 add_request(
     owner_app, "posts", f"GET {OWNER_PATH}/posts", "Print an owner's newest posts, one JSON object on each line.",

@@ -353,6 +353,26 @@ class VoidedPost(msgspec.Struct, frozen=True):
     boards: list[VoidedBoard]
 
 
+class MergedBoard(msgspec.Struct, frozen=True, kw_only=True):
+    """One leaderboard on which the merged owner had an entry, with either `status` or `error`.
+
+    `stats` has the values that the merge made. With an `error`, the entry still has the earlier id.
+    """
+
+    board: str
+    status: Literal["merged"] | UnsetType = UNSET
+    stats: Stats | UnsetType = UNSET
+    error: ProblemDocument | UnsetType = UNSET
+
+
+class MergedOwner(msgspec.Struct, frozen=True):
+    """The result of merging an owner into another one. A second request gets the same result."""
+
+    owner: str
+    into: str
+    boards: list[MergedBoard]
+
+
 class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A shard, which is a part of the ingest queue, and the `worker` that applies its posts.
 

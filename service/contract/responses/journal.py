@@ -10,7 +10,7 @@ from service.contract.values import Number, Time
 
 from .boards import ProfileObject, RankedEntry, ResultStatus, Stats
 
-JournalKind = Literal["post", "void", "erase", "hide", "show", "reset", "move", "delete", "erased"]
+JournalKind = Literal["post", "void", "erase", "hide", "show", "merge", "reset", "move", "delete", "erased"]
 
 
 Place = int | str  # names a line of the journal: its sequence number, or a cursor if the store has several partitions
@@ -20,8 +20,10 @@ class JournalLine(msgspec.Struct):
     """A line of the journal: a post, or a change of an owner or of a leaderboard.
 
     `stored` has the values of the owner's entry after the post was applied. A line of the kind `void` says that the
-    post `post_id` was taken back. It has no `stored` if the owner has no entry without the post. If a queued post was
-    rejected when a worker took it from the queue, `error` says why. If the owner was erased later, `owner` is null and
+    post `post_id` was taken back. It has no `stored` if the owner has no entry without the post. When the entry of an
+    owner is merged into that of another one, each has a line of the kind `merge`: that of the first owner names the
+    other one in `into`, and that of the other one has `stored`. If a queued post was rejected when a worker took it
+    from the queue, `error` says why. If the owner was erased later, `owner` is null and
     the fields after `accepted_at` are missing. If the leaderboard was deleted long ago, `board` is null. `seq` is the
     sequence number of the line, or an opaque cursor if the store has several partitions.
     """
@@ -37,6 +39,7 @@ class JournalLine(msgspec.Struct):
     post_id: str | UnsetType = UNSET
     at: Time | UnsetType = UNSET
     stored: Stats | UnsetType = UNSET
+    into: str | UnsetType = UNSET
     error: ProblemDocument | UnsetType = UNSET
 
 

@@ -50,6 +50,7 @@ from storage.boards.family_ids import (
     shelf,
 )
 from storage.errors import SpecInvalidError, UnknownFamilyError
+from storage.histories import merged_owners
 from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.periods import Period, PeriodKind, PeriodSpec, calendar_of, find_zone, parse_period
 from storage.records import Board, Family, FamilySpec, Leaf
@@ -340,6 +341,10 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
     call.other_boards = boards = [*made]
     asked = [BoardColumn(made[board], index) for board in boards]
     found = await find_positions(context, asked, call.path["owner"], query.rank)
+    if None in found:  # archives keep the earlier ids of owners
+        for name in await context.store.read(lambda: merged_owners.list_names(call.path["owner"])):
+            others = await find_positions(context, asked, name, query.rank) if name != call.path["owner"] else found
+            found = [own or other for own, other in zip(found, others, strict=True)]
     answers = []
     for board, position in zip(boards, found, strict=True):
         context.metrics.meter.add("rankcurve_reads", 1, "families", "row" if position is None else position.method)

@@ -36,6 +36,7 @@ from storage.boards import profiles
 from storage.boards.boards import list_boards
 from storage.boards.postponed_changes import OwnerChange
 from storage.errors import UnknownColumnError, UnknownOwnerError
+from storage.histories import merged_owners
 from storage.leaves.totals import read_board_totals
 from storage.owners import OwnerChanges
 from storage.reads.point_reads import EntryRead
@@ -123,6 +124,8 @@ async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
     if len(listed) > limit:
         listed, last = listed[:limit], listed[limit - 1].board
     cursor = None if last is None else context.cursors.encode_cursor(ListCursor(owner, last))
+    if not listed and not after:
+        await context.store.read(lambda: merged_owners.check_not_merged(owner))
     return OwnerBoards(owner, listed, cursor, [*away] or UNSET)
 
 
@@ -205,7 +208,7 @@ def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
 
 async def erase_entry(context: Context, call: Call) -> None:
     board = await context.catalog.find_board(call.path["board"])
-    if not await _changes(context, call, ()).erase_entry(board):
+    if not await change_owner(context, call.path["owner"]).erase_entry(board):
         raise UnknownOwnerError(f"{call.path['owner']!r} has no entry in {board.id!r}")
 
 
@@ -223,13 +226,14 @@ async def show_owner(context: Context, call: Call) -> OwnerEntries:
 
 async def _change_owner(context: Context, call: Call, change: OwnerChange) -> OwnerEntries:
     """Change an owner in all partitions that answer. A job finishes the change in the others when they answer."""
-    entries, away = await context.try_living(lambda away: _changes(context, call, away).make_change(change))
+    owner = call.path["owner"]
+    entries, away = await context.try_living(lambda away: change_owner(context, owner, away).make_change(change))
     return OwnerEntries(entries, [*away] or UNSET)
 
 
-def _changes(context: Context, call: Call, away: Collection[int]) -> OwnerChanges:
+def change_owner(context: Context, owner: str, away: Collection[int] = ()) -> OwnerChanges:
     return OwnerChanges(
-        owner=call.path["owner"],
+        owner=owner,
         store=context.store,
         open_boards=context.boards,
         now_us=context.now_us,
@@ -250,7 +254,12 @@ async def put_profile(context: Context, call: Call) -> ProfileAnswer:
     text = msgspec.json.format(call.body, indent=_COMPACT)
     if len(text) > most:
         raise ProblemError("body_too_large", f"a profile has at most {most} bytes")
-    await context.store.write(lambda: profiles.store_profile(owner, text.decode(), now_us=context.now_us()))
+
+    def program() -> Program[None]:
+        yield from merged_owners.check_not_merged(owner)
+        yield from profiles.store_profile(owner, text.decode(), now_us=context.now_us())
+
+    await context.store.write(program)
     return ProfileAnswer(owner, Raw(text))
 
 

@@ -25,7 +25,8 @@ from service.streams.long_answers import encode_in_turns
 from storage.boards import journal
 from storage.boards.journal import JournalPage, Numbers, is_told, padded
 from storage.errors import BadCursorError
-from storage.log.bundles import NO_CHANGE, ChangeKind, ChangeRecord
+from storage.histories import merged_owners
+from storage.log.bundles import MERGES, NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow, RowReader, leaf_key_of
 from storage.queue.outcomes import decode_error
@@ -39,6 +40,7 @@ PARTITIONS_AWAY = "Partitions-Away"  # the header with the partitions that an an
 _NOT_APPLIED = {ChangeKind.UNCHANGED: PostStatus.UNCHANGED, ChangeKind.REJECTED: PostStatus.REJECTED}
 _KINDS: dict[ChangeKind, JournalKind] = {  # a change of any other kind is a post
     ChangeKind.VOIDED: "void",
+    **dict.fromkeys((*MERGES, ChangeKind.LEFT), "merge"),
     ChangeKind.ERASED: "erase",
     ChangeKind.HIDDEN: "hide",
     ChangeKind.SHOWN: "show",
@@ -78,8 +80,9 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
 
     def program(away: Collection[int]) -> Program[tuple[list[tuple[Numbers, JournalRow]], _Leaves, Numbers | None]]:
         partitions = yield from _list_partitions(before or (), away)
+        names = yield from merged_owners.list_names(owner)
         rows, more = yield from journal.read_posts_of_owner(
-            owner, before=before, limit=limit, blocks_max=blocks_max, partitions=partitions
+            names, before=before, limit=limit, blocks_max=blocks_max, partitions=partitions
         )
         changes = ((partition, row.leaf_key) for partition, row in rows)
         leaves = yield from journal.find_changed_leaves(changes, partitions)
@@ -125,8 +128,10 @@ def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalL
             line.error = post_problem_of(decode_error(row.record.error)).to_document()
         if writer is not None:
             writer.write_post(line, row, row.record)
-    elif kind is ChangeKind.VOIDED and writer is not None:
-        writer.write_voiding(line, row, row.record)
+    elif kind is ChangeKind.LEFT:
+        line.into = row.record.owner or UNSET
+    elif kind in (ChangeKind.VOIDED, *MERGES) and writer is not None:
+        writer.write_values(line, row, row.record)
     return line
 
 
@@ -149,7 +154,7 @@ class _LineWriter:
         if posted.kind not in NO_CHANGE:
             line.stored = format_stats(self._spec, self._merger.decode_stats(self._reader.cells_after(row, posted)))
 
-    def write_voiding(self, line: JournalLine, row: JournalRow, record: ChangeRecord) -> None:
+    def write_values(self, line: JournalLine, row: JournalRow, record: ChangeRecord) -> None:
         line.post_id = record.post_id or UNSET
         if record.version is not None:
             line.stored = format_stats(self._spec, self._merger.decode_stats(self._reader.cells_after(row, record)))

@@ -73,6 +73,7 @@ async def fill(service: Service) -> None:
     await service.refresh("shared", "xp")
     await service.must("PUT", "/v1/owners/owner2/hidden")
     await service.must("DELETE", "/v1/owners/owner4")
+    await service.must("POST", "/v1/owners/owner5/merge", {"into": "owner6"})
     await service.must("PUT", "/v1/owners/owner1/profile", {"name": "Ada ❤"})
     await service.must("PUT", "/v1/webhooks/shop", {"url": "https://game.example/events"})
     await service.must("PUT", "/v1/pools/game/servers", {})
@@ -415,7 +416,9 @@ async def test_boards_that_were_just_deleted_or_emptied_do_not_stop_a_copy_to_ot
     service.headers = source.headers
     async with service.running():
         assert (await service.get("/v1/leaderboards/other"))["entries"] == 0
-        assert (await service.get("/v1/leaderboards/wider"))["entries"] == len(OWNERS) - 2  # one is hidden, one erased
+        assert (await service.get("/v1/leaderboards/wider"))["entries"] == len(
+            OWNERS
+        ) - 3  # one is hidden, one erased, one merged
 
 
 async def test_unfinished_work_keeps_a_store_from_other_partitions(source: Filled, partitions_url: str) -> None:

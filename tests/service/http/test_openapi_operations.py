@@ -21,7 +21,7 @@ FIRST = (
 )  # fmt: skip
 LAST = (
     "delete_webhook",
-    "give_back_lease", "remove_resources", "delete_pool", "remove_profile", "erase_entry", "erase_owner",
+    "give_back_lease", "remove_resources", "delete_pool", "remove_profile", "erase_entry", "erase_owner", "merge_owner",
     "reset_board", "delete_board", "delete_family",
 )  # fmt: skip
 ABSENT = {

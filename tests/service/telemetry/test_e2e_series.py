@@ -177,7 +177,7 @@ async def use_everything(base: str, headers: dict[str, str], key_id: str) -> dic
 
     def turn(route: Route) -> tuple[int, int]:
         """Return a sort key: routes that create things come first, and routes that delete things come last."""
-        method = "DELETE" if route.view == "hide_owner" else route.method
+        method = "DELETE" if route.view in ("hide_owner", "merge_owner") else route.method
         return METHODS.index(method), FIRST.index(route.view) if route.view in FIRST else len(FIRST)
 
     async with ClientSession(headers=headers) as session:

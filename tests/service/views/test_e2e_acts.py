@@ -83,6 +83,7 @@ async def test_every_act_is_kept_with_its_key_and_reason(service: Service) -> No
         ("POST", f"{BOARD}/reset", None, "board.reset", None),
         ("PUT", BOARD, {"columns": [*SPEC["columns"], XP | {"name": "gold"}], "closes_at": "2100-01-01T00:00:00Z"},
          "board.closed", None),
+        ("POST", "/v1/owners/ada/merge", {"into": "eve"}, "owner.merged", {"into": "eve", "from": "journal"}),
         ("DELETE", FAMILY_PATH, None, "family.deleted", {"family": "f"}),
         ("DELETE", BOARD, None, "board.deleted", None),
         ("PUT", HOOK, {"url": "https://game.example/"}, "webhook.created", {"webhook": "shop"}),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from querybuilder import col, select, update
+from querybuilder import col, param, select, update
 from storage.errors import JournalIncompleteError
 from storage.leaves import erasure
 from storage.leaves.row_tables import layout_of, scope_of
@@ -39,8 +39,10 @@ async def read_everything(deployment: Deployment, board: Board) -> tuple[list[An
 async def read_rows(deployment: Deployment, board: Board) -> tuple[list[Any], list[Any], dict[int, int]]:
     """Return all stored rows of a board, its hidden rows, and its totals except the number of changes."""
     hidden_names = ("owner", "updated_at", "cells")
-    unseen = select(*map(col, hidden_names)).from_(HIDDEN_ENTRIES).where(col("leaf_key").eq(board.key))
-    hidden = await deployment.store.read_query(unseen.bind())
+    unseen = select(*map(col, hidden_names)).from_(HIDDEN_ENTRIES).where(col("leaf_key").eq(param("key")))
+    hidden: list[Any] = []
+    for leaf in board.leaves:
+        hidden += await deployment.store.at(leaf.partition).read_query(unseen.bind(key=leaf.key))
     totals = await deployment.totals(board)
     totals.pop(CHANGES, None)
     return await deployment.list_rows(board), sorted(map(_trimmed, hidden)), totals

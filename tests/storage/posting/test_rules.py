@@ -30,7 +30,7 @@ def test_every_rule_judges_a_fact_of_an_attempt() -> None:
 def test_rules_are_asked_in_one_order() -> None:
     known = RememberedPost(1, "", "other", [PartOutcome(PostStatus.VOIDED)])
     facts: list[tuple[str, Any]] = [
-        ("ahead_s_max", 1.0), ("known", known), ("deleted", "deleted"), ("is_emptied", True),
+        ("ahead_s_max", 1.0), ("known", known), ("is_merged", True), ("deleted", "deleted"), ("is_emptied", True),
         ("gate", Gate(opens_us=NOW_US * 3, closed_us=1)), ("reset_us", NOW_US * 3),
     ]  # fmt: skip
     given: dict[str, Any] = dict(facts)
@@ -40,8 +40,8 @@ def test_rules_are_asked_in_one_order() -> None:
         del given[facts[len(found) - 1][0]]
         attempt = Attempt(NOW_US * 2, NOW_US, "b", **given)
     assert found == [
-        "AtInFutureError", "PostVoidedError", "UnknownBoardError", "BeforeResetError", "PeriodClosedError",
-        "BeforeResetError",
+        "AtInFutureError", "PostVoidedError", "OwnerMergedError", "UnknownBoardError", "BeforeResetError",
+        "PeriodClosedError", "BeforeResetError",
     ]  # fmt: skip
 
 

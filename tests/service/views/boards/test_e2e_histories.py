@@ -14,6 +14,7 @@ import pytest
 
 from service.views.boards import families
 from storage.boards.families import delete_family, put_family
+from tests.service.closing import close_as_of
 from tests.service.killed_closing import KilledClosing
 from tests.service.real_service import RARELY, Service, without
 from tests.storage.deployment import Clock
@@ -270,3 +271,19 @@ async def test_a_history_notices_what_another_process_did_to_the_family(service:
     assert await service.refused("GET", f"{HISTORY}?period=day&column=xp") == (404, "unknown_family")
     compared = f"{path(day(TODAY))}/entries/ada/positions?compare=previous"
     assert await service.refused("GET", compared) == (404, "unknown_board")
+
+
+async def test_a_history_has_what_archives_keep_under_an_earlier_id(tmp_path: Path) -> None:
+    async with Played(tmp_path, jobs="none").running() as service:
+        await service.must("PUT", F, {**SPEC, "keep": {"day": 1, "week": 9}})
+        for posted in ({"guest": 50, "bob": 70}, {"ada": 5, "bob": 7}, {"guest": 2, "ada": 3}):
+            await service.post_all(**posted)
+            service.pass_days(1)
+        await close_as_of(service, datetime.fromtimestamp(service.now.now_us / 1e6, UTC))
+        merged = (await service.must("POST", "/v1/owners/guest/merge", {"into": "ada"}))["boards"]
+        found = {each["board"]: each.get("error", {}).get("code") or each["stats"]["xp"] for each in merged}
+        assert found == {"game:all": 60, "game:2037-W13": 60, "game:2037-03-27": "archived", "game:2037-03-29": 5}
+        told = await service.get(f"{HISTORY}?period=day&column=xp")
+        assert [each["position"]["value"] for each in told["history"]] == [5, 5, 50]
+        away = f"{F}/owners/guest/history?period=day&column=xp"
+        assert await service.refused("GET", away) == (404, "owner_merged")

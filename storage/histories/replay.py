@@ -1,14 +1,15 @@
 """Merges logged posts to a board again, in memory. `rebuild` does this for all owners, and `voiding` for one owner.
 
 A post that was taken back is left out: the journal has a later line that says so. Therefore `Replay` has to know these
-lines before it meets the posts.
+lines before it meets the posts. The same goes for merges (see `owner_merges`): unless the stored values of two owners
+were combined, the posts of the earlier id count for the other owner, from the first post on.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from storage.errors import SpecConflictError, ValueOutOfRangeError
-from storage.log.bundles import POSTS, ChangeKind, ChangeRecord
+from storage.log.bundles import MERGES, POSTS, ChangeKind, ChangeRecord
 from storage.log.cells import Cell
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow
@@ -28,6 +29,8 @@ class Replay:
         self._merger = Merger(spec)
         self._columns = {key: _map_columns(each, spec) for key, each in specs.items()}
         self._voided: Counter[tuple[bool, str | None, str | None]] = Counter()
+        self._joined: dict[str, str] = {}  # by an earlier id: the owner for whom its posts count
+        self._merged: dict[str, str] = {}  # by an earlier id: the owner who got its entry, in whatever way
 
     def note_voided(self, rows: Iterable[JournalRow]) -> None:
         """Note which posts these later rows take back. A row has to be passed to `pass_voiding`, too, in its turn."""
@@ -40,11 +43,41 @@ class Replay:
     def pass_voiding(self, entries: EntriesByOwner, row: JournalRow) -> None:
         """Go on after the row that takes back a post. From here on, its post id may belong to another post."""
         self._voided[self._name_post(row)] -= 1
-        if row.owner in entries:
-            entries[row.owner].updated_at_us = max(entries[row.owner].updated_at_us, row.at_us)
+        _renew(entries.get(self.owner_of(row.owner or "")), row)
 
     def _name_post(self, row: JournalRow) -> tuple[bool, str | None, str | None]:
-        return row.leaf_key in self._own_keys, row.owner, None if row.record is None else row.record.post_id
+        owner = row.owner if row.record is None else row.record.owner or row.owner
+        return row.leaf_key in self._own_keys, owner, None if row.record is None else row.record.post_id
+
+    def note_merged(self, owner: str, into: str, kind: ChangeKind) -> None:
+        """Note that a later row merges an owner's entry. It has to be passed to `pass_merge`, too, in its turn."""
+        self._merged[owner] = into
+        if kind is not ChangeKind.COMBINED:
+            self._joined[owner] = into
+
+    def owner_of(self, name: str) -> str:
+        """Return for whom the posts of the owner with this name count."""
+        while name in self._joined:
+            name = self._joined[name]
+        return name
+
+    def last_owner_of(self, name: str) -> str:
+        """Return who has the entry of the owner with this name in the end."""
+        while name in self._merged:
+            name = self._merged[name]
+        return name
+
+    def pass_merge(self, entries: EntriesByOwner, row: JournalRow) -> None:
+        """Go on after the row that merges the entry of another owner into an entry."""
+        if row.owner is None or row.record is None or row.record.owner is None:
+            return
+        owner = self.owner_of(row.owner)
+        theirs = entries.pop(row.record.owner, None) if row.kind is ChangeKind.COMBINED else None
+        if theirs is not None and owner in entries:
+            entries[owner].cells = self._merger.combine_entries(entries[owner], theirs)
+        elif theirs is not None:
+            entries[owner] = Entry(owner, theirs.updated_at_us, theirs.cells)
+        _renew(entries.get(owner), row)
 
     def read_changes(self, row: JournalRow, posted: ChangeRecord) -> list[ColumnChange]:
         """Return what a post changes, with the present indexes of the columns.
@@ -85,21 +118,37 @@ class Replay:
             entry.cells[index] = cell
         return PartOutcome(status, entry.updated_at_us, self._merger.decode_stats(entry.cells))
 
-    def merge_history(self, rows: Sequence[JournalRow]) -> Entry | None:
-        """Merge all posts of one owner's entry, oldest first. Return the entry, or None if every post was voided."""
+    def merge_history(self, rows: Sequence[JournalRow], owner: str, *, exact: bool = False) -> Entry | None:
+        """Merge all posts of one owner's entry, oldest first. Return the entry, or None if every post was voided.
+
+        Raises:
+            ValueOutOfRangeError: with `exact`, a result leaves its column's range. Otherwise the post is left out.
+        """
         self.note_voided(row for row in rows if row.kind is ChangeKind.VOIDED)
+        for row in rows:
+            if row.owner is not None and row.record is not None and row.record.owner and row.record.kind in MERGES:
+                self.note_merged(row.record.owner, row.owner, row.record.kind)
         entries: EntriesByOwner = {}
         for row in rows:
             if row.owner is None or row.record is None:
                 continue
             if row.record.kind is ChangeKind.VOIDED:
                 self.pass_voiding(entries, row)
+            elif row.record.kind in MERGES:
+                self.pass_merge(entries, row)
             elif row.record.kind in POSTS and not self.is_voided(row):
+                counts_for, changes = self.owner_of(row.owner), self.read_changes(row, row.record)
                 try:
-                    self.merge_post(entries, row, row.owner, row.record.at_us, self.read_changes(row, row.record))
+                    self.merge_post(entries, row, counts_for, row.record.at_us, changes)
                 except ValueOutOfRangeError:
-                    continue
-        return next(iter(entries.values()), None)
+                    if exact:
+                        raise
+        return entries.get(owner)
+
+
+def _renew(entry: Entry | None, row: JournalRow) -> None:
+    if entry is not None:
+        entry.updated_at_us = max(entry.updated_at_us, row.at_us)
 
 
 def _map_columns(earlier: BoardSpec, now: BoardSpec) -> list[int | None]:
