@@ -20,7 +20,7 @@ from tests.service.killed_merges import BOARDS, KilledMerges
 from tests.service.real_service import Caller
 
 _POSTS = 1_000
-_MERGE_S_MAX = 0.5  # the longest time from a request to the kill
+_MERGE_S_MAX = 0.3  # the longest time from a request to the kill
 
 
 async def run_kills(server: Server, kills: int) -> KilledMerges:
