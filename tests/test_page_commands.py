@@ -27,7 +27,7 @@ SHOWN = re.compile(
 )
 RUNS = [
     ("operating.md", "file"), ("operating.md", "postgres"), ("citus.md", "postgres"), ("postgresql.md", "postgres"),
-    *((page, "file") for page in ("families.md", "leases.md", "monitoring.md", "queue.md")),
+    *((page, "file") for page in ("events.md", "families.md", "leases.md", "monitoring.md", "queue.md")),
 ]  # fmt: skip
 FOLLOWED = {"tutorial.md", "how_to.md", "migrating.md"}  # by tests/test_tutorial.py
 SENT = {"endpoints.md"}  # by tests/service/http/test_openapi_operations.py
