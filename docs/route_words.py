@@ -309,7 +309,7 @@ ROUTE_WORDS: dict[str, Words] = {
     "webhooks": Words("All webhooks by id"),
     "put_webhook": Words("Create or change a webhook, which receives events", problems=("bad_value", "catalog_full"),
         statuses=(200, 201), response=WebhookAnswer,
-        description="Deliveries follow [Standard Webhooks](https://www.standardwebhooks.com): a POST with `webhook-id`,"
+        description="Deliveries follow Standard Webhooks: a POST with `webhook-id`,"
         " `webhook-timestamp` and `webhook-signature`, in order and at least once. A new webhook gets the events from"
         " now on; its `secret` is shown only in this answer. A receiver that does not answer 2xx within 10 s gets"
         " the event again after 5 s, later after an hour at most; after three days the webhook is paused."

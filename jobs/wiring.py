@@ -45,7 +45,7 @@ class JobParts(JobContext):
     refresher: Refresher
     runs_pools: bool = False
     read_peer: ReadPeer | None = None  # reads lease journals of other stores; None: no other store is configured
-    send_event: SendEvent | None = None  # sends events to webhooks; None: this process delivers none
+    send_event: SendEvent | None = None  # sends events to webhooks; None: this process lists and delivers none
     auditor: Auditor | None = None  # None: curves are not audited
     queue: QueueParts | None = None  # None: this process applies no queued posts
 
@@ -87,8 +87,10 @@ def start_jobs(parts: JobParts) -> Jobs:
 def _start_partition_jobs(runner: Runner, parts: JobParts, partition: int) -> None:
     runner.start(f"prune {partition}", PruneJob(parts, partition).run_forever, job="prune")
     runner.start(f"fold {partition}", FoldJob(parts, partition).run_forever, job="fold")
-    follower, sleep = event_log.make_follower(partition), parts.make_sleep("events")
-    runner.start(f"events {partition}", partial(Ownership(parts).run_follower, follower, sleep=sleep), job="events")
+    if parts.send_event is not None:
+        follower, sleep = event_log.make_follower(partition), parts.make_sleep("events")
+        following = partial(Ownership(parts).run_follower, follower, sleep=sleep)
+        runner.start(f"events {partition}", following, job="events")
 
 
 def _start_pool_jobs(runner: Runner, parts: JobParts) -> None:

@@ -12,7 +12,7 @@ from service.views.leases import LEASES, POOLS
 from service.views.owners import owners, positions
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding
 from service.views.rankings import around, curves, erasures, rankings
-from service.views.retry_on_change import retry_on_change
+from service.views.retry_on_change import retry_on_change, tell_merged
 
 _BOARD = "/v1/leaderboards/{board}"
 _OWNER = _BOARD + "/entries/{owner}"
@@ -118,5 +118,5 @@ _OTHERS = [
         query=queries.AuditQuery),
 ]  # fmt: skip
 
-_RETRIED = [merged_owners.tell_merged(retry_on_change(route)) for route in (*_FAMILIES, *_READS, *_OTHERS)]
+_RETRIED = [tell_merged(retry_on_change(route)) for route in (*_FAMILIES, *_READS, *_OTHERS)]
 ROUTES = [*_POSTS, *LEASES, *map(record_acts, [*_RETRIED, *POOLS, *KEYS, *EVENTS])]

@@ -1,22 +1,16 @@
-"""The handler that merges an owner into another one, and the answer to requests that name a merged owner."""
-
-from dataclasses import replace
-from functools import wraps
+"""The handler that merges an owner into another one."""
 
 from service.context import Context
-from service.contract.problems import ProblemError, post_problem_of, problem_of
+from service.contract.problems import ProblemError, post_problem_of
 from service.contract.requests import MergeOwner
 from service.contract.responses.boards import MergedBoard, MergedOwner
-from service.contract.routes import Answer, Call, Route
+from service.contract.routes import Call
 from service.contract.values import parse_owner
-from storage.errors import JournalIncompleteError, StorageError
-from storage.histories import merged_owners
+from storage.errors import JournalIncompleteError
 from storage.histories.owner_merges import MergedPart
 
 from .owners.owners import change_owner
 from .posts.posts import format_stats
-
-_NOT_FOUND = ("unknown_owner", "not_ranked", "no_profile", "unknown_post")
 
 
 async def merge_owner(context: Context, call: Call) -> MergedOwner:
@@ -39,22 +33,3 @@ def _board_answer(part: MergedPart) -> MergedBoard:
     assert part.stats is not None
     missing = [None] * (len(part.spec.columns) - len(part.stats))  # columns that were added later
     return MergedBoard(board=part.board_id, status="merged", stats=format_stats(part.spec, [*part.stats, *missing]))
-
-
-def tell_merged(route: Route) -> Route:
-    """Return a route that answers `owner_merged` instead of 404 if the request names an owner who was merged."""
-    handler = route.handler
-    if "{owner}" not in route.path and "owner" not in getattr(route.query, "__struct_fields__", ()):
-        return route
-
-    @wraps(handler)
-    async def handle(context: Context, call: Call) -> Answer:
-        try:
-            return await handler(context, call)
-        except (ProblemError, StorageError) as error:
-            owner = call.path.get("owner") or getattr(call.query, "owner", None)
-            if owner is not None and problem_of(error).code in _NOT_FOUND:
-                await context.store.read(lambda: merged_owners.check_not_merged(parse_owner(owner)))
-            raise
-
-    return replace(route, handler=handle)

@@ -17,13 +17,16 @@ from functools import wraps
 from typing import Any
 
 from service.context import Context
-from service.contract.problems import ProblemError
+from service.contract.problems import ProblemError, problem_of
 from service.contract.routes import IN_PATH, Answer, Call, NamedBoards, Route
+from service.contract.values import parse_owner
 from storage import errors
 from storage.boards.family_ids import has_alias
+from storage.histories import merged_owners
 
 # The pause before each further try, in which the boards are read again. After the last one, the request fails.
 PAUSES_S = (0.0, 0.05, 0.2, 0.8)
+_NOT_FOUND = ("unknown_owner", "not_ranked", "no_profile", "unknown_post")
 
 
 def retry_on_change(route: Route) -> Route:
@@ -42,9 +45,40 @@ def retry_on_change(route: Route) -> Route:
         try:
             return await handler(context, call)
         except _RETRIED as error:
-            return await (tries or _Tries(context, call, named)).try_again(handler, error)
+            try:
+                return await (tries or _Tries(context, call, named)).try_again(handler, error)
+            except (ProblemError, errors.StorageError) as refused:
+                await raise_merged(context, call, refused)
+                raise
 
     return replace(route, handler=handle)
+
+
+def tell_merged(route: Route) -> Route:
+    """Return a route that answers `owner_merged` instead of 404 if the request names an owner who was merged.
+
+    A route of `retry_on_change` does so itself, where it fails, so that an answer takes no step more.
+    """
+    handler, has_owner = route.handler, "owner" in getattr(route.query, "__struct_fields__", ())
+    if route.named_boards is not None or not (has_owner or "{owner}" in route.path):
+        return route
+
+    @wraps(handler)
+    async def handle(context: Context, call: Call) -> Answer:
+        try:
+            return await handler(context, call)
+        except (ProblemError, errors.StorageError) as error:
+            await raise_merged(context, call, error)
+            raise
+
+    return replace(route, handler=handle)
+
+
+async def raise_merged(context: Context, call: Call, error: ProblemError | errors.StorageError) -> None:
+    """Raise `OwnerMergedError` if a request found nothing because its owner was merged into another one."""
+    owner = call.path.get("owner") or getattr(call.query, "owner", None)
+    if owner is not None and problem_of(error).code in _NOT_FOUND:
+        await context.store.read(lambda: merged_owners.check_not_merged(parse_owner(owner)))
 
 
 class _Tries:

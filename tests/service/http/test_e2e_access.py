@@ -82,8 +82,8 @@ async def test_an_unknown_path_or_method_is_answered_with_a_problem(service: Ser
     for path in ("/v1", "/v1/nothing", "/v1/leaderboards/b/entries", "/v1/leaderboards/b/rankings/xp/nothing"):
         assert await service.refused("GET", path) == (404, "not_found")
     for route in ROUTE_TABLE:
-        if route.view == "lookup":
-            continue  # with another method, this path means the entry of an owner named `lookup`
+        if route.view in ("lookup", "erase_entries"):
+            continue  # with another method, this path means the entry of an owner named `lookup` or `erase`
         taken = {each.method for each in ROUTE_TABLE if each.path == route.path}
         for method in {"GET", "PUT", "POST", "DELETE", "PATCH"} - taken:
             answer = await service.call(method, path_of(route))

@@ -176,7 +176,7 @@ async def test_the_posts_of_an_owner_in_all_partitions_are_read_newest_first(
     seen: list[JournalRow] = []
     before: Numbers | None = None
     while True:
-        reading = partial(journal.read_posts_of_owner, "ada", limit=limit, blocks_max=blocks_max)
+        reading = partial(journal.read_posts_of_owner, ["ada"], limit=limit, blocks_max=blocks_max)
         found, before = await deployment.store.read(partial(reading, before=before, partitions=PLACES))
         assert len(found) <= limit
         seen += [row for _, row in found]
@@ -198,7 +198,7 @@ async def test_the_posts_of_an_owner_where_a_partition_was_away_come_on_the_next
     found: list[int] = []
     before: Numbers | None = None
     for partitions in ([each for each in PLACES if each != away], PLACES):
-        reading = partial(journal.read_posts_of_owner, "ada", limit=PARTITIONS, blocks_max=1_000)
+        reading = partial(journal.read_posts_of_owner, ["ada"], limit=PARTITIONS, blocks_max=1_000)
         rows, before = await deployment.store.read(partial(reading, before=before, partitions=partitions))
         found += [partition for partition, _ in rows]
     assert found.count(away) == 2

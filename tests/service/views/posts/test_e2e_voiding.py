@@ -158,4 +158,4 @@ async def test_a_reset_of_the_week_leaves_the_other_periods(service: Service) ->
     ]
     assert totals == [2, 1, 0, 0]
     assert await service.refused("POST", f"{F}/reset", {"period": "day"}) == (404, "unknown_board")
-    assert await service.refused("POST", f"{F}/reset", {"period": "hour"}) == (400, "bad_request")
+    assert await service.refused("POST", f"{F}/reset", {"period": "an hour"}) == (400, "bad_request")
