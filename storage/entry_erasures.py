@@ -32,7 +32,7 @@ STEP_ROWS = 500  # the most entries that one transaction erases
 
 
 class ErasedRows(NamedTuple):
-    """How many entries were erased, and whether the same request would erase more."""
+    """The number of erased entries, and whether the same request would erase more."""
 
     erased: int
     more: bool

@@ -214,7 +214,7 @@ class PeriodBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     name: PeriodName
     """The ids of leaderboards have it: `arena:season-3`. `this-season` and `last-season` are aliases."""
     starts_at: LocalTime | UnsetType = UNSET
-    """When the first period starts: `2027-01-04T05:00:00`."""
+    """The start of the first period: `2027-01-04T05:00:00`."""
     every: Annotated[str, matching(EVERY_PATTERN)] | UnsetType = UNSET
     """The length of a period in months, weeks, days or hours: `P1M`, `P6W`, `P1D`, `PT12H`."""
     bounds: Annotated[list[LocalTime], Meta(min_length=2, max_length=BOUNDS_MAX)] | UnsetType = UNSET
@@ -275,7 +275,7 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     """The time of the posted event, with a zone, kept to the microsecond. Default: the time of arrival. A
     retry sends the same time, or again no time. Another time with the same `post_id` is a `post_id_conflict`."""
     reason: Reason | None = None
-    """Why an operator overwrites values, for the list of acts. It belongs to `set`."""
+    """The reason for which an operator overwrites values, for the list of acts. It belongs to `set`."""
 
     @property
     def at_us(self) -> int | None:

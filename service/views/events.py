@@ -68,7 +68,7 @@ class WebhookAnswer(msgspec.Struct, frozen=True, kw_only=True):
     next_attempt: Time | None
     last_error: str | None
     secret: str | UnsetType = UNSET
-    """What signs deliveries. Only the request that makes the secret shows it."""
+    """The secret that signs deliveries. Only the request that makes it shows it."""
 
 
 class WebhookList(msgspec.Struct, frozen=True):

@@ -27,7 +27,7 @@ ActName = Literal[
 
 
 class Act(NamedTuple):
-    """What an operator has done. `detail` is a JSON object, which says what the other fields do not."""
+    """An act of an operator. `detail` is a JSON object, which says what the other fields do not."""
 
     at_us: int
     act: ActName

@@ -20,7 +20,7 @@ EARLIER_IDS_MAX = 100  # of an owner, because every read of the owner's posts se
 
 
 class MergedEntry(NamedTuple):
-    """What became of the entry of a merged owner on one board."""
+    """The fate of a merged owner's entry on one board."""
 
     owner: str
     leaf_key: int  # the leaf that got the entry

@@ -40,7 +40,7 @@ from .replay import Replay
 
 
 class MergedPart(NamedTuple):
-    """What became of a merged owner's entry on one board."""
+    """The board of a merged owner's entry, with the entry that the merge made, or the error that kept it."""
 
     board_id: str
     spec: BoardSpec | None = None

@@ -89,7 +89,7 @@ def rename_owner(
 
 
 class Erased(NamedTuple):
-    """What stands for an erased owner in a log: a token of its own, up to the position of the erasure."""
+    """The token that stands for an erased owner in a log, up to the position of the erasure."""
 
     token: str
     until: int

@@ -98,14 +98,14 @@ class OwnerBoard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Erased(msgspec.Struct, frozen=True, kw_only=True):
-    """How many entries were erased, and whether the same request would erase more."""
+    """The number of erased entries, and whether the same request would erase more."""
 
     erased: int
     more: bool = False
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator has done, such as `owner.hidden`. `key` is the id of the API key; None if there were no keys."""
+    """An act of an operator, such as `owner.hidden`. `key` is the id of the API key; None if there were no keys."""
 
     id: str
     at: datetime

@@ -20,9 +20,10 @@ export type ActList = {
 };
 
 /**
- * What an operator has done, and why. `key` is the id of the operator's API key, and null if the service had no
- * keys. `owner` and `board` say whom and which leaderboard the act concerns, and `detail` what else it concerns,
- * such as a family or a post. An act that concerned an owner who was erased later has no owner and no detail.
+ * An act of an operator, and its reason. `key` is the id of the operator's API key, and null if the service had
+ * no keys. `owner` and `board` say whom and which leaderboard the act concerns, and `detail` what else it
+ * concerns, such as a family or a post. An act that concerned an owner who was erased later has no owner and no
+ * detail.
  */
 export type ActAnswer = {
   id: string;
@@ -363,7 +364,7 @@ export type EraseEntries = {
   reason?: string | null;
 };
 
-/** How many entries were erased. `more` is true if the same request would erase more: send it again. */
+/** The number of erased entries. `more` is true if the same request would erase more: send it again. */
 export type ErasedEntries = {
   erased: number;
   more: boolean;
@@ -458,7 +459,7 @@ export type FamilyAnswer = {
 export type PeriodBody = {
   /** The ids of leaderboards have it: `arena:season-3`. `this-season` and `last-season` are aliases. */
   name: string;
-  /** When the first period starts: `2027-01-04T05:00:00`. */
+  /** The start of the first period: `2027-01-04T05:00:00`. */
   starts_at?: string;
   /** The length of a period in months, weeks, days or hours: `P1M`, `P6W`, `P1D`, `PT12H`. */
   every?: string;
@@ -1292,7 +1293,7 @@ export type WebhookAnswer = {
   failing_since: string | null;
   next_attempt: string | null;
   last_error: string | null;
-  /** What signs deliveries. Only the request that makes the secret shows it. */
+  /** The secret that signs deliveries. Only the request that makes it shows it. */
   secret?: string;
 };
 

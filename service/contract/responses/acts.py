@@ -10,7 +10,7 @@ from storage.boards.acts import ActName
 
 
 class ActAnswer(msgspec.Struct, frozen=True):
-    """What an operator has done, and why.
+    """An act of an operator, and its reason.
 
     `key` is the id of the operator's API key, and null if the service had no keys. `owner` and `board` say whom and
     which leaderboard the act concerns, and `detail` what else it concerns, such as a family or a post. An act that

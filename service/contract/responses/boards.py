@@ -156,7 +156,7 @@ class OwnerEntries(msgspec.Struct, frozen=True):
 
 
 class ErasedEntries(msgspec.Struct, frozen=True):
-    """How many entries were erased. `more` is true if the same request would erase more: send it again."""
+    """The number of erased entries. `more` is true if the same request would erase more: send it again."""
 
     erased: int
     more: bool

@@ -100,7 +100,7 @@ async def add_positions(context: Context, asked: AskedPositions, taken: Sequence
 
 
 class _Places(NamedTuple):
-    """What was read for one post: the owner's positions now, and those of the earlier values, by column index."""
+    """The reads for one post: the owner's positions now, and those of the earlier values, by column index."""
 
     locator: Locator
     indexes: Sequence[int]
