@@ -8,6 +8,7 @@ event again, with the same id.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -94,7 +95,7 @@ class DeliverJob:
         except StorageError:
             return  # it was deleted, or the store is away: the next attempt shows it
         log.log(
-            40 if webhook.is_paused else 30,
+            logging.ERROR if webhook.is_paused else logging.WARNING,
             "webhook_paused" if webhook.is_paused else "webhook_failed",
             webhook=webhook.id,
             failures=webhook.failures,
