@@ -1,14 +1,13 @@
 """`rankcurve pool …` and `rankcurve lease …`: manage pools of resources, and lease a resource of a pool to a key."""
 
-import sys
 from typing import Annotated
 
 import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import Record
 
-from service.commands.request_commands import add_list, add_request, argument, option
-from service.commands.tables import Columns, show_records, shown
+from service.commands.request_commands import add_list, add_request, argument, option, print_lines
+from service.commands.tables import Columns, show_records
 from service.commands.target import service_command
 
 POOL_PATH = "/v1/pools/{client_id}/{pool_id}"
@@ -93,5 +92,4 @@ async def show_journal(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of lines at most.")] = 100,
 ) -> None:
     """Print the journal of leases: what happened to resources, one JSON object on each line."""
-    lines = await client.request("GET", "/v1/leases/journal", bytes, query={"after": after, "limit": limit})
-    typer.echo(shown(lines.decode(), sys.stdout), nl=False)
+    await print_lines(client, "/v1/leases/journal", after=after, limit=limit)

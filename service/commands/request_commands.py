@@ -4,6 +4,7 @@
 fills it. Every other parameter that the user gives becomes a field of the JSON body or, for a GET, of the query.
 """
 
+import sys
 from collections.abc import Callable, Mapping
 from inspect import Parameter, Signature
 from typing import Annotated, Any
@@ -14,7 +15,7 @@ from rankcurve.answers import Record, decode
 from rankcurve.client import PAGE_ENTRIES
 from rankcurve.paths import path_of
 
-from service.commands.tables import Columns, show_json, show_records
+from service.commands.tables import Columns, show_json, show_records, shown
 from service.commands.target import (
     KEY_OPTION,
     URL_OPTION,
@@ -117,6 +118,12 @@ def add_list(
         call_service(url, api_key, action)
 
     add_command(app, name, command, about, *parameters, LIMIT, AS_JSON, URL_OPTION, KEY_OPTION)
+
+
+async def print_lines(client: AsyncClient, path: str, *, after: int, limit: int) -> None:
+    """Print an answer in NDJSON: the lines after the number `after`."""
+    lines = await client.request("GET", path, bytes, query={"after": after, "limit": limit})
+    typer.echo(shown(lines.decode(), sys.stdout), nl=False)
 
 
 def fill_path(template: str, values: Query) -> str:

@@ -1,13 +1,11 @@
 """`rankcurve webhook …`, and `rankcurve events`: who receives what happens to leaderboards, and the list of it."""
 
-import sys
 from typing import Annotated
 
 import typer
 from rankcurve import AsyncClient
 
-from service.commands.request_commands import add_list, add_request, argument, option
-from service.commands.tables import shown
+from service.commands.request_commands import add_list, add_request, argument, option, print_lines
 from service.commands.target import service_command
 
 PATH = "/v1/webhooks/{webhook}"
@@ -63,5 +61,4 @@ async def events(
     limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of events at most.")] = 100,
 ) -> None:
     """Print what happened to leaderboards: created, closed, archived; one JSON object on each line."""
-    lines = await client.request("GET", "/v1/events", bytes, query={"after": after, "limit": limit})
-    typer.echo(shown(lines.decode(), sys.stdout), nl=False)
+    await print_lines(client, "/v1/events", after=after, limit=limit)
