@@ -41,7 +41,14 @@ ADVICE = {
     "before_reset": "Drop the post. It belongs to what an operator removed.",
     "merge_conflict": "Merge into the id that `detail` names, or leave the owners as they are.",
     "post_voided": "Drop the post. An operator took it back, and its id stays taken.",
-    "period_closed": "Drop the post. The leaderboard takes no more posts.",
+    "period_closed":
+        "Drop the post, or send it without `at` if it belongs to the present period. `detail` says when the period"
+        " ended, and whether late posts are still taken.",
+    "not_open": "Join after the time in `detail`.",
+    "no_entry_rules": "Post without joining, or give the leaderboard an `entry`.",
+    "not_joined": "Let the owner join first: POST to the leaderboard's `entries`.",
+    "no_posts_left": "Drop the post. The owner has no attempt left.",
+    "board_full": "Choose another leaderboard, or let an operator raise `owners_max`.",
     "not_open_yet": "Send the post again after `opens_at`.",
     "no_resource_available": "Ask again later or in another region, or add resources to the region.",
     "ops_key_needed": "Create another key with the role ops first.",

@@ -12,7 +12,15 @@ from msgspec import Meta
 from service.contract.lease_messages import LeaseEventLine, PoolAnswer
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import JSON_TYPE
-from service.contract.responses.boards import Accepted, BoardAnswer, Buckets, CurveAnswer, FamilyAnswer, PostResults
+from service.contract.responses.boards import (
+    Accepted,
+    BoardAnswer,
+    Buckets,
+    CurveAnswer,
+    FamilyAnswer,
+    JoinAnswer,
+    PostResults,
+)
 from service.contract.responses.journal import JournalLine, OwnerEvent, TopEvent
 from service.contract.routes import Types
 from service.contract.values import one_of
@@ -71,8 +79,8 @@ class StreamEvent(msgspec.Struct):
 _POST_CODES = (
     "unknown_board", "unknown_column", "column_computed", "bad_value", "value_out_of_range", "at_in_future",
     "post_id_conflict", "post_voided", "owner_merged", "too_many_posts", "too_many_boards", "family_board",
-    "period_closed", "not_open_yet", "before_reset", "queue_full", "rate_limited", "store_busy", "partition_away",
-    "timeout",
+    "period_closed", "not_open_yet", "before_reset", "not_joined", "no_posts_left", "board_full", "queue_full",
+    "rate_limited", "store_busy", "partition_away", "timeout",
 )  # fmt: skip
 _FORMS = 'The body is one post, a list (`[…]` or `{"posts": […]}`), or NDJSON.'
 _POSITIONED = (
@@ -155,8 +163,8 @@ ROUTE_WORDS: dict[str, Words] = {
         statuses=(200, 202), response=(PostResults, Accepted),
         description=_FORMS + " A post reaches the leaderboards of its time (`at`) in every period, for every list of"
         " facets that it has values for. It is applied to all of them or to none,"
-        " except that a leaderboard whose period is closed does not take it: it is `rejected` in the result's"
-        " `boards`. Its id is remembered once for all of them: sent again, the post"
+        " except that a leaderboard whose period is closed, or whose entry rules refuse it, does not take it: it is"
+        " `rejected` in the result's `boards`. Its id is remembered once for all of them: sent again, the post"
         " is a duplicate, even after the end of a period." + _QUEUED + _POSITIONED),
     "reset_family": Words("Empty the current leaderboards of a kind of period",
         problems=("unknown_board",),
@@ -205,10 +213,10 @@ ROUTE_WORDS: dict[str, Words] = {
     "create_board": Words("Create or confirm a leaderboard",
         problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "unsupported", "catalog_full",
         "own_tables_full", "family_board"), statuses=(200, 201), response=BoardAnswer,
-        description="New columns, other tiers and another predictor are accepted, and times under which every earlier"
-        " post would have been taken or refused as it was. Any other change is answered with 409. A SQLite store"
-        " holds at most `own_tables_max` leaderboards with tables of their own; more leaderboards may share tables"
-        ' (`"table": "shared"`).'),
+        description="New columns, other tiers, entry rules and another predictor are accepted, and times under which"
+        " every earlier post would have been taken or refused as it was. Any other change is answered with 409. A"
+        " SQLite store holds at most `own_tables_max` leaderboards with tables of their own; more leaderboards may"
+        ' share tables (`"table": "shared"`).'),
     "board": Words("A leaderboard's specification and the state of its curves"),
     "delete_board": Words("Delete a leaderboard", problems=("family_board",)),
     "reset_board": Words("Empty a leaderboard and keep its specification",
@@ -224,6 +232,13 @@ ROUTE_WORDS: dict[str, Words] = {
         " than a value; hidden owners and owners without a value stay. One request erases at most 10,000 entries, in"
         " many transactions. If `more` is true, send it again; also if it fails with 503. Each entry is erased as by"
         " the request for one entry: its queued posts are dropped, and the name leaves the journal."),
+    "join": Words("Join a leaderboard",
+        problems=("no_entry_rules", "board_full", "not_open", "period_closed", "owner_merged", "catalog_full",
+        "own_tables_full"), statuses=(200, 201), response=JoinAnswer,
+        description="The leaderboard has entry rules. 201 if the owner is new; 200 with the same answer if the owner"
+        " takes part already. With `owners_max`, exactly that many owners get in, whoever asks at the same time. In a"
+        " family each leaderboard is joined for itself; one that nobody has posted to or joined is made, if its period"
+        " is the present one."),
     "erase_entry": Words("Erase an owner's entry", problems=("unknown_owner",)),
     "erase_owner": Words("Erase an owner on every leaderboard",
         description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"

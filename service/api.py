@@ -9,7 +9,7 @@ from service.views.api_keys import KEYS
 from service.views.boards import boards, families
 from service.views.events import EVENTS
 from service.views.leases import LEASES, POOLS
-from service.views.owners import owners, positions
+from service.views.owners import joining, owners, positions
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding
 from service.views.rankings import around, curves, erasures, rankings
 from service.views.retry_on_change import retry_on_change, tell_merged
@@ -92,6 +92,7 @@ _OTHERS = [
         acts=("board.reset",)),
     Route("POST", _BOARD + "/entries/erase", erasures.erase_entries, Role.OPS, "erase_entries", "Owners",
         body=requests.EraseEntries, acts=("entries.erased",)),
+    Route("POST", _BOARD + "/entries", joining.join_board, Role.WRITER, "join", "Owners", body=requests.JoinBoard),
     Route("DELETE", _OWNER, owners.erase_entry, Role.OPS, "erase_entry", "Owners", acts=("entry.erased",)),
     Route("DELETE", "/v1/owners/{owner}", owners.erase_owner, Role.OPS, "erase_owner", "Owners",
         acts=("owner.erased",)),

@@ -15,6 +15,7 @@ from .errors import BoardChangedError, UnknownBoardError
 from .histories import merged_owners
 from .leaves import hidden_owners
 from .leaves.catalog_rows import find_keys_ever
+from .leaves.entrants import hold_entrants
 from .leaves.entries import log_ranking_changes
 from .leaves.erasure import Erased, find_bundles_of, rename_owners
 from .leaves.totals import read_totals
@@ -103,10 +104,14 @@ class EntryErasure:
 
         def program() -> Program[tuple[list[str], dict[int, int]]]:
             yield from read_totals([leaf])  # raises an error if the caller's copy of the board is outdated
+            taking_part = yield from hold_entrants([(leaf, owners)])
             gone = yield from entries.remove_entries(owners, ChangeKind.ERASED, is_wanted or (lambda _: True))
             for row in (yield from hidden_owners.find_hidden_entries([leaf.key], owners)) if is_wanted is None else ():
                 hidden = yield from hidden_owners.erase_hidden_entry(entries, row.entry.owner)
                 gone += [] if hidden is None else [hidden]
+            for held in taking_part.values():
+                removed = {each.entry.owner for each in gone}
+                yield from held.remove(removed if is_wanted else removed | held.rows.keys())
             if not gone:
                 return [], {}
             yield from log_ranking_changes(gone, now_us=self.now_us())

@@ -90,6 +90,26 @@ class BeforeResetError(PeriodClosedError):
     """The post is from a time before the leaderboard was last emptied."""
 
 
+class NotJoinedError(PeriodClosedError):
+    """The owner has not joined the leaderboard."""
+
+
+class NoPostsLeftError(PeriodClosedError):
+    """The owner has used all posts that the leaderboard takes of an owner."""
+
+
+class BoardFullError(PeriodClosedError):
+    """The leaderboard has as many owners as it may have."""
+
+
+class NotOpenError(PostError):
+    """The leaderboard has not opened yet, so nobody can join it."""
+
+
+class NoEntryRulesError(PostError):
+    """The leaderboard has no entry rules: nobody needs to join it."""
+
+
 class UnknownFacetError(PostError):
     """The family has no such facet."""
 

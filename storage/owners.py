@@ -27,7 +27,7 @@ from functools import partial
 
 from .archive.archive_reader import ArchivedEntries, list_archives_of_owner, note_change
 from .boards import acts, profiles
-from .boards.boards import list_boards
+from .boards.boards import find_present_boards, list_boards
 from .boards.postponed_changes import OwnerChange, PostponedChange, hold_postponed, replace_postponed
 from .errors import (
     ArchivedError,
@@ -40,7 +40,7 @@ from .errors import (
 )
 from .histories import merged_owners
 from .histories.owner_merges import MergedPart, OwnerMerge, list_merged_parts
-from .leaves import erasure, hidden_owners
+from .leaves import entrants, erasure, hidden_owners
 from .leaves.catalog_rows import find_keys_ever, find_rows_by_key
 from .leaves.entries import Entries, RankingChange, find_on_leaves, lock_boards_with_owner, log_ranking_changes
 from .leaves.gates import read_gates_of
@@ -99,7 +99,7 @@ class OwnerChanges:
         return partition not in self.away if self.postponed is None else partition == self.postponed.partition
 
     async def erase_entry(self, board: Board) -> bool:
-        """Erase the owner's entry on one board. Return False if there was neither an entry nor a queued post."""
+        """Erase the owner's entry on one board. Return False if the owner had nothing there, not even a queued post."""
         leaf, keys, until = board.leaf_of(self.owner), [board.key], _Positions()
         # A split or archived board may have had other segments before, whose logs may still have posts of the owner.
         if board.is_spread or leaf.archived_us is not None:
@@ -108,17 +108,17 @@ class OwnerChanges:
         entries = self.open_boards.open_leaf(leaf)
         waited = sum([await drop_queued(self.store, self.owner, leaf_key=key) for key in keys])
 
-        def program() -> Program[None]:
+        def program() -> Program[int]:
             yield from read_totals([leaf])  # raises an error if the caller's copy of the board is outdated
-            yield from self._erase([entries], until)
+            return (yield from self._erase([entries], until))
 
-        await self.store.at(leaf.partition).write(program)
+        joined = await self.store.at(leaf.partition).write(program)
         for positions in until.values():
             positions.update(dict.fromkeys(keys, positions[leaf.key]))
         if until:
             await replace(self, earlier_ids=earlier_ids)._rename(until, {})
             await self.store.write(lambda: merged_owners.forget_merged(earlier_ids, keys))
-        return bool(until or waited)
+        return bool(until or waited or joined)
 
     async def erase(self) -> int:
         """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries were found."""
@@ -133,6 +133,8 @@ class OwnerChanges:
             await drop_queued(self.store, name, concerns=self._concerns)
         begun = await self.store.read(lambda: in_each_partition(change_log.take_mark, self._concerns))
         await self._on_every_board(lambda boards: self._erase(boards, until))
+        for leaf in await self._list_joined():  # those where the owner had no entry
+            await self.store.at(leaf.partition).write(partial(self._leave, leaf))
         archived = sum([await each._on_every_archive(each._erase_archived) for each in each_name])
         for each in each_name:
             while self.postponed is None and await self.store.write(each._forget_acts) > 0:
@@ -150,7 +152,7 @@ class OwnerChanges:
         merge = OwnerMerge(owner=self.owner, into=into, by_posts=by_posts, now_us=self.now_us())
         if await self.store.write(merge.begin):  # all entries of a hidden owner are hidden
             await replace(self, owner=into).set_hidden(hide=True)
-        found, archived = set[str](), set[str]()
+        found, archived = {leaf.id for leaf in await self._list_joined()}, set[str]()
         await self._on_every_board(lambda boards: self._note_boards(boards, found))
         await self._on_every_archive(lambda leaves: self._note_archives(leaves, archived))
         kept = "was archived, and its archive keeps the earlier id"
@@ -194,20 +196,41 @@ class OwnerChanges:
         await self.store.write(self._forget_state)
         return archived + len(shown)
 
-    def _erase(self, boards: Sequence[OpenLeaf], until: _Positions) -> Program[None]:
+    async def _list_joined(self) -> list[Leaf]:
+        """Return a leaf of each board with entry rules in which the owner, or an earlier id, has a row."""
+        keys = set[int]()
+        for name in self._names:
+            listing = partial(in_each_partition, partial(entrants.list_keys, name), self._concerns)
+            keys.update(*(await self.store.read(listing)).values())
+        boards = (await self.store.read(lambda: find_present_boards([*keys]))).values() if keys else ()
+        return [board.leaf_of(self.owner) for board in boards]
+
+    def _leave(self, leaf: Leaf) -> Program[None]:
+        for held in (yield from entrants.hold_entrants([(leaf, self._names)])).values():
+            yield from held.remove_joined(())
+
+    def _erase(self, boards: Sequence[OpenLeaf], until: _Positions) -> Program[int]:
         """Erase the owner's entries on boards of one partition. Run this program for that partition.
+
+        Return on how many boards the owner took part without an entry.
 
         For each board with an erased entry, add the last position of every partition's log to `until`, because a moved
         board has changes in several logs. The caller must remove the owner's name and posts up to these positions.
         """
         erased: list[int] = []
         changes: list[RankingChange] = []
+        joined, ruled = 0, [entries.leaf for entries in boards if entries.leaf.spec.entry is not None]
+        taking_part = (yield from entrants.hold_entrants((leaf, self._names) for leaf in ruled)) if ruled else {}
         for entries in boards:
             if isinstance(entries, Entries):
+                theirs: list[RankingChange] = []
                 for name in sorted(self._names):
                     gone = yield from entries.remove_entry(name, ChangeKind.ERASED)
                     gone = gone or (yield from hidden_owners.erase_hidden_entry(entries, name))
-                    changes += [gone] if gone is not None else []
+                    theirs += [gone] if gone is not None else []
+                changes += theirs
+                if (held := taking_part.get(entries.leaf.entrants_place)) is not None:
+                    joined += yield from held.remove_joined([gone.entry.owner for gone in theirs])
             elif isinstance(entries, ArchivedEntries) and (yield from entries.erase_entry(self.owner)):
                 erased.append(entries.leaf.key)
         erased += [gone.change.leaf_key for gone in changes]
@@ -216,6 +239,7 @@ class OwnerChanges:
             marks = yield from in_each_partition(change_log.take_mark, self._concerns)
             for number, mark in marks.items():
                 until.setdefault(number, {}).update(dict.fromkeys(erased, mark - 1))
+        return joined
 
     async def _store_change(self, change: OwnerChange) -> None:
         """Store the owner's state in the partitions. Postpone the change in the others, in place of any earlier one."""
@@ -305,6 +329,10 @@ class OwnerChanges:
         if there and _in_family_table(there[0].leaf):  # few of a family's thousands of boards have the owner: find them
             limit = len(boards) + HIDDEN_MORE
             unseen = set[int]()
+            if there[0].leaf.spec.entry is not None:  # lock what `_erase` needs before any entry, as posts do
+                for name in self._names:
+                    unseen |= (yield from find_on_leaves(there, name)).keys()
+                yield from entrants.hold_entrants((each.leaf, ()) for each in there if each.leaf.key in unseen)
             for name in self._names:
                 unseen.update((yield from hidden_owners.list_hidden_boards(name, limit=limit)))
             for name in sorted(self._names):

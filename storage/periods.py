@@ -39,6 +39,11 @@ _HOUR_US = 3_600_000_000
 _ID = re.compile(r"[1-9][0-9]{3}(-([0-9]{2}(-[0-9]{2})?|W[0-9]{2}))?", re.ASCII)
 
 
+def format_time(us: int) -> str:
+    """Return a time in microseconds since 1970 for a message, in UTC, to the second."""
+    return f"{_EPOCH + timedelta(microseconds=us):%Y-%m-%dT%H:%M:%SZ}"
+
+
 class PeriodKind(StrEnum):
     ALL = "all"
     YEAR = "year"

@@ -131,6 +131,18 @@ class Season:
 
 
 @dataclass(frozen=True, slots=True)
+class EntryRules:
+    """Who may post to a board, and how often. `storage.leaves.entrants` counts what these rules ask for."""
+
+    join: bool  # whether only owners who have joined may post
+    posts_max: int | None  # the most posts of an owner that are accepted; None: any number
+    owners_max: int | None  # the most owners; None: any number
+
+    def __str__(self) -> str:
+        return f"{self.join:d},{self.posts_max or ''},{self.owners_max or ''}"
+
+
+@dataclass(frozen=True, slots=True)
 class BoardSpec:
     """Everything that a client chose for a board."""
 
@@ -141,8 +153,10 @@ class BoardSpec:
     season: Season | None = None
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
     tie_columns: tuple[str, ...] = ()  # the columns by which equal values are ordered, before `ties` decides
-    # How often the tiers, the predictor or the season changed. By this number, processes notice outdated copies.
+    # How often the tiers, the predictor, the season or the entry rules changed. By this number, processes notice
+    # outdated copies.
     settings_version: int = 0
+    entry: EntryRules | None = None  # None: every owner may post, any number of times
 
 
 class Place(NamedTuple):
@@ -188,6 +202,7 @@ class Leaf:
     gate: Gate = OPEN  # the gate when it was last read; it may be outdated
     family_key: int | None = None  # the board's family; the row of the family is a second gate; None: no family
     segment: int = 0  # the 0-based number of this leaf among the leaves of its board
+    whole: tuple[int, int] | None = None  # of a segment of a board with entry rules: the board's home and key
 
     @cached_property
     def encoded(self) -> bytes:
@@ -214,13 +229,22 @@ class Leaf:
     def edition(self) -> str:
         """Return a text that changes whenever the leaf is reset, gets columns or other settings, or is archived."""
         rows = "rows" if self.archived_us is None else "archive"
-        computed = f".{self.computed}" if self.computed else ""
-        return f"{self.epoch}.{len(self.spec.columns)}.{self.spec.settings_version}.{rows}{computed}"
+        demands = f".{self.demands}" if self.demands else ""
+        return f"{self.epoch}.{len(self.spec.columns)}.{self.spec.settings_version}.{rows}{demands}"
 
     @cached_property
-    def computed(self) -> int:
-        """Return how many columns are computed. A copy that knows fewer would leave them as they were."""
-        return sum(column.merge is Merge.QUOTIENT for column in self.spec.columns)
+    def demands(self) -> str:
+        """Return what each post has to know: how many columns are computed, and the entry rules. Nearly always empty.
+
+        By a copy that knows fewer columns, a post would leave them as they were.
+        """
+        computed = sum(column.merge is Merge.QUOTIENT for column in self.spec.columns)
+        return f"{computed or ''}{'' if self.spec.entry is None else f'/{self.spec.entry}'}"
+
+    @property
+    def entrants_place(self) -> tuple[int, int]:
+        """Return the partition and the key under which the owners of the whole board are counted, see `entrants`."""
+        return self.whole or (self.partition, self.key)
 
     @cached_property
     def closed_us(self) -> int | None:

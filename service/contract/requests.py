@@ -36,6 +36,7 @@ COLUMNS_MAX = 64
 TIERS_MAX = 32
 TIE_COLUMNS_MAX = 3
 TO_RANK_MAX = 10**15
+RULE_NUMBER_MAX = 10**15
 FROM_MAX = 10**15
 TO_PERCENT_MIN = 0.0001  # one entry in a million
 SAMPLES_MAX = 100_000
@@ -169,6 +170,21 @@ class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 SEGMENTS_MAX = 64
+_RuleNumber = Annotated[int, Meta(ge=1, le=RULE_NUMBER_MAX)] | UnsetType
+
+
+class EntryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Who may post to a leaderboard, and how often. At least one of the rules is given. They can change at any time.
+
+    A limit below what was reached refuses only what is new.
+    """
+
+    join: bool = False
+    """Whether only owners who have joined may post. The others' posts are rejected, `not_joined`."""
+    posts_max: _RuleNumber = UNSET
+    """The most posts of an owner that are accepted, whatever they change. More are rejected, `no_posts_left`."""
+    owners_max: _RuleNumber = UNSET
+    """The most owners who take part. Who comes later is refused, `board_full`."""
 
 
 class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -185,6 +201,8 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     segments: Annotated[int, Meta(ge=1, le=SEGMENTS_MAX)] = 1
     """The number of parts over which its owners are spread, so that it can grow past one machine."""
     predictor: PredictorBody = PredictorBody()
+    entry: EntryBody | None = None
+    """The rules of entry. Each leaderboard of a family has them for itself. Without rules, everybody may post."""
     reason: Reason | None = None
 
 
@@ -248,6 +266,12 @@ class ResetFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     period: PeriodName
     reason: Reason | None = None
+
+
+class JoinBoard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The owner who joins."""
+
+    owner: OwnerName
 
 
 class MergeOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_": "from"}):

@@ -111,12 +111,14 @@ class _Tries:
                 error = again
 
     async def _tell_hidden(self, error: Exception) -> None:
-        """Raise the error. If the owner is not found because it is hidden, say that instead."""
+        """Raise the error. If the owner is not found because it is hidden, or has only joined, say that instead."""
         owner = self._call.path.get("owner")
         if owner is not None and "board" in self._call.path:
             board = await self._context.catalog.find_board(self._call.path["board"])
             if await self._context.reads.find_hidden(board, [owner]):
                 raise errors.NotRankedError(f"{owner!r} is hidden") from None
+            if await self._context.reads.find_joined(board, [owner]):
+                raise errors.NotRankedError(f"{owner!r} has joined, and has no value yet") from None
         raise error
 
     async def _check_unknown(self, error: Exception) -> None:

@@ -25,6 +25,7 @@ from querybuilder import Bound, Lock, Prepared, col, count_if, param, select
 from storage.boards.board_removal import delete_of_leaves, drop_rows
 from storage.boards.boards import find_same_board
 from storage.leaves.catalog_rows import RowKind, store_columns
+from storage.leaves.entrants import forget_entrants
 from storage.leaves.entries import Entries, add_totals
 from storage.leaves.row_rankings import RowRanking
 from storage.leaves.row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
@@ -240,6 +241,8 @@ class ArchiveWriter:
         yield from store_columns(board.key, archived_at=now_us, stage=stage, due_at=None, kind=RowKind.BOARD)
         gate = board.gate._replace(archived_us=now_us)
         archived = [replace(leaf, gate=gate) for leaf in board.leaves]
+        if board.spec.entry is not None:
+            yield from forget_entrants([(board.home, board.key)], counts=False)
         for leaf in board.leaves:
             yield from in_partition(leaf.partition, drop_rows(leaf))
         yield from delete_of_leaves([REFRESH_REQUESTS], [leaf.key for leaf in board.leaves])

@@ -1,10 +1,11 @@
-"""Changes boards: adds columns, and replaces tiers, curve settings or the season. Stored values keep their meaning."""
+"""Changes boards: adds columns, and replaces tiers, curve settings, season or entry rules. Stored values stay valid."""
 
 from dataclasses import replace
 
 from querybuilder import Lock, rename_table
 from storage.errors import SpecConflictError
 from storage.leaves.catalog_rows import encode_spec, replace_times, store_columns, times_of
+from storage.leaves.entrants import forget_entrants
 from storage.leaves.row_tables import add_columns, layout_of
 from storage.leaves.totals import store_gates
 from storage.records import Board, BoardSpec, ColumnSpec, Leaf, Season
@@ -16,7 +17,7 @@ from .shared_tables import widen_table
 
 
 def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
-    """Add the new columns of `wanted` to a board, and give the board the tiers, predictor and season of `wanted`.
+    """Add the new columns of `wanted` to a board, and give it tiers, predictor, season and rules of `wanted`.
 
     Everything else in `wanted` must be the same as in the stored spec.
 
@@ -36,9 +37,12 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
     gate = replace_times(board.gate, spec.season)
     if board.is_spread:
         yield from _store_spec(board.key, spec, board, is_segment=False)
+    if spec.entry is None and board.spec.entry is not None:
+        yield from forget_entrants([(board.home, board.key)])
+    whole = None if spec.entry is None or not board.is_spread else (board.home, board.key)
     leaves = []
     for leaf in board.leaves:
-        changed = replace(leaf, spec=replace(spec, segments=leaf.spec.segments), gate=gate)
+        changed = replace(leaf, spec=replace(spec, segments=leaf.spec.segments), gate=gate, whole=whole)
         layout = layout_of(changed)
         new = layout.columns[len(board.spec.columns) :]
         widened = add_columns(layout, new) if leaf.table_key is None else widen_table(leaf.table_key, new)
@@ -48,7 +52,7 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
             changed = yield from _rename_own_table(changed)
         leaves.append(changed)
     yield from store_gates(leaves)
-    if board.leaves[0].computed != leaves[0].computed:  # posts of processes that do not know this would not compute
+    if board.leaves[0].demands != leaves[0].demands:  # posts of processes that do not know this would be wrong
         for partition in sorted({leaf.partition for leaf in leaves}):
             yield from in_partition(partition, count_fact(now_us))
     return replace(board, spec=spec, leaves=tuple(leaves))
@@ -133,11 +137,12 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
 def change_spec(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, ...]) -> BoardSpec:
     """Return the stored spec with the columns of `added`, which `find_added_columns` returned, and what may change.
 
-    Those are tiers, settings of curves, and the season. If one of them changes, `changes` grows, by which other
-    processes notice that their copies are outdated.
+    Those are tiers, settings of curves, the season, and the entry rules. If one of them changes, `changes` grows, by
+    which other processes notice that their copies are outdated.
     """
     tiers = {column.name: column.tiers for column in wanted.columns}
     columns = tuple(replace(column, tiers=tiers[column.name]) for column in stored.columns)
-    changed = replace(stored, columns=columns, predictor=wanted.predictor, season=wanted.season)
+    predictor, season, entry = wanted.predictor, wanted.season, wanted.entry
+    changed = replace(stored, columns=columns, predictor=predictor, season=season, entry=entry)
     changes = stored.settings_version + int(changed != stored)
     return replace(changed, columns=columns + added, settings_version=changes)

@@ -44,6 +44,7 @@ from storage.errors import (
 )
 from storage.leases.work_leases import WorkLease, WorkLeases, store_clock
 from storage.leaves.catalog_rows import RowKind, encode_spec, replace_times, store_columns, times_of
+from storage.leaves.entrants import forget_entrants, hold_entrants
 from storage.leaves.entries import add_totals
 from storage.leaves.leaf_copy import LeafChanges, LeafCopy, RowsCopy
 from storage.leaves.row_tables import columns_of, create_row_table, layout_of
@@ -51,7 +52,7 @@ from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_ga
 from storage.log.bundles import ChangeKind
 from storage.records import Board, Leaf
 from storage.schema.creation import count_partitions
-from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, HIDDEN_ENTRIES, POST_IDS, TOTALS
+from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, ENTRANTS, HIDDEN_ENTRIES, POST_IDS, TOTALS
 from storage.store import CONTROL, Program, in_partition
 
 from . import journal
@@ -146,9 +147,13 @@ class BoardCopy:
 
     def _begin_elsewhere(self, now: Board, mark: int) -> Program[None]:
         [leaf], [moved] = self.leaves, self.targets
+        yield from hold_entrants([(now.leaf, ())])  # as posts do, before they lock rows
         yield from leaf.write_changes((yield from leaf.hold(mark)))
         for name in (HIDDEN_ENTRIES, CURVES, TOTALS, ARCHIVE_BLOCKS):
             yield from leaf.copy_small_table(name)
+        if now.spec.entry is not None:
+            yield from leaf.copy_small_table(ENTRANTS)
+            yield from forget_entrants([now.leaf.entrants_place])
         yield from store_columns(now.key, **moved.place._asdict())
         yield from in_partition(leaf.source.partition, clear_partition(now.leaf))
         yield from store_gates([replace(now.leaf, place=moved.place)])

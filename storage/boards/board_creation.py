@@ -123,7 +123,8 @@ def check_segments(*, shared: bool, partition: int | None) -> None:
 def insert_segment(board: Board, number: int, partition: int, kind: RowKind) -> Program[Leaf]:
     """Create a segment of a board: its row in the catalog and its table. `store_gates` has to be called later."""
     spec = replace(board.spec, segments=1)
-    leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=number)
+    whole = None if spec.entry is None else (board.home, board.key)
+    leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=number, whole=whole)
     yield from _insert_row(board, leaf, kind)
     yield from in_partition(partition, create_row_table(layout_of(leaf)))
     return leaf

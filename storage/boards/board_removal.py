@@ -12,6 +12,7 @@ from dataclasses import replace
 from querybuilder import Lock, col, delete, drop_table, hold_table, param, truncate
 from storage.errors import PeriodClosedError
 from storage.leaves.catalog_rows import RowKind, store_columns
+from storage.leaves.entrants import forget_entrants
 from storage.leaves.row_tables import ROWS_KEY, layout_of
 from storage.leaves.totals import hold_epoch, store_gates
 from storage.log.bundles import ChangeKind
@@ -47,6 +48,8 @@ def delete_board(*, board_id: str) -> Program[Board]:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
+    if board.spec.entry is not None:
+        yield from forget_entrants([(board.home, board.key)])
     for leaf in board.leaves:
         yield from in_partition(leaf.partition, clear_partition(leaf))
     others = yield from find_other_segments(board)
@@ -112,7 +115,9 @@ def reset_board(*, board_id: str, now_us: int) -> Program[Board]:
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE, queued=True)
     if board.gate.closed_us is not None:
-        raise PeriodClosedError(f"the leaderboard {board_id!r} is closed")
+        raise PeriodClosedError(f"the leaderboard {board_id!r} is closed, so its result stays")
+    if board.spec.entry is not None:
+        yield from forget_entrants([(board.home, board.key)])
     board = yield from begin_epoch((yield from remove_rows(board)), reset_us=now_us)
     yield from store_gates(board.leaves)
     yield from log_event(board.leaves, ChangeKind.RESET, now_us)

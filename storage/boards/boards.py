@@ -13,6 +13,7 @@ from storage.leaves.catalog_rows import (
     find_rows_by_key,
     read_rows,
 )
+from storage.leaves.entrants import count_owners
 from storage.leaves.gates import shut_out_posts
 from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.log.change_log import change_log
@@ -155,11 +156,13 @@ _BOARDS_AFTER = (
 class BoardState(NamedTuple):
     entries: int
     closed: bool  # whether the board takes no more posts
+    owners: int | None = None  # how many owners take part; None: the board has no entry rules
 
 
 def read_states(boards: Sequence[Board], now_us: int) -> Program[list[BoardState]]:
     """Return the state of each board, in the order of `boards`. Read the totals and the families from the store."""
     totals = yield from find_totals_of(boards)
+    owners = yield from count_owners(leaf for board in boards for leaf in board.leaves)
     keys = {board.family_key for board in boards if board.family_key is not None}
     families = (yield from find_families_by_key(keys)) if keys else {}
     found = []
@@ -167,7 +170,8 @@ def read_states(boards: Sequence[Board], now_us: int) -> Program[list[BoardState
         family, closed = families.get(board.family_key or 0), board.gate.closed_us is not None
         if family is not None and board.gate.ends_us is not None:  # all boards of a period close together
             closed = board.gate.ends_us <= family.shut_through_us(now_us)
-        found.append(BoardState(totals[board.key].get(ALL_ENTRIES, 0), closed))
+        entries, place = totals[board.key].get(ALL_ENTRIES, 0), board.leaves[0].entrants_place
+        found.append(BoardState(entries, closed, None if board.spec.entry is None else owners.get(place, 0)))
     return found
 
 

@@ -42,6 +42,7 @@ from storage.leaves.catalog_rows import (
     read_families,
     read_rows,
 )
+from storage.leaves.entrants import forget_entrants
 from storage.leaves.gates import store_family_gate
 from storage.leaves.row_tables import add_columns, create_row_table, layout_of
 from storage.leaves.totals import store_gates
@@ -144,13 +145,15 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
     yield from store_family_gate(changed)
     if board != stored.board:
         yield from _change_boards(family, board)
+    if board.entry is None and stored.board.entry is not None:
+        yield from forget_entrants([leaf.entrants_place for leaf in (yield from _leaves(family))])
     if replace(spec, board=board) != replace(stored, board=board):
         # Closed boards may now be archived at other times, so the closing job has to check all of them again.
         closed = col("closed_at").not_null(), col("archived_at").is_null()
         looked_at = update(BOARDS).set(due_at=0).where(col("family_key").eq(param("key")), *closed)
         yield looked_at.bind(key=family.key)
     yield (update(FAMILIES).set(spec=encode_spec(spec)).where(col("family_key").eq(param("key"))).bind(key=family.key))
-    if changed.template_board.leaf.computed != family.template_board.leaf.computed:
+    if changed.template_board.leaf.demands != family.template_board.leaf.demands:
         yield from in_partition(family.partition, count_fact())  # as in `change_board`
     return changed
 
@@ -187,6 +190,11 @@ def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
     yield from store_gates(changed)
 
 
+def _forget_entrants(leaves: Sequence[Leaf]) -> Program[None]:
+    if any(leaf.spec.entry is not None for leaf in leaves):
+        yield from forget_entrants([leaf.entrants_place for leaf in leaves])
+
+
 def delete_family(*, family_id: str) -> Program[list[Leaf]]:
     """Delete a family with all its boards, and return their leaves, or raise `UnknownFamilyError`.
 
@@ -199,6 +207,7 @@ def delete_family(*, family_id: str) -> Program[list[Leaf]]:
 
 
 def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
+    yield from _forget_entrants(leaves)
     own = [] if family.shares_table else [layout_of(leaf) for leaf in leaves if leaf.archived_us is None]
     of_family = layout_of(family.template_board.leaf)
     for layout in [of_family, *own]:
@@ -320,6 +329,7 @@ def reset_period(*, family_id: str, kind: str, now_us: int) -> Program[tuple[Fam
         yield _BEGIN_EPOCH.bind(keys=[leaf.key for leaf in some], now_us=now_us)
         emptied += [replace(leaf, gate=leaf.gate._replace(epoch=leaf.epoch + 1, reset_us=now_us)) for leaf in some]
         yield from store_gates(emptied[start:])  # keeps out new curves, so call it before `delete_rows`
+        yield from _forget_entrants(some)
         yield from in_partition(family.partition, delete_rows(some))
     yield from log_event(emptied, ChangeKind.RESET, now_us)
     yield from in_partition(family.partition, count_fact(now_us))

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from storage.errors import PeriodClosedError, PostRejectedError, UnknownBoardError
-from storage.periods import PERIOD_CHARS_MAX, Period, parse_alias, parse_period
+from storage.periods import PERIOD_CHARS_MAX, Period, format_time, parse_alias, parse_period
 from storage.records import Family, FamilySpec
 
 FAMILY_PATTERN = "^[A-Za-z0-9][A-Za-z0-9_-]{0,31}$"
@@ -161,6 +161,12 @@ def list_reached(
     )
 
 
+def describe_closed(board: str, ends_us: int | None) -> str:
+    """Return the message that the period of a family's board is closed, and what to do instead."""
+    ended = "" if ends_us is None else f": it ended at {format_time(ends_us)}"
+    return f"the period of {board!r} is closed{ended}. A post without `at` reaches the periods that are open now"
+
+
 def find_reached(
     family: Family, facets: Mapping[str, str], at_us: int, now_us: int
 ) -> list[tuple[str, PeriodClosedError | None]]:
@@ -178,7 +184,7 @@ def find_reached(
         ends_us = spec.ends_us(period)
         closed = ends_us is not None and ends_us <= shut_us
         for each in list_reached(family.id, period.id, spec.facets, given):
-            error = PeriodClosedError(f"the period of {each!r} is closed", pointer="/at") if closed else None
+            error = PeriodClosedError(describe_closed(each, ends_us), pointer="/at") if closed else None
             found.append((each, error))
     if not found:
         raise PostRejectedError("the post's time and facets reach none of the family's leaderboards", pointer="/facets")

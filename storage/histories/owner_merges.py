@@ -24,6 +24,7 @@ from storage.boards.postponed_changes import is_postponed
 from storage.errors import ArchivedError, MergeConflictError, StorageError, StoreBusyError
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_keys_ever, find_rows_by_key
+from storage.leaves.entrants import hold_entrants
 from storage.leaves.entries import log_ranking_changes
 from storage.leaves.held_entries import HeldEntry, hold_entry
 from storage.log.bundles import ChangeKind, naming_owner, record_of_event
@@ -112,7 +113,12 @@ class OwnerMerge:
         board = yield from find_board(board_id, lock=Lock.SHARE)
         if board.gate.archived_us is not None:
             raise ArchivedError(f"the leaderboard {board_id!r} was archived, and keeps the earlier id")
+        asked = [(board.leaf_of(owner), (self.owner, self.into)) for owner in (self.owner, self.into)]
+        taking_part = yield from hold_entrants(asked)
         theirs, own = yield from self._hold_entries(board)
+        for held in taking_part.values():
+            having = [each.owner for each in (theirs, own) if each.entry is not None]
+            yield from held.merge(self.owner, self.into, having)
         if theirs.entry is None:
             return
         kind, cells = yield from self._compute_cells(board, theirs, own)

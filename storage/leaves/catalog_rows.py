@@ -1,6 +1,7 @@
 """Reads and decodes the rows of the catalog: one row for each board, for each segment and for each family."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
@@ -81,6 +82,8 @@ class CatalogRow(NamedTuple):
     def make_board(self, leaves: tuple[Leaf, ...] = ()) -> Board:
         """Return the board with these leaves, or with the leaf of this row if `leaves` is empty."""
         leaf = self.leaf
+        if leaves and leaf.spec.entry is not None:
+            leaves = tuple([replace(each, whole=(leaf.partition, leaf.key)) for each in leaves])
         leaves = leaves or (leaf,)
         return Board(leaf.key, leaf.id, leaf.spec, self.created_at_us, leaves, leaf.family_key, leaf.partition)
 

@@ -62,10 +62,10 @@ def store_gates(leaves: Iterable[Leaf]) -> Program[None]:
 _STORE_GATES = prepare_put_rows(GATES)
 
 
-def count_computed(leaf_keys: Iterable[int]) -> Program[dict[int, int]]:
-    """Return by key how many computed columns each of these leaves of this partition has now, as its edition says."""
+def find_demands(leaf_keys: Iterable[int]) -> Program[dict[int, str]]:
+    """Return by key the `demands` that each of these leaves of this partition has now, as its edition says."""
     rows = yield _EDITIONS.bind(keys=list(leaf_keys))
-    return {key: int(edition.split(".")[4]) if edition.count(".") > 3 else 0 for key, edition in rows}
+    return {key: "".join(edition.split(".")[4:]) for key, edition in rows}
 
 
 _EDITIONS = (

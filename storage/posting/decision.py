@@ -12,6 +12,7 @@ import msgspec
 
 from storage.boards.acts import Act
 from storage.errors import OutdatedFactsError, PeriodClosedError, PostError, PostRejectedError
+from storage.leaves.entrants import COUNT, EntrantsPlace
 from storage.leaves.entries import Entries, TableRows
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
@@ -36,6 +37,26 @@ class ChangedEntry(Entry):
     is_hidden: bool = False  # the owner is hidden, so no ranking holds the entry
 
 
+class EntrantChanges(msgspec.Struct):
+    """What a group of posts changes of who takes part in a board with entry rules, all segments together."""
+
+    owners: int  # how many owners take part
+    posts: dict[str, int]  # how many posts of each owner were accepted; without owners that have no row
+    changed: dict[str, int]  # what is to be stored, as `entrants.store_posts` takes it
+
+    def describe(self, attempt: Attempt, owner: str, *, has_entry: bool) -> Attempt:
+        """Return the attempt of an owner with what the entry rules judge."""
+        posts = self.posts.get(owner)
+        return attempt._replace(is_entrant=has_entry or posts is not None, posts=posts or 0, owners=self.owners)
+
+    def add_post(self, owner: str, *, has_entry: bool) -> None:
+        """Count an accepted post. An owner who has neither an entry nor a row begins to take part."""
+        if owner not in self.posts and not has_entry:
+            self.owners += 1
+            self.changed[COUNT] = self.owners
+        self.posts[owner] = self.changed[owner] = self.posts.get(owner, 0) + 1
+
+
 class BoardChanges(msgspec.Struct):
     """The changes of a group of posts on one board."""
 
@@ -47,6 +68,7 @@ class BoardChanges(msgspec.Struct):
     rows: dict[str, ChangedEntry]  # by owner
     applied: int = 0  # posts that the group applies to the board
     totals: dict[int, int] = {}  # what the group adds to the board's totals, by column index
+    entrants: EntrantChanges | None = None  # None: the board has no entry rules
 
 
 class TableChanges(msgspec.Struct):
@@ -69,8 +91,10 @@ class Decision(msgspec.Struct):
     fresh: dict[int, list[RememberedPost]] = {}  # posts whose ids the group stores, by partition
     tables: list[TableChanges] = []
     refuses_ids: bool = False  # whether a post with an id is refused
-    relies_on_states: bool = False  # whether a post finds no row of its owner, or its owner was merged
+    # Whether a post finds no row of its owner, or its owner was merged, or entry rules refuse it.
+    relies_on_states: bool = False
     acts: list[Act] = []  # of the posts that overwrite values
+    entrants: dict[EntrantsPlace, EntrantChanges] = {}
 
 
 def decide_posts(group: GroupFacts, posts: Sequence[Post]) -> Decision:
@@ -81,6 +105,8 @@ def decide_posts(group: GroupFacts, posts: Sequence[Post]) -> Decision:
     """
     boards = {key: _begin_board(group, facts) for key, facts in group.boards.items()}
     decision = Decision(group, boards, {**group.known})
+    if group.entrants:
+        _begin_entrants(decision)
     decision.outcomes = [_decide_post(decision, post) for post in posts]
     if decision.refuses_ids and not group.looks_up:
         learned = msgspec.structs.replace(group.learned, ids_known=True)
@@ -117,6 +143,17 @@ def _begin_board(group: GroupFacts, facts: BoardFacts) -> BoardChanges:
         facts.reset_us,
     )
     return BoardChanges(facts.entries, facts.rows_key, attempt, bool(list_rules(attempt)), BundleDraft(leaf.key), rows)
+
+
+def _begin_entrants(decision: Decision) -> None:
+    for place, each in decision.group.entrants.items():
+        posts = {owner: row.posts for owner, row in each.rows.items()}
+        decision.entrants[place] = EntrantChanges(each.owners, posts, {})
+    for board in decision.boards.values():
+        rules = board.entries.leaf.spec.entry
+        board.entrants = None if rules is None else decision.entrants.get(board.entries.leaf.entrants_place)
+        if board.entrants is not None:
+            board.attempt, board.is_judged = board.attempt._replace(entry=rules), True
 
 
 def _decide_post(decision: Decision, post: Post) -> list[PartOutcome]:
@@ -180,7 +217,10 @@ def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | dict
     merged = decision.group.has_states and _is_merged(decision, post, part)
     if board.is_judged or merged:
         attempt = board.attempt._replace(named_us=post.at_us, now_us=post.accepted_us or now_us, is_merged=merged)
+        if board.entrants is not None:
+            attempt = board.entrants.describe(attempt, post.owner, has_entry=post.owner in board.rows)
         if (error := find_refusal(attempt)) is not None:
+            decision.relies_on_states |= board.entrants is not None
             return _refuse(decision, post, part, error)
     row = board.rows.get(post.owner)
     if row is None:
@@ -217,6 +257,8 @@ def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Ce
         row.ranked = None if row.is_hidden else entries.ranked_cells.none
     elif row.ranked is None and not row.is_hidden:
         row.ranked = entries.ranked_cells.join_cells(row.cells)
+    if board.entrants is not None:
+        board.entrants.add_post(post.owner, has_entry=not is_first)
     before = [*row.cells] if post.tells_before else None
     if changed:
         _change_entry(row, entries, changed, now_us)

@@ -1,13 +1,14 @@
 """Reads what a group of posts needs before it can be decided, and keeps what groups have learned for later ones.
 
     read_group: lock gates ──> look up facts ──> lock rows ──> find hidden rows ──> look up post ids ──> `GroupFacts`
+                (boards with entry rules: lock the counts of their owners before the rows, see `leaves.entrants`)
 
 Most groups need few look-ups in the store, because a process remembers facts from earlier groups:
 
     of a partition    which owners are hidden, are being shown again, or were merged, see `hidden_owners`
                       the current epoch of each board; post ids of earlier epochs are not valid, see `post_ids`
                       when each board was last emptied; posts with an earlier time are refused
-                      how many computed columns a board has; a process that knows fewer has to read the board again
+                      the computed columns and the entry rules of a board; a process that knows others reads it again
     of all callers    whether some callers currently send posts again, with ids that are already stored
 
 The counter of a partition's change log is a row that also has `facts`, the version of the partition's facts. A
@@ -32,10 +33,11 @@ import msgspec
 from storage.errors import BoardChangedError, OutdatedFactsError
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_posted_leaves
+from storage.leaves.entrants import Entrants, EntrantsPlace, hold_entrants
 from storage.leaves.entries import Entries, RowId, TableRows
 from storage.leaves.gates import admit_accepted, hold_gates, read_gates
 from storage.leaves.hidden_owners import HIDDEN, REFUSED, STATES_MAX, read_states
-from storage.leaves.totals import count_computed
+from storage.leaves.totals import find_demands
 from storage.records import Entry, Gate, Leaf, Post
 from storage.store import Program, Store, in_partition
 
@@ -53,7 +55,7 @@ class Facts(NamedTuple):
     owner_states: dict[str, str]  # such as `HIDDEN`, by owner, see `hidden_owners`
     epochs: dict[tuple[int, int], int]  # by (leaf key, `rows_key` of its `Place`); filled when post ids are looked up
     resets: dict[int, int]  # when boards were last emptied, by leaf key; 0: never; filled by posts that name a time
-    computed: dict[int, int]  # by leaf key, how many columns are computed; filled by posts
+    demands: dict[int, str]  # by leaf key, its `Leaf.demands`; filled by posts
 
     def is_hidden(self, owner: str) -> bool:
         return self.owner_states.get(owner) == HIDDEN
@@ -87,7 +89,7 @@ class KnownFacts:
             elif kept.version == facts.version:
                 _add_facts(kept.epochs, facts.epochs)
                 _add_facts(kept.resets, facts.resets)
-                _add_facts(kept.computed, facts.computed)
+                _add_facts(kept.demands, facts.demands)
         for partition, version in learned.outdated.items():
             if partition in self.facts and self.facts[partition].version <= version:
                 del self.facts[partition]
@@ -96,7 +98,7 @@ class KnownFacts:
             self.ids_known = learned.ids_known
 
 
-def _add_facts(kept: dict[K, int], new: dict[K, int]) -> None:
+def _add_facts(kept: dict[K, T], new: dict[K, T]) -> None:
     if len(kept) + len(new) > BOARDS_MAX:
         kept.clear()
     kept |= new
@@ -124,6 +126,7 @@ class GroupFacts(msgspec.Struct):
     places: dict[int, int]  # by key of a board or a family: its partition
     tables: list[tuple[int, TableRows, list[BoardFacts]]] = []  # (partition, table, boards that take posts), in order
     facts: dict[int, Facts] = {}  # by partition
+    entrants: dict[EntrantsPlace, Entrants] = {}  # who takes part in boards with entry rules
     has_states: bool = False  # whether any owner is hidden, is being shown again, or was merged
     looks_up: bool = False  # whether the ids of the posts were looked up
     known: dict[PostKey, RememberedPost] = {}  # posts of the group whose id is stored
@@ -198,6 +201,10 @@ def read_group(
     group.looks_up = needs.must_look_up or (known_facts.ids_known and bool(needs.ids))
     for partition, _, theirs in group.tables:
         yield from _read_facts(group, partition, theirs, needs, known_facts, queued=accepted_us is not None)
+    ruled = [board for *_, theirs in group.tables for board in theirs if board.entries.leaf.spec.entry is not None]
+    if ruled:
+        asked = [(each.entries.leaf, needs.owners[each.entries.leaf.key]) for each in ruled]
+        group.entrants = yield from hold_entrants(asked)
     for partition, table, theirs in group.tables:
         yield from _at(group, partition, _hold_rows(table, theirs, needs.owners))
     if group.has_states:
@@ -249,12 +256,12 @@ def _read_facts(
     group.has_states |= bool(facts.owner_states)
     unknown: list[BoardFacts] = []
     for board in boards:
-        key, computed = board.entries.leaf.key, board.entries.leaf.computed
-        if (known := facts.computed.get(key)) is None:
+        key, demands = board.entries.leaf.key, board.entries.leaf.demands
+        if (known := facts.demands.get(key)) is None:
             unknown.append(board)
-        elif known != computed:  # the fact is outdated, or the copy of the board
+        elif known != demands:  # the fact is outdated, or the copy of the board
             group.learned.outdated[partition] = facts.version
-            raise OutdatedFactsError("a board has other computed columns", learned=group.learned)
+            raise OutdatedFactsError("a board has other computed columns or entry rules", learned=group.learned)
         if (epoch := facts.epochs.get((key, board.rows_key))) is not None:
             group.epochs[key] = epoch
         elif key in needs.remembering:
@@ -267,20 +274,20 @@ def _read_facts(
 
 
 def _confirm_copies(group: GroupFacts, partition: int, boards: Sequence[BoardFacts], *, queued: bool) -> Program[None]:
-    """Find out whether the process knows of all computed columns. If not, it has to read the board again.
+    """Find out whether the process knows all computed columns and rules. If not, it has to read the board again.
 
     Raises:
         BoardChangedError: it does not, and the posts were `queued`. Other posts are refused, and then sent again.
     """
-    computed = yield from in_partition(partition, count_computed(board.entries.leaf.key for board in boards))
+    demands = yield from in_partition(partition, find_demands(board.entries.leaf.key for board in boards))
     for board in boards:
         leaf = board.entries.leaf
-        if computed.get(leaf.key, leaf.computed) == leaf.computed:
+        if demands.get(leaf.key, leaf.demands) == leaf.demands:
             continue
         if queued:
             raise BoardChangedError
         board.exists = False
-    _learn(group, partition, {}, {}, computed)
+    _learn(group, partition, {}, {}, demands)
 
 
 def _find_resets(group: GroupFacts, partition: int, facts: Facts, boards: dict[int, BoardFacts]) -> Program[None]:
@@ -315,16 +322,16 @@ def _learn(
     partition: int,
     epochs: dict[tuple[int, int], int],
     resets: dict[int, int],
-    computed: dict[int, int],
+    demands: dict[int, str],
 ) -> None:
     """Note facts of boards. If there are too many states of owners to remember any fact of a partition, do nothing."""
     facts = group.facts.get(partition)
-    if facts is None or partition in group.learned.unbounded or not (epochs or resets or computed):
+    if facts is None or partition in group.learned.unbounded or not (epochs or resets or demands):
         return
-    learned = group.learned.facts.setdefault(partition, facts._replace(epochs={}, resets={}, computed={}))
+    learned = group.learned.facts.setdefault(partition, facts._replace(epochs={}, resets={}, demands={}))
     learned.epochs.update(epochs)
     learned.resets.update(resets)
-    learned.computed.update(computed)
+    learned.demands.update(demands)
 
 
 def _hold_rows(table: TableRows, boards: Sequence[BoardFacts], owners: dict[int, dict[str, None]]) -> Program[None]:

@@ -36,6 +36,7 @@ from storage.histories.replay import EntriesByOwner, Replay
 from storage.leases.work_leases import store_clock
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_keys_ever, store_columns
+from storage.leaves.entrants import hold_entrants, recount_owners
 from storage.leaves.entries import Entries, add_totals
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_gates
@@ -83,6 +84,7 @@ def rebuild_board(post_ids: PostIds, *, board_id: str, since: Numbers | None = N
     yield from check_not_moving(board)
     totals = yield from find_totals_of([board])
     done = RebuildCounts(entries_before=totals[board.key].get(ALL_ENTRIES, 0))
+    yield from hold_entrants([(board.leaves[0], ())])  # before any row is locked, as posts do
     board = yield from remove_rows(board)
     own_keys = yield from find_keys_ever(board)
     specs = dict.fromkeys(own_keys, board.spec)
@@ -112,6 +114,7 @@ def rebuild_board(post_ids: PostIds, *, board_id: str, since: Numbers | None = N
     for leaf in board.leaves:
         storing = _store_rows(Entries(leaf), rebuild.rows[leaf.key], totals[leaf.key].get(CHANGES, 0), done)
         yield from in_partition(leaf.partition, storing)
+    yield from recount_owners(board.leaves[0], {owner for each in rebuild.rows.values() for owner in each})
     if since is not None:
         yield from count_epochs(board)
     return done

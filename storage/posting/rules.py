@@ -14,9 +14,14 @@ Rules know nothing of the form of a request, nor of names and types of columns: 
 from collections.abc import Callable
 from typing import NamedTuple
 
+from storage.boards.family_ids import describe_closed
 from storage.errors import (
     AtInFutureError,
     BeforeResetError,
+    BoardFullError,
+    NoPostsLeftError,
+    NotJoinedError,
+    NotOpenError,
     NotOpenYetError,
     OwnerMergedError,
     PeriodClosedError,
@@ -25,13 +30,17 @@ from storage.errors import (
     PostVoidedError,
     UnknownBoardError,
 )
-from storage.records import Gate, Post
+from storage.periods import format_time
+from storage.records import EntryRules, Gate, Post
 
 from .post_ids import RememberedPost
 
 
 class Attempt(NamedTuple):
-    """A post that is to change one board, and what is known of both. A fact that says nothing is None, 0 or False."""
+    """A post that is to change one board, or a request to join it, and what is known of both.
+
+    A fact that says nothing is None, 0 or False.
+    """
 
     named_us: int | None  # the time that the post names
     now_us: int  # when the post was accepted
@@ -45,6 +54,11 @@ class Attempt(NamedTuple):
     gate: Gate | None = None  # None: the board takes posts of any time
     reset_us: int = 0  # when the board was last emptied
     is_merged: bool = False  # whether the owner was merged into another one
+    entry: EntryRules | None = None  # the entry rules of the board; the next three facts are known if it has some
+    is_entrant: bool = False  # whether the owner takes part
+    posts: int = 0  # how many posts of the owner were accepted
+    owners: int = 0  # how many owners take part
+    joins: bool = False  # whether the owner asks to join
 
     @property
     def at_us(self) -> int:
@@ -91,16 +105,28 @@ def refuse_emptied(_: Attempt) -> PostError | None:
 def refuse_closed(attempt: Attempt) -> PostError | None:
     gate = attempt.gate
     assert gate is not None
-    if gate.is_shut(attempt.now_us) or (gate.ends_us is not None and attempt.at_us >= gate.ends_us):
-        what = "the period of" if attempt.in_family else "the leaderboard"
-        return PeriodClosedError(f"{what} {attempt.board_id!r} is closed", pointer="/at")
-    return None
+    is_shut = gate.is_shut(attempt.now_us)
+    if not is_shut and (gate.ends_us is None or attempt.at_us < gate.ends_us):
+        return None
+    if attempt.in_family:
+        return PeriodClosedError(describe_closed(attempt.board_id, gate.ends_us), pointer="/at")
+    ended = "" if gate.ends_us is None else f"ended at {format_time(gate.ends_us)}"
+    if is_shut:
+        detail = f"is closed{ended and f': it {ended} and takes no late posts any more'}. Its result stays: only"
+        detail += " operators can change it, by erasing entries, or by taking posts back while it has rows"
+    else:
+        left_s = ((gate.closes_us or attempt.now_us) - attempt.now_us) // 1_000_000
+        detail = f"{ended}. For another {left_s} s it takes late posts, which have an `at` before its end"
+    return PeriodClosedError(f"the leaderboard {attempt.board_id!r} {detail}", pointer="/at")
 
 
 def refuse_unopened(attempt: Attempt) -> PostError | None:
     assert attempt.gate is not None
     if attempt.gate.opens_us is None or attempt.at_us >= attempt.gate.opens_us:
         return None
+    if attempt.joins:
+        opens = format_time(attempt.gate.opens_us)
+        return NotOpenError(f"the leaderboard {attempt.board_id!r} opens at {opens}, and can be joined from then on")
     return NotOpenYetError(f"the leaderboard {attempt.board_id!r} opens after the time of the post", pointer="/at")
 
 
@@ -108,6 +134,31 @@ def refuse_before_reset(attempt: Attempt) -> PostError | None:
     if attempt.named_us is None or attempt.named_us >= attempt.reset_us:
         return None
     return BeforeResetError(f"{attempt.board_id!r} was emptied after the time of the post", pointer="/at")
+
+
+def refuse_stranger(attempt: Attempt) -> PostError | None:
+    assert attempt.entry is not None
+    if attempt.is_entrant or attempt.joins or not attempt.entry.join:
+        return None
+    return NotJoinedError(f"the owner has not joined the leaderboard {attempt.board_id!r}", pointer="/owner")
+
+
+def refuse_newcomer(attempt: Attempt) -> PostError | None:
+    assert attempt.entry is not None
+    owners_max = attempt.entry.owners_max
+    if attempt.is_entrant or owners_max is None or attempt.owners < owners_max:
+        return None
+    detail = f"the leaderboard {attempt.board_id!r} takes {owners_max} owners, and is full"
+    return BoardFullError(detail, pointer="/owner")
+
+
+def refuse_spent(attempt: Attempt) -> PostError | None:
+    assert attempt.entry is not None
+    posts_max = attempt.entry.posts_max
+    if attempt.joins or posts_max is None or attempt.posts < posts_max:
+        return None
+    detail = f"the leaderboard {attempt.board_id!r} takes {posts_max} posts of an owner, and has had {attempt.posts}"
+    return NoPostsLeftError(detail, pointer="/owner")
 
 
 RULES = (
@@ -120,6 +171,9 @@ RULES = (
     Rule(refuse_closed, "gate"),
     Rule(refuse_unopened, "gate"),
     Rule(refuse_before_reset, "reset_us"),
+    Rule(refuse_stranger, "entry"),
+    Rule(refuse_newcomer, "entry"),
+    Rule(refuse_spent, "entry"),
 )
 
 
@@ -144,7 +198,8 @@ def find_closure(
     `judged`: what was found for other posts at `now_us`, by leaf key and time of the post. This adds to it.
     """
     if post.scope is not None:
-        return None if post.parts else PeriodClosedError("every period of the post is closed", pointer="/at")
+        detail = "every period of the post is closed. A post without `at` reaches the periods that are open now"
+        return None if post.parts else PeriodClosedError(detail, pointer="/at")
     judged, error = {} if judged is None else judged, None
     for part in post.parts:
         leaf, key = part.leaf, (part.leaf.key, post.at_us)

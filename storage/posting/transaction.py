@@ -16,6 +16,7 @@ from querybuilder import BULK_ALIAS, chained, col, count, plus, select
 from storage.boards.acts import store_acts
 from storage.errors import LostRaceError, OutdatedFactsError
 from storage.leaves import hidden_owners
+from storage.leaves.entrants import store_posts
 from storage.leaves.entries import Entries, add_totals, build_totals_upsert, total_rows
 from storage.log.bundles import BundleDraft
 from storage.log.change_log import NewChange, build_log_insert, build_position_taking, bundle_rows, change_log
@@ -77,6 +78,8 @@ def write_changes(
     If the transaction has other writes, make them before, because this locks the counters of the logs.
     """
     yield from _write_rows(decision)
+    if decision.entrants:
+        yield from store_posts({place: each.changed for place, each in decision.entrants.items() if each.changed})
     if decision.acts:
         yield from store_acts(decision.acts)
     boards: dict[int, list[BoardChanges]] = {}

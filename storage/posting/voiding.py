@@ -11,7 +11,7 @@ of its own. If a board refuses, its part of the post stays applied, and a later 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from storage.errors import (
@@ -26,6 +26,7 @@ from storage.histories import merged_owners
 from storage.histories.entry_histories import find_rebuilt, join_histories, read_histories
 from storage.histories.replay import Replay
 from storage.leaves.catalog_rows import find_keys_ever, find_rows_by_key
+from storage.leaves.entrants import hold_entrants
 from storage.leaves.entries import RankingChange, log_ranking_changes
 from storage.leaves.held_entries import HeldEntry, hold_entry
 from storage.log.bundles import POSTS, ChangeKind, RecordFields, naming_owner, record_of_post
@@ -78,6 +79,7 @@ class Voiding:
         """Run `void_post`. `key` and `epochs` identify the post as `find_known` expects them."""
         post, epochs = yield from self._find_post(key, epochs)
         leaves = yield from self._hold_leaves(post)
+        taking_part = yield from hold_entrants((leaf, [self.owner]) for leaf in leaves.values())
         held: dict[int, HeldEntry] = {}
         errors: dict[int, StorageError] = {}
         for part, leaf in sorted(leaves.items(), key=lambda each: (each[1].table_key or each[1].key, each[1].key)):
@@ -93,6 +95,9 @@ class Voiding:
         if not post.is_voided:
             raise next(iter(errors.values()), BoardChangedError())
         if parts:
+            for part, outcome in parts.items():
+                if (entrants := taking_part.get(leaves[part].entrants_place)) is not None:
+                    yield from entrants.return_post(self.owner, has_entry=outcome.stats is not None)
             yield from in_partition(self._id_partition, store_voided(post, epochs, self.now_us))
             yield from log_ranking_changes(changes, now_us=self.now_us)
         return [
@@ -124,7 +129,8 @@ class Voiding:
         rows = yield from find_rows_by_key([*of_part.values()], held=True)
         if not all(row.is_leaf for row in rows.values()):
             raise BoardChangedError
-        return {part: rows[key].leaf for part, key in of_part.items() if key in rows}
+        whole = self.place.leaves[0].whole if isinstance(self.place, Board) else None
+        return {part: replace(rows[key].leaf, whole=whole) for part, key in of_part.items() if key in rows}
 
     def _hold_entry(self, leaf: Leaf) -> Program[HeldEntry]:
         _check_has_rows(leaf)

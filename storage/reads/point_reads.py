@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 from storage.archive.archive_reader import ArchivedEntries
 from storage.coalesce import Crowd, StoreCoalescers
 from storage.leaves.count_policy import CountPolicy, limit_gap_rows
+from storage.leaves.entrants import find_joined
 from storage.leaves.entries import Entries, find_on_leaves
 from storage.leaves.exact_ranks import CountStart, GapCount
 from storage.leaves.hidden_owners import find_hidden_entries
@@ -131,6 +132,17 @@ class PointReads:
                 reading = partial(_find_hidden, self._boards.open_leaf(leaf), theirs)
                 found |= await self._store.at(leaf.partition).read(reading)
         return found
+
+    async def find_joined(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
+        """Return empty entries, dated to when they joined, of those among `owners` who have joined, by owner.
+
+        Call this for owners without an entry.
+        """
+        if board.spec.entry is None:
+            return {}
+        leaf = board.leaves[0]
+        joined = await self._store.at(leaf.entrants_place[0]).read(partial(find_joined, leaf, owners))
+        return {owner: Entry(owner, at_us, [None] * len(board.spec.columns)) for owner, at_us in joined.items()}
 
     def read_around_owner(self, asked: AroundOwner) -> asyncio.Future[OwnersNeighbours | None]:
         """Return a future for the rows on both sides of an owner's row.

@@ -5,7 +5,7 @@ All packages use the constants with the names. `lease_tables` and `ingest_tables
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
 
-SCHEMA_VERSION = 7  # raise it with every change of what is stored
+SCHEMA_VERSION = 8  # raise it with every change of what is stored
 
 META = "meta"
 BOARDS = "boards"
@@ -27,6 +27,7 @@ TOTALS = "totals"
 POST_IDS = "post_ids"
 HIDDEN_ENTRIES = "hidden_entries"
 HIDDEN_OWNERS = "hidden_owners"
+ENTRANTS = "entrants"
 CHANGE_LOG = "changes"
 JOURNAL_BLOCKS = "journal_blocks"
 LOG_COUNTER = "log_counter"
@@ -221,6 +222,15 @@ ENTRY_TABLES: tuple[Query, ...] = (
     )  # whether the owner is hidden, is being shown again, or was merged, see `leaves.hidden_owners`
     .primary_key("owner")
     .clustered(),
+    # Who takes part in boards with entry rules, and how many do, see `leaves.entrants`.
+    create_table(ENTRANTS)
+    .column("leaf_key", INTEGER)  # of a board with segments: the key of the board
+    .column("owner", TEXT)  # empty: the row counts the owners
+    .column("posts", INTEGER)  # how many posts of the owner were accepted, or how many owners take part
+    .column("joined_at", INTEGER, null=True)  # null: the owner takes part by posting, and never joined
+    .primary_key("leaf_key", "owner")
+    .clustered(),
+    create_index("entrants_owner", ENTRANTS, col("owner")),
     # An archived board has sections, such as the tally of a column. A section is a list of blocks, one row for each.
     create_table(ARCHIVE_BLOCKS)
     .with_columns(leaf_key=INTEGER, section=TEXT)

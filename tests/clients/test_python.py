@@ -18,6 +18,7 @@ from rankcurve.answers import Curve, Erased, OwnerEvent, TopEvent, decode
 from rankcurve.client import Operations
 from rankcurve.errors import (
     BadRequestError,
+    BoardFullError,
     ColumnNeededError,
     NotFoundError,
     NotRankedError,
@@ -199,6 +200,14 @@ async def say_it_shorter(client: Recorded) -> None:
         await client.rank("b", "p1")
     with pytest.raises(NotFoundError):
         await client.rank("laps", "nobody")
+    made = await client.create_board("cup", "score:max", entry={"join": True, "posts_max": 1, "owners_max": 1})
+    assert made.owners == 0
+    assert (await client.join("cup", "ada")) == (await client.join("cup", "ada"))
+    assert (await client.join("cup", "ada")).posts_left == 1
+    with pytest.raises(BoardFullError):
+        await client.join("cup", "bob")
+    with pytest.raises(PostsRejectedError, match="not_joined"):
+        await client.post_one("cup", "bob", score=1)
     await client.create_family("weeks", "lap:min.3", periods=["week"], facets=[[], ["country"]])
     result = await client.post_one_to_family("weeks", "ada", facets={"country": "Côte d'Ivoire"}, lap=58)
     assert len(result.boards) == 2

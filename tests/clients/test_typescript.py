@@ -105,6 +105,7 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
 
 
 def check_what_is_short(found: dict[str, Any]) -> None:
+    assert found["joined"] == [2, ["ApiError", 409, "board_full"]]
     assert found["created"] == [[True, "low"]]
     assert (found["lap"]["stats"], found["again"]) == ({"lap": 58.25}, "duplicate")
     assert (found["placed"]["rank"], found["placed"]["rank_before"]) == (1, 1)

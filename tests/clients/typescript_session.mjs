@@ -115,6 +115,8 @@ found.notVoided = await codeOf(game.voidFamilyPost("none", "run", "cheat"));
 // What is short, families with their history, and the buffer, whose answers are lost now and then.
 const spec = { columns: [{ name: "lap", merge: "min", scale: 3 }], ties: "earliest" };
 found.created = (await game.createBoard("laps", spec)).columns.map(({ sorted, best }) => [sorted, best]);
+await game.createBoard("cup", { ...spec, entry: { posts_max: 2, owners_max: 1 } });
+found.joined = [(await game.join("cup", "ada")).posts_left, await codeOf(game.join("cup", "bob"))];
 found.lap = await game.postOne("laps", "bob", { lap: 58.25 }, { post_id: "one" });
 found.placed = (await game.postOne("laps", "bob", { lap: 58.25 }, {}, { positions: ["lap"], moved: true })).positions[0];
 found.again = (await game.postOne("laps", "bob", { lap: 58.25 }, { post_id: "one" })).status;

@@ -19,7 +19,7 @@ BODIES: dict[str, Any] = {
     "add_resources": {"region": "eu", "resources": ["one", "two"]},
     "remove_resources": {"resources": ["two"]},
     "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
-    "erase_entries": {"owners": ["nobody"]},
+    "join": {"owner": "ada"}, "erase_entries": {"owners": ["nobody"]},
     "lookup": {"owners": ["ada"], "column": "xp"},
     "positions_on_boards": {"boards": ["b"], "column": "xp"},
     "create_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},

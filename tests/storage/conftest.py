@@ -36,7 +36,9 @@ IN_PARTITIONS = {
 # With several partitions, only these files run with shared tables too. A table is shared within one partition.
 SHARED_IN_PARTITIONS = {"test_posts", "test_replay", "test_store_model"}
 # Only these files run with segments too. With several partitions, each segment is in another one.
-SEGMENTED = {"test_owner_merges", "test_rankings", "test_writers", "test_store_model", "test_voided_histories"}
+SEGMENTED = {
+    "test_entrants", "test_owner_merges", "test_rankings", "test_writers", "test_store_model", "test_voided_histories",
+}  # fmt: skip
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

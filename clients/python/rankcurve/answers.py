@@ -78,6 +78,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     columns: list[Column]
     ties: str | list[str] = "shared"
     entries: int | None = None
+    owners: int | None = None  # how many take part, if there are entry rules
     created_at: datetime | None = None
     active_at: datetime | None = None  # only in a list by activity
     closed: bool = False
@@ -281,6 +282,16 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     stats: Stats
     hidden: bool = False
     profile: Record | None = None
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """An owner who takes part in a board with entry rules."""
+
+    board: str
+    owner: str
+    joined_at: datetime | None = None  # None: the owner came by posting
+    posts: int = 0  # how many posts were accepted
+    posts_left: int | None = None  # None: any number
 
 
 class FoundEntry(Entry, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from .answers import (
     FacetValue,
     FamilyBoard,
     HiddenOwner,
+    Joined,
     JournalLine,
     Lookup,
     MergedBoard,
@@ -91,7 +92,7 @@ class _OwnerPositions(msgspec.Struct, frozen=True):
     positions: list[OwnerPosition]
 
 
-Answered = TypeVar("Answered", _OwnerPositions, Entry)
+Answered = TypeVar("Answered", _OwnerPositions, Entry, Joined)
 
 
 class _Values(msgspec.Struct, frozen=True):
@@ -674,6 +675,15 @@ class Operations(Generic[Transport, Buffer, Holders]):
         Return on how many boards, archived ones included, the owner has or had an entry.
         """
         return decode((yield from self._act("DELETE", owner_path(owner, "hidden"), reason)), _OwnerEntries).entries
+
+    @operation
+    def join(self, board: str, owner: str) -> Program[Joined]:
+        """Let an owner join a board with entry rules, and return how many posts the owner has left.
+
+        Joining again returns the same. Raises BoardFullError, NotOpenError or PeriodClosedError if it is too late.
+        """
+        body = {"owner": owner}
+        return check_owner((yield from self._ask(Joined, "POST", board_path(board, "entries"), body)), owner)
 
     @operation
     def erase_entry(self, board: str, owner: str, *, reason: str | None = None) -> Program[None]:

@@ -320,6 +320,26 @@ class NotOpenYetError(ConflictError, code="not_open_yet"):
     """The leaderboard has not opened yet."""
 
 
+class NotOpenError(ConflictError, code="not_open"):
+    """The leaderboard has not opened yet, so nobody can join it."""
+
+
+class NoEntryRulesError(ConflictError, code="no_entry_rules"):
+    """The leaderboard has no entry rules, so nobody needs to join it."""
+
+
+class NotJoinedError(ConflictError, code="not_joined"):
+    """The owner has not joined the leaderboard."""
+
+
+class NoPostsLeftError(ConflictError, code="no_posts_left"):
+    """The owner has used all posts that the leaderboard takes of an owner."""
+
+
+class BoardFullError(ConflictError, code="board_full"):
+    """The leaderboard has as many owners as it may have."""
+
+
 class BeforeResetError(ConflictError, code="before_reset"):
     """The leaderboard was emptied after the time of the post."""
 

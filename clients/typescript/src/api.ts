@@ -113,10 +113,11 @@ export type AuditedRank = {
  * A leaderboard with its full specification. `curves` has the state of each ranked column's curve; lists of
  * leaderboards have no `curves`. Only lists by activity have `active_at`: the time of the last logged change, or
  * of the creation if no change is logged. `opens_at`, `closes_at`, `grace_seconds` and `keep_seconds` are present
- * if the leaderboard has an opening or a closing time. `partition` is present if the store has several partitions
- * and the leaderboard has one segment. A `closed` leaderboard takes no posts. An `archived` leaderboard no longer
- * has rows: its archive answers requests for its top, its owners, its values and its curve. Any other request is
- * answered with 410.
+ * if the leaderboard has an opening or a closing time. `entry` is present if it has entry rules, and `owners`
+ * then says how many owners take part: who joined or posted. `partition` is present if the store has several
+ * partitions and the leaderboard has one segment. A `closed` leaderboard takes no posts. An `archived`
+ * leaderboard no longer has rows: its archive answers requests for its top, its owners, its values and its curve.
+ * Any other request is answered with 410.
  */
 export type BoardAnswer = {
   id: string;
@@ -125,6 +126,7 @@ export type BoardAnswer = {
   table: "own" | "shared";
   partition?: number;
   predictor: PredictorSpec;
+  entry?: EntryBody;
   /** ISO 8601 in UTC, with microseconds */
   created_at: string;
   segments?: number;
@@ -135,6 +137,7 @@ export type BoardAnswer = {
   closed: boolean;
   archived: boolean;
   entries: number;
+  owners?: number;
   /** ISO 8601 in UTC, with microseconds */
   active_at?: string;
   curves?: Record<string, CurveState | null>;
@@ -178,6 +181,19 @@ export type PredictorSpec = {
   exact_top: number;
   refresh_seconds: number;
   method: "auto" | "scan" | "skip";
+};
+
+/**
+ * Who may post to a leaderboard, and how often. At least one of the rules is given. They can change at any time.
+ * A limit below what was reached refuses only what is new.
+ */
+export type EntryBody = {
+  /** Whether only owners who have joined may post. The others' posts are rejected, `not_joined`. */
+  join?: boolean;
+  /** The most posts of an owner that are accepted, whatever they change. More are rejected, `no_posts_left`. */
+  posts_max?: number;
+  /** The most owners who take part. Who comes later is refused, `board_full`. */
+  owners_max?: number;
 };
 
 /** The state of a ranked column's curve: how and when it was fitted, its knots, and the changes since the fit. */
@@ -339,7 +355,10 @@ export type EndAnswer = {
   tie_values?: Array<number | null>;
 };
 
-/** One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing. */
+/**
+ * One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing.
+ * An owner who has joined and has no value yet has null in every column.
+ */
 export type EntryAnswer = {
   owner: string;
   /** ISO 8601 in UTC, with microseconds */
@@ -442,6 +461,7 @@ export type FamilyAnswer = {
   table: "own" | "shared";
   partition?: number;
   predictor: PredictorSpec;
+  entry?: EntryBody;
   /** ISO 8601 in UTC, with microseconds */
   created_at: string;
   periods: Array<string | PeriodBody>;
@@ -617,6 +637,25 @@ export type Previous = {
   board: string;
   position: Position | null;
   value_position: Position | null;
+};
+
+/** An owner who takes part in a leaderboard with entry rules. */
+export type JoinAnswer = {
+  board: string;
+  owner: string;
+  joined_at: string | null;
+  /** How many posts of the owner were accepted since the leaderboard has rules. */
+  posts: number;
+  posts_left: number | null;
+};
+
+/** The owner who joins. */
+export type JoinBoard = {
+  /**
+   * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+   * surrogates.
+   */
+  owner: string;
 };
 
 /** The result of one Jolokia request: its value, or an error with a status code like those of HTTP. */
@@ -1045,6 +1084,7 @@ export type PutBoard = {
   /** The number of parts over which its owners are spread, so that it can grow past one machine. */
   segments?: number;
   predictor?: PredictorBody;
+  entry?: EntryBody | null;
   reason?: string | null;
   opens_at?: string | null;
   closes_at?: string | null;
@@ -1104,6 +1144,7 @@ export type PutFamily = {
   /** The number of parts over which its owners are spread, so that it can grow past one machine. */
   segments?: number;
   predictor?: PredictorBody;
+  entry?: EntryBody | null;
   reason?: string | null;
   periods: Array<"all" | "day" | "month" | "week" | "year" | PeriodBody>;
   /** An IANA name: `Europe/Berlin`. */
@@ -1635,6 +1676,11 @@ export interface Operations {
     query: {};
     body: EraseEntries;
     answer: ErasedEntries;
+  };
+  join: {
+    query: {};
+    body: JoinBoard;
+    answer: JoinAnswer;
   };
   erase_owner: {
     query: {

@@ -209,6 +209,11 @@ export class Client {
     return this.#void(pathOf`/v1/families/${family}/posts/${postId}`, owner, reason);
   }
 
+  /** Let an owner join a board with entry rules, and return how many posts the owner has left. */
+  join(board: string, owner: string): Promise<Answer<"join">> {
+    return this.#ask(pathOf`/v1/leaderboards/${board}/entries`, { owner });
+  }
+
   /** Erase an owner's entry on one board (role `ops`). Entries on other boards stay. */
   async eraseEntry(board: string, owner: string, reason?: string): Promise<void> {
     const path = pathOf`/v1/leaderboards/${board}/entries/${owner}`;

@@ -29,7 +29,7 @@ TABLES = {"families": PutFamily, "boards": PutBoard}  # families are made first
 PATHS = {"families": "families", "boards": "leaderboards"}  # the part of the path in the API, and the name of its list
 ONE_OF = {"families": "family", "boards": "board"}
 # These members may differ from what the service has. Any other difference would give stored values a new meaning.
-CHANGEABLE = ("opens_at", "closes_at", "grace_seconds", "keep_seconds", "keep", "predictor", "tiers")
+CHANGEABLE = ("opens_at", "closes_at", "grace_seconds", "keep_seconds", "keep", "predictor", "tiers", "entry")
 CHOSEN_ONCE = ("partition", "segments")  # read when a board is made; `partition move` and `board split` change them
 Specs = dict[str, dict[str, Record]]  # by table and id
 
@@ -61,7 +61,7 @@ async def apply(
     """Create and change boards and families as a file says. Running it again is harmless.
 
     The command prints its plan first. It changes nothing if any difference would reinterpret stored values, and exits
-    with 1. Tiers, settings of curves, times and new columns can change. A file looks like this:
+    with 1. Tiers, settings of curves, times, entry rules and new columns can change. A file looks like this:
 
         #:schema ./boards.schema.json
 

@@ -18,7 +18,7 @@ from service.commands.target import BoardArgument, service_command
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 BOARD_PATH = "/v1/leaderboards/{board}"
 BOARD = argument("board", "BOARD", "Id of the leaderboard.")
-READ_ONLY_MEMBERS = ("id", "entries", "created_at", "curves", "closed", "archived", "boards")
+READ_ONLY_MEMBERS = ("id", "entries", "owners", "created_at", "curves", "closed", "archived", "boards")
 
 COLUMNS = option(
     "column", list[str], "A column like xp:sum:high, as described above; repeatable.", "--column", "-c", metavar="SPEC"
@@ -38,6 +38,12 @@ TIES = option(
 )
 PARTITION = option("partition", int, "The partition of the store in which it is created. Default: the service chooses.")
 
+RULES = (
+    option("join", bool, "Only owners who have joined may post: `rankcurve join`.", "--join/--no-join"),
+    option("posts_max", int, "The most posts of an owner that are accepted.", min=1),
+    option("owners_max", int, "The most owners who take part.", min=1),
+)
+
 board_app = typer.Typer(
     rich_markup_mode="markdown", no_args_is_help=True, help="Create, list, show and delete leaderboards."
 )
@@ -53,6 +59,8 @@ def make_spec(given: dict[str, Any]) -> Record:
         raise typer.BadParameter("give either --column (repeatable) or --spec")
     try:
         spec = {} if path is None else writable_members(decode(path.read_bytes(), Record))
+        if rules := {name: given.pop(name) for name in [*given] if name in ("join", "posts_max", "owners_max")}:
+            given["entry"] = {**spec.get("entry", {}), **rules}
         return whole_spec(spec, columns or (), given.pop("ties", None), given)
     except ValueError as cause:
         raise typer.BadParameter(str(cause)) from cause
@@ -112,7 +120,7 @@ add_request(
     option("closes_at", str, "Posts at or after this time are rejected, like 2026-12-31T23:00:00Z."),
     option("grace_seconds", int, "For how long after that late posts still count.", min=0),
     option("keep_seconds", int, "For how long it keeps its rows once closed, before it is archived.", min=0),
-    PARTITION, option("segments", int, "Over how many parts its owners are spread.", min=1, max=64),
+    PARTITION, option("segments", int, "Over how many parts its owners are spread.", min=1, max=64), *RULES,
     convert=make_spec,
 )
 add_list(
@@ -221,7 +229,7 @@ add_request(
     option("time_zone", str, "Time zone in which periods begin and end. Default: UTC."),
     option("grace_seconds", int, "For how long after a period late posts still count.", min=0),
     option("keep", list[str], "Number of closed periods that keep their rows, like day=30; repeatable."),
-    TIES, SPEC, PARTITION, convert=make_family_spec,
+    TIES, SPEC, PARTITION, *RULES, convert=make_family_spec,
 )
 add_request(
     family_app, "show", f"GET {FAMILY_PATH}",

@@ -12,7 +12,7 @@ from rankcurve.client import PAGE_ENTRIES
 
 from service.commands.request_commands import REASON, add_list, add_request, argument, option
 from service.commands.tables import cell_text, say, show_json, show_records
-from service.commands.target import JsonOption, LimitOption, service_command, take
+from service.commands.target import BoardArgument, JsonOption, LimitOption, service_command, take
 
 OWNER = argument("owner", "OWNER", "Whom.")
 OWNER_PATH = "/v1/owners/{owner}"
@@ -96,6 +96,16 @@ add_request(
     queue_app, "show", "GET /v1/queue",
     "Show the posts that wait in each shard of the queue, and the queue workers, as JSON (role `ops`).",
 )  # fmt: skip
+
+
+@service_command()
+async def join(client: AsyncClient, board: BoardArgument, owner: Annotated[str, typer.Argument(help="Who.")]) -> None:
+    """Let an owner join a leaderboard with entry rules. Prints how many posts the owner has left, as JSON.
+
+    It is refused, and the command exits with 1, if the leaderboard is full, closed or not open yet. Running the command
+    again is harmless.
+    """
+    show_json(await client.join(board, owner))
 
 
 @service_command()

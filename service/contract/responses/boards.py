@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
-from service.contract.requests import PeriodBody, TierBody
+from service.contract.requests import EntryBody, PeriodBody, TierBody
 from service.contract.values import Number, Time, format_us
 from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
@@ -87,6 +87,7 @@ class SpecAnswer(msgspec.Struct, frozen=True, kw_only=True):
     table: TableSharing
     partition: int | UnsetType = UNSET
     predictor: PredictorSpec
+    entry: EntryBody | UnsetType = UNSET
     created_at: Time
 
 
@@ -96,6 +97,7 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     `curves` has the state of each ranked column's curve; lists of leaderboards have no `curves`. Only lists by activity
     have `active_at`: the time of the last logged change, or of the creation if no change is logged. `opens_at`,
     `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time.
+    `entry` is present if it has entry rules, and `owners` then says how many owners take part: who joined or posted.
     `partition` is present if the store has several partitions and the leaderboard has one segment. A `closed`
     leaderboard takes no posts. An `archived` leaderboard no longer has rows: its archive answers requests for its top,
     its owners, its values and its curve. Any other request is answered with 410.
@@ -109,6 +111,7 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     closed: bool
     archived: bool
     entries: int
+    owners: int | UnsetType = UNSET
     active_at: Time | UnsetType = UNSET
     curves: dict[str, CurveState | None] | UnsetType = UNSET
 
@@ -415,13 +418,29 @@ ProfileObject = Annotated[
 
 
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing."""
+    """One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing.
+
+    An owner who has joined and has no value yet has null in every column.
+    """
 
     owner: str
     updated_at: Time
     stats: Stats
     hidden: bool | UnsetType = UNSET
     profile: ProfileObject | UnsetType | None = UNSET
+
+
+class JoinAnswer(msgspec.Struct, frozen=True):
+    """An owner who takes part in a leaderboard with entry rules."""
+
+    board: str
+    owner: str
+    joined_at: Time | None
+    """When the owner joined; null if the owner came by posting."""
+    posts: int
+    """How many posts of the owner were accepted since the leaderboard has rules."""
+    posts_left: int | None
+    """How many more are accepted; null if any number."""
 
 
 class LookupEntry(EntryAnswer):

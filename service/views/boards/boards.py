@@ -22,7 +22,7 @@ from storage.errors import FamilyBoardError, UnknownBoardError
 from storage.records import INT64_MAX, Board
 from storage.store import Program
 
-from .specs import make_season, make_spec, show_column, show_season, show_ties
+from .specs import make_season, make_spec, show_column, show_entry, show_season, show_ties
 
 ACTIVE_BOARDS_MAX = 5_000  # a list by activity is refused if more boards than this match its filters
 
@@ -167,6 +167,7 @@ def show_spec(context: Context, board: Board) -> dict[str, Any]:
         "table": board.spec.table,
         "partition": board.partition if context.store.partitions > 1 and not board.is_spread else UNSET,
         "predictor": board.spec.predictor,
+        "entry": show_entry(board.spec.entry),
         "created_at": format_us(board.created_at_us),
     }
 
@@ -186,6 +187,7 @@ def _board_answer(
         closed=state.closed,
         archived=board.gate.archived_us is not None,
         entries=state.entries,
+        owners=UNSET if state.owners is None else state.owners,
         active_at=UNSET if active_us is None else format_us(active_us),
         curves=UNSET if curves is None else curves,
     )

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from service.context import Context
 from service.contract.problems import ProblemError
-from service.contract.requests import TIE_COLUMNS_MAX, BoardBody, ColumnBody, PutBoard, TierBody, TiesSent
+from service.contract.requests import TIE_COLUMNS_MAX, BoardBody, ColumnBody, EntryBody, PutBoard, TierBody, TiesSent
 from service.contract.responses.boards import ColumnAnswer, TiesShown
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
 from storage.errors import SpecInvalidError
@@ -20,6 +20,7 @@ from storage.records import (
     BoardSpec,
     ColumnKind,
     ColumnSpec,
+    EntryRules,
     Merge,
     PredictorSpec,
     RefreshMethod,
@@ -82,7 +83,15 @@ def make_spec(body: BoardBody, context: Context) -> BoardSpec:
         predictor=replace(defaults, **chosen),
         table=body.table,
         segments=body.segments,
+        entry=None if body.entry is None else _entry(body.entry),
     )
+
+
+def _entry(body: EntryBody) -> EntryRules:
+    posts_max, owners_max = (None if each is UNSET else each for each in (body.posts_max, body.owners_max))
+    if not body.join and posts_max is None and owners_max is None:
+        raise SpecInvalidError("entry has join, posts_max or owners_max", pointer="/entry")
+    return EntryRules(body.join, posts_max, owners_max)
 
 
 def _column(body: ColumnBody, index: int) -> ColumnSpec:
@@ -236,6 +245,14 @@ def show_ties(spec: BoardSpec) -> TiesShown:
     if not spec.tie_columns:
         return spec.ties
     return [*spec.tie_columns, *([spec.ties] if spec.ties is Ties.EARLIEST else [])]
+
+
+def show_entry(rules: EntryRules | None) -> EntryBody | UnsetType:
+    """Return the entry rules of a board as they were sent, or UNSET if it has none."""
+    if rules is None:
+        return UNSET
+    posts_max, owners_max = (UNSET if each is None else each for each in (rules.posts_max, rules.owners_max))
+    return EntryBody(join=rules.join, posts_max=posts_max, owners_max=owners_max)
 
 
 def show_season(season: Season | None) -> dict[str, Any]:

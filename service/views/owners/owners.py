@@ -88,6 +88,9 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     unseen = False
     if found is None:
         found, unseen = (await context.reads.find_hidden(board, [owner])).get(owner), True
+    is_joined = found is None
+    if found is None:
+        found, unseen = (await context.reads.find_joined(board, [owner])).get(owner), False
     if found is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     context.metrics.meter.add("rankcurve_reads", 1, "entry", "row")
@@ -95,7 +98,7 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden=unseen or UNSET)
     if query.profiles:
         await add_profiles(context, [answer])
-    elif not unseen:  # no tag if the entry is hidden: it can change without a change of the board's tag
+    elif not unseen and not is_joined:  # no tag otherwise: it can change without a change of the board's tag
         return tag_answer(call, board.leaf_of(owner), totals, answer)
     return answer
 
@@ -145,7 +148,9 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     found, totals = await context.store.at(board.reading_partition).read(program)
     missing = [owner for owner in dict.fromkeys(owners) if owner not in found]
     unseen = await context.reads.find_hidden(board, missing)
-    answers = _make_entries(locator, index, [*found.values(), *unseen.values()])
+    missing = [owner for owner in missing if owner not in unseen]
+    joined = await context.reads.find_joined(board, missing) if missing else {}
+    answers = _make_entries(locator, index, [*found.values(), *unseen.values(), *joined.values()])
     for owner in unseen:
         answers[owner].hidden = True
     if index is None:
@@ -155,7 +160,7 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     listed = [answers[owner] for owner in owners if owner in answers]
     if query.profiles:
         await add_profiles(context, listed)
-    return LookupAnswer(listed, [owner for owner in missing if owner not in unseen])
+    return LookupAnswer(listed, [owner for owner in missing if owner not in joined])
 
 
 def _make_entries(locator: Locator, index: int | None, rows: Iterable[Entry]) -> dict[str, LookupEntry]:
