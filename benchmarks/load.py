@@ -47,6 +47,7 @@ class Target:
     rows: int = 0
     owners: Path | None = None  # a line an owner, perhaps with a space and a token; None: the owners of `boards`
     authorization: str = ""  # the header of each request whose line in `owners` has no token
+    then: tuple[str, str] = ("", "")  # after every post a `GET` for its owner, with these two joined to the owner
     known: str = ""  # the entity tag of the answer that the client has already
     pause_ms: float = 0.0
 
@@ -55,7 +56,7 @@ class Target:
             return ["fixed"]
         body = self.body or (f'{{"stats":{{"{self.column}":%d}},"owner":"%s"}}' if self.column else "")
         kind = ["post", self.path, body] if body else ["get", self.path, self.after]
-        return [*kind, str(self.rows), str(seed), str(self.pause_ms), *([str(self.owners)] if self.owners else [])]
+        return [*kind, str(self.rows), str(seed), str(self.pause_ms), str(self.owners or ""), *self.then]
 
 
 def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figure:
