@@ -26,7 +26,7 @@ _MERGE_S_MAX = 0.3  # the longest time from a request to the kill
 async def run_kills(server: Server, kills: int) -> KilledMerges:
     rng = random.Random(11)
 
-    async def kill(caller: Caller, _new: str) -> None:
+    async def kill(caller: Caller, _new: str, _asked: asyncio.Task[object]) -> None:
         await asyncio.sleep(rng.uniform(0, _MERGE_S_MAX))
         await asyncio.to_thread(server.stop, signal.SIGKILL)
         server.spawn()

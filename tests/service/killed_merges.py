@@ -23,7 +23,8 @@ class KilledMerges:
     """Merges `old-1` into `new-1` and so on. `kill` waits until it is time, then kills the service and starts it."""
 
     caller: Caller  # of the service that is killed; `kill` sets its address
-    kill: Callable[[Caller, str], Awaitable[None]]  # its second argument is the owner who gets the entries
+    # Its other arguments are the owner who gets the entries, and the merge that waits for its answer.
+    kill: Callable[[Caller, str, asyncio.Task[object]], Awaitable[None]]
     posts: int  # of each of the two owners
     rng: random.Random = field(default_factory=lambda: random.Random(5))
     under_way: int = 0  # kills before the answer to a merge
@@ -66,7 +67,7 @@ class KilledMerges:
         """Merge the owners while the service is killed. Return what the answer says of boards, or None."""
         asked = asyncio.create_task(self.caller.must("POST", f"/v1/owners/{old}/merge", {"into": new}))
         if is_killed:
-            await self.kill(self.caller, new)
+            await self.kill(self.caller, new, asked)
         with suppress(aiohttp.ClientError):
             return list((await asked)["boards"])
         self.under_way += 1
