@@ -27,8 +27,11 @@ from service.commands.target import BoardArgument, fail
 from storage.errors import StorageError, StoreCopyError
 
 if TYPE_CHECKING:
+    from storage.engines.postgres import PostgresStore
     from storage.posting.rebuild import RebuildCounts
     from storage.store import Store
+
+SESSION_LOOKS, SESSION_LOOK_S = 20, 0.1
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, show_default=False)]
 ReplaceOption = Annotated[bool, typer.Option("--replace", help="Move an existing store aside, to *.replaced.")]
@@ -164,6 +167,15 @@ def reopen(settings: Settings) -> None:
     typer.echo(f"{masked(settings.store)} may be served again")
 
 
+async def _count_writers(source: PostgresStore) -> int:
+    """Count the sessions of services. Sessions of a service that was just stopped end a moment later: wait for that."""
+    for _ in range(SESSION_LOOKS):
+        if not (sessions := await source.count_other_writers()):
+            break
+        await asyncio.sleep(SESSION_LOOK_S)
+    return sessions
+
+
 async def copy_store(settings: Settings, source_url: str, target_url: str) -> None:
     """Copy a store to another one. Raises StoreCopyError, and the errors of `open_store`."""
     # Imported here, because the other commands need no database driver.
@@ -185,7 +197,7 @@ async def copy_store(settings: Settings, source_url: str, target_url: str) -> No
         names = masked(source_url), masked(target_url)
         meta = await source.write(lambda: begin_copy(names[1]))
         try:
-            if isinstance(source, PostgresStore) and (sessions := await source.count_other_writers()):
+            if isinstance(source, PostgresStore) and (sessions := await _count_writers(source)):
                 raise StoreCopyError(f"services may write to the source in {sessions} sessions: {STOP_FIRST}")
             target = await open_one(target_url, create=True)
             copy = StoreCopy(source, target, names, typer.echo)
