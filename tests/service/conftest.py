@@ -40,9 +40,12 @@ async def partitions_url(store_url: str) -> str:
     return store_url
 
 
-@pytest.fixture(params=["sqlite", "fronts", "postgres"])
+@pytest.fixture(params=["fronts", "postgres"])
 async def either_store(request: pytest.FixtureRequest) -> AsyncIterator[dict[str, Any]]:
-    """Return arguments of `Service` for an empty store: SQLite, SQLite with an owner and two fronts, and PostgreSQL."""
+    """Return arguments of `Service` for an empty store: SQLite with an owner and two fronts, and PostgreSQL.
+
+    A test whose request has to reach a certain process asks for `sqlite`, a single process.
+    """
     if request.param != "postgres":
         yield {"fronts": 2} if request.param == "fronts" else {}
         return

@@ -20,18 +20,23 @@ from tests.storage.deployment import SEGMENTS, BoardTable, Deployment, Session, 
 from tests.storage.processes import Processes
 
 PROCESSES_S_MAX = 60
-# In these rooms and files, shared tables make no difference, so each board has a table of its own.
+# The promises of a store and the models of whole rooms run on every backend with every table layout.
+CONFORMANCE = {
+    "test_owner_merges", "test_posts", "test_rankings", "test_replay", "test_store_model", "test_voided_histories",
+    "test_writers",
+}  # fmt: skip
+# The other tests run with tables of the boards' own on SQLite, and with one shared table on PostgreSQL. In these rooms
+# and files, the layout makes no difference, or only shared tables are meant.
 OWN_TABLES = {
     "leases", "log", "test_enqueuing", "test_post_ids", "test_queue_application", "test_queue_partitions",
     "test_refresh_requests", "test_shard_leases", "test_shared_curves", "test_stored_curves", "test_writer",
     "test_writer_flow",
 }  # fmt: skip
 SHARED_TABLES = {"test_shared_tables"}
-# Only these rooms and files run with several partitions too: the promises of a store, the models of whole rooms, and
-# posts, whose statements differ on Citus. What partitions change elsewhere has tests of its own.
-IN_PARTITIONS = {
-    "histories", "posting", "test_lease_transaction", "test_queue_model", "test_rankings", "test_store_model",
-    "test_transactions", "test_work_leases",
+# Only these rooms and files run with several partitions too: the promises of a store, and posts, whose statements
+# differ on Citus. What partitions change elsewhere has tests of its own.
+IN_PARTITIONS = CONFORMANCE | {
+    "posting", "test_lease_transaction", "test_queue_model", "test_transactions", "test_work_leases",
 }  # fmt: skip
 # With several partitions, only these files run with shared tables too. A table is shared within one partition.
 SHARED_IN_PARTITIONS = {"test_posts", "test_replay", "test_store_model"}
@@ -41,25 +46,32 @@ SEGMENTED = {
 }  # fmt: skip
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test on its backends, and there for each table layout: tables of the boards' own, and one shared table."""
-    names = {metafunc.definition.path.parent.name, metafunc.definition.path.stem}
-    one = [TableSharing.OWN] if names & OWN_TABLES else [TableSharing.SHARED] if names & SHARED_TABLES else []
-    tables = one or list(TableSharing)
-    chosen = any(mark.args[0] == "backend" for mark in metafunc.definition.iter_markers("parametrize"))
+def list_places(names: set[str]) -> list[tuple[str, BoardTable]]:
+    """Return the backends on which the tests of a room and a file run, each with a table layout."""
     backends = sorted(BACKENDS) if names & IN_PARTITIONS else ONE_PARTITION
+    if names & SHARED_TABLES:
+        return [(name, TableSharing.SHARED) for name in backends]
+    if not names & CONFORMANCE:
+        shared = set() if names & OWN_TABLES else {"postgres"}
+        return [(name, TableSharing.SHARED if name in shared else TableSharing.OWN) for name in backends]
+    places: list[tuple[str, BoardTable]] = [(name, table) for name in backends for table in TableSharing]
+    if not names & SHARED_IN_PARTITIONS:
+        places.remove(("partitions", TableSharing.SHARED))
+    return places + ([(name, SEGMENTS) for name in ("partitions", "sqlite")] if names & SEGMENTED else [])
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test on its backends, each with a layout of tables."""
+    names = {metafunc.definition.path.parent.name, metafunc.definition.path.stem}
+    chosen = any(mark.args[0] == "backend" for mark in metafunc.definition.iter_markers("parametrize"))
+    places = list_places(names)
     match "backend" in metafunc.fixturenames and not chosen, "table" in metafunc.fixturenames:
         case True, True:
-            places: list[tuple[str, BoardTable]] = [(name, table) for name in backends for table in tables]
-            if not one and not names & SHARED_IN_PARTITIONS and "partitions" in backends:
-                places.remove(("partitions", TableSharing.SHARED))
-            if names & SEGMENTED:
-                places += [(name, SEGMENTS) for name in ("partitions", "sqlite")]
             metafunc.parametrize(("backend", "table"), places, indirect=["backend"])
         case True, False:
-            metafunc.parametrize("backend", backends, indirect=True)
+            metafunc.parametrize("backend", sorted({name for name, _ in places}), indirect=True)
         case False, True:
-            metafunc.parametrize("table", tables)
+            metafunc.parametrize("table", sorted({table for _, table in places if table is not SEGMENTS}))
 
 
 @pytest.fixture(autouse=True)

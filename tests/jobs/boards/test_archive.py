@@ -23,7 +23,7 @@ from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, TOTALS
 from storage.store import Program
 from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.world import LIMITS, PREDICTOR, World
-from tests.storage.backends import BACKENDS, ONE_PARTITION
+from tests.storage.backends import BACKENDS
 from tests.storage.deployment import SEGMENTS, Deployment, counter, label, part, ranked
 from tests.storage.passing import PassingStore
 
@@ -32,7 +32,7 @@ S = 1_000_000
 TOP = LIMITS.archive_top_rows
 
 
-PLACES = [f"{backend}-{table.value}" for backend in ONE_PARTITION for table in TableSharing]
+PLACES = [f"sqlite-{TableSharing.OWN.value}", f"postgres-{TableSharing.SHARED.value}"]
 SPREAD = [f"{backend}-{SEGMENTS}" for backend in ("sqlite", "partitions")]
 TIE_COLUMNS = ("time", "shots")
 SIZES = [(0, ()), (1, ()), (7, ()), (60, ()), (60, TIE_COLUMNS)]  # numbers of entries, each with the columns for ties

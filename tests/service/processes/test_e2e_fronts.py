@@ -27,8 +27,8 @@ def test_no_post_and_no_read_is_lost_while_owners_and_fronts_are_killed(tmp_path
     assert not faults.total()
     assert (seen.missing, seen.wrong, seen.refused.total()) == (0, 0, 0)
     assert len(seen.posts_back_s) == KILLS
-    assert ledger.count() > 1000
-    assert seen.reads > 100
+    assert ledger.count() > 100
+    assert seen.reads > 10
 
 
 async def test_reads_go_on_while_the_owner_hangs_and_posts_learn_that_they_waited_too_long(spawn: Spawn) -> None:

@@ -198,10 +198,10 @@ async def use_the_queue(base: str, key: str) -> None:
         await caller.wait_applied()
 
 
-async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
+async def test_every_route_on_a_thousand_boards_stays_within_the_bound(
     tmp_path: Path, store_url: str, cache: OpenMemcached, spawn: Spawn
 ) -> None:
-    key, key_id = await make_boards(tmp_path, store_url, 10_000)
+    key, key_id = await make_boards(tmp_path, store_url, 1_000)
     headers = bearer(key)
     node = spawn("--store", store_url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
     statuses = await use_everything(node.url, headers, key_id)
@@ -217,4 +217,4 @@ async def test_every_route_on_ten_thousand_boards_stays_within_the_bound(
     # The limit must hold even if every route returns every class of status.
     most = len(found) - len(requests) + len(CLASSES) * len(COUNTED)
     assert most <= SERIES_MAX, count_samples(found)
-    assert not [sample for sample in found if "b9999" in sample or "ada" in sample]
+    assert not [sample for sample in found if "b999" in sample or "ada" in sample]

@@ -259,14 +259,13 @@ def plain_values(row: Row) -> list[StatValue | None]:
 ACTS = ("post", "post", "post", "post", "void", "hide", "merge", "combine", "erase")
 
 
-@pytest.mark.parametrize("tie_columns", [(), TIE_COLUMNS])
-@pytest.mark.parametrize("ties", Ties)
-def test_merged_owners_have_what_their_posts_make(session: Session, ties: Ties, tie_columns: tuple[str, ...]) -> None:
+def test_merged_owners_have_what_their_posts_make(session: Session) -> None:
     numbers = iter(range(10**6))
+    histories = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 10**6)), min_size=4, max_size=25)
 
-    @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 10**6)), min_size=4, max_size=25))
-    def run(acts: list[tuple[str, int]]) -> None:
+    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(histories, st.sampled_from(Ties), st.sampled_from([(), TIE_COLUMNS]))
+    def run(acts: list[tuple[str, int]], ties: Ties, tie_columns: tuple[str, ...]) -> None:
         session.run(play(session.deployment, next(numbers), acts, ties, tie_columns))
 
     run()

@@ -72,6 +72,7 @@ async def test_every_request_about_a_board_is_answered_under_an_alias_as_under_t
     await post(service, "bob", "cleo", facets=FACETS)
     real, alias = path("game:2037-W13:loc=melb,org=7"), path("game:this-week:loc=melb,org=7")
     await service.must("POST", f"{real}/rankings/xp/refresh")
+    await service.wait_folded("game:2037-W13:loc=melb,org=7", "xp")
     for method, rest in READS:
         body = {"owners": ["ada", "nobody"], "column": "xp"} if "lookup" in rest else None
         by_alias, by_id = [await service.call(method, each + rest, body) for each in (alias, real)]

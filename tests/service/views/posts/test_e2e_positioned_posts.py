@@ -213,13 +213,10 @@ async def test_a_column_that_another_process_has_just_added_has_positions(
     tmp_path: Path, either_store: dict[str, Any]
 ) -> None:
     async with Service(tmp_path, jobs="none", **either_store).running() as first:
-        if "fronts" in either_store:
-            other = first
-        elif "store" in either_store:
+        other = first
+        if "store" in either_store:
             other = Service(tmp_path, jobs="none", **either_store)
             await other.start()
-        else:
-            return
         await first.board("b", XP)
         await first.must("PUT", F, {**FAMILY, "columns": [XP]})
         for _ in range(2):
@@ -244,7 +241,7 @@ async def test_a_busy_process_reads_ranks_off_the_curve(tmp_path: Path, either_s
         service.keep_busy()
         [result] = await take(service, "positions=xp&moved=true", post("o0005", xp=505))
         [position] = result["positions"]
-        assert position["method"] == "curve"
+        assert position["method"] in ("curve", "knot")
         assert position["low"] <= 495 <= position["high"]
         assert position["rank"] <= position["rank_before"]
 
