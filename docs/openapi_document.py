@@ -35,6 +35,7 @@ from service.contract.values import (
     WEBHOOK_PATTERN,
 )
 from storage.boards.family_ids import FAMILY_PATTERN
+from storage.rewards.grants import GRANT_PATTERN
 
 Schema = dict[str, Any]
 
@@ -53,6 +54,7 @@ _PATH_SCHEMAS: dict[str, Schema] = {
     },
     "family": {"type": "string", "pattern": FAMILY_PATTERN},
     "webhook": {"type": "string", "pattern": WEBHOOK_PATTERN},
+    "grant": {"type": "string", "pattern": GRANT_PATTERN},
     "operation": {
         "type": "string",
         "description": "The rest of the path, with slashes, in the protocol's own escapes.",

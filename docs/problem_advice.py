@@ -27,6 +27,7 @@ ADVICE = {
     "unknown_family": "Correct the id, or create the family.",
     "unknown_pool": "Correct the ids, or create the pool.",
     "unknown_region": "Correct the region, or add resources to it.",
+    "unknown_grant": "List the grants of the owner or the leaderboard, and take the id from there.",
     "unknown_webhook": "List the webhooks, and take the id from there.",
     "unknown_lease": "Ask for a lease. The key never had one, or its lease has ended.",
     "owner_merged": "Use the id in `into`. For a rejected post, ask for the owner's leaderboards to see it.",

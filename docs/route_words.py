@@ -224,6 +224,18 @@ ROUTE_WORDS: dict[str, Words] = {
         description="The remembered post ids are forgotten too. Later posts whose `at` is before this moment are"
         " rejected, `before_reset`; posts without `at` are never late. A closed leaderboard can't be emptied: its rows"
         " are final."),
+    "grants": Words("The grants of a leaderboard: who got which reward", problems=("bad_cursor",),
+        description="Grants are made when the leaderboard has closed, and outlive its archive. `rank` is the rank of"
+        " the owner then, among all visible owners with a value in the column. Later changes of entries, such as a post"
+        " that is taken back, change no grant. An erased owner's grants are deleted, and a merged owner's go to the"
+        " other owner. Grants are kept for `grant_retention_s`."),
+    "preview_rewards": Words("Who would get which reward now", problems=("bad_cursor", "archived"),
+        description="This makes no grant. A leaderboard without rewards has an empty page."),
+    "owner_grants": Words("An owner's grants", problems=("bad_cursor",),
+        description="Those of deleted leaderboards are listed, too."),
+    "claim_grant": Words("Claim a grant", problems=("unknown_grant",),
+        description="`first` is true in one answer only, however many requests there are at the same time. If that"
+        " answer gets lost, nobody sees it, so let `id` be the key of what you pay out."),
     "erase_entries": Words("Erase many entries",
         problems=("unknown_column", "column_needed", "bad_value", "value_out_of_range", "bad_rank", "too_many_owners",
         "archived"),
@@ -241,8 +253,8 @@ ROUTE_WORDS: dict[str, Words] = {
         " is the present one."),
     "erase_entry": Words("Erase an owner's entry", problems=("unknown_owner",)),
     "erase_owner": Words("Erase an owner on every leaderboard",
-        description="This erases entries and profile, and the name, stats and post ids in the journal. A retry of an"
-        " erased post stays a duplicate."),
+        description="This erases entries, grants and profile, and the name, stats and post ids in the journal. A retry"
+        " of an erased post stays a duplicate."),
     "hide_owner": Words("Hide an owner on every leaderboard",
         description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner."),
     "show_owner": Words("Show a hidden owner again"),

@@ -6,7 +6,7 @@ from service.contract.routes import FOUND_BY_HANDLER, IN_BODY, IN_PATH_AND_QUERY
 from service.views import acts, merged_owners
 from service.views.acts import record_acts
 from service.views.api_keys import KEYS
-from service.views.boards import boards, families
+from service.views.boards import boards, families, grants
 from service.views.events import EVENTS
 from service.views.leases import LEASES, POOLS
 from service.views.owners import joining, owners, positions
@@ -90,6 +90,13 @@ _OTHERS = [
     Route("DELETE", _BOARD, boards.remove_board, Role.OPS, "delete_board", "Leaderboards", acts=("board.deleted",)),
     Route("POST", _BOARD + "/reset", boards.empty_board, Role.OPS, "reset_board", "Leaderboards",
         acts=("board.reset",)),
+    Route("GET", _BOARD + "/grants", grants.get_board_grants, Role.READER, "grants", "Rewards",
+        query=queries.ListQuery),
+    Route("GET", _BOARD + "/rewards/preview", grants.preview_rewards, Role.READER, "preview_rewards", "Rewards",
+        query=queries.ListQuery),
+    Route("GET", "/v1/owners/{owner}/grants", grants.get_owner_grants, Role.READER, "owner_grants", "Rewards",
+        query=queries.OwnerGrantsQuery),
+    Route("POST", "/v1/grants/{grant}/claim", grants.claim_grant, Role.WRITER, "claim_grant", "Rewards"),
     Route("POST", _BOARD + "/entries/erase", erasures.erase_entries, Role.OPS, "erase_entries", "Owners",
         body=requests.EraseEntries, acts=("entries.erased",)),
     Route("POST", _BOARD + "/entries", joining.join_board, Role.WRITER, "join", "Owners", body=requests.JoinBoard),

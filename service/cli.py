@@ -11,6 +11,7 @@ import typer
 from service.commands.boards.applying import apply
 from service.commands.boards.boards import board_app, family_app
 from service.commands.boards.owners import acts, join, owner_app, post_app, queue_app
+from service.commands.boards.rewards import rewards_app
 from service.commands.imports.importing import import_posts
 from service.commands.language_models import serve_tools
 from service.commands.leases import lease_app, pool_app
@@ -65,6 +66,7 @@ app.add_typer(owner_app, name="owner", rich_help_panel=DATA)
 app.add_typer(webhook_app, name="webhook", rich_help_panel=DATA)
 app.add_typer(post_app, name="post", rich_help_panel=DATA)
 app.command("join", rich_help_panel=DATA)(join)
+app.add_typer(rewards_app, name="rewards", rich_help_panel=DATA)
 app.command("acts", rich_help_panel=DATA)(acts)
 app.command("journal", rich_help_panel=READ)(journal)
 app.command("events", rich_help_panel=READ)(events)

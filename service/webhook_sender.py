@@ -117,6 +117,13 @@ async def open_sender(hosts: Sequence[str]) -> AsyncIterator[SendEvent]:
         yield send
 
 
+def show_grant(event: Event) -> dict[str, str | None]:
+    """Return the members that only an event about a grant has: the id of the grant, and its owner."""
+    if event.grant is None:
+        return {}
+    return {"grant": event.grant, "owner": event.owner}
+
+
 def encode_event(event: Event) -> bytes:
-    data: dict[str, Any] = {"seq": event.number, "board": event.board_id}
+    data: dict[str, Any] = {"seq": event.number, "board": event.board_id, **show_grant(event)}
     return msgspec.json.encode({"type": event.type, "timestamp": format_us(event.at_us), "data": data})

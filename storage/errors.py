@@ -302,6 +302,10 @@ class BackupFailedError(StorageError):
     """The backup was not made, or not restored."""
 
 
+class UnknownGrantError(StorageError):
+    """No such grant."""
+
+
 class UnknownWebhookError(StorageError):
     """No such webhook."""
 

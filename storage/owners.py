@@ -2,7 +2,7 @@
 
 An erasure has these steps:
 
-    queued posts ──> boards with rows ──> archives ──> the name in journals and acts ──> profile
+    queued posts ──> boards with rows ──> archives ──> the name in journals and acts ──> grants, profile
 
 An erasure also erases the owner's earlier ids, which were merged into this one (see `histories.merged_owners`).
 
@@ -51,6 +51,7 @@ from .log.change_log import change_log
 from .queue.queue_erasure import drop_queued
 from .reads.open_boards import OpenBoards
 from .records import Board, Leaf, by_partition
+from .rewards import grants
 from .schema.creation import hold_partitions, in_each_partition
 from .store import Program, Store, in_partition
 
@@ -121,7 +122,7 @@ class OwnerChanges:
         return bool(until or waited or joined)
 
     async def erase(self) -> int:
-        """Erase entries, profile, and the owner's name and posts in the journal. Return how many entries were found."""
+        """Erase entries, grants, profile, and name and posts in the journal. Return how many entries were found."""
         if self.postponed is None and not self.earlier_ids:
             earlier_ids = await self.store.read(lambda: merged_owners.list_earlier_ids(self.owner))
             if earlier_ids:
@@ -263,6 +264,8 @@ class OwnerChanges:
         return hidden_owners.forget_state(self.owner, now_us=self.now_us(), concerns=self._concerns)
 
     def _forget(self) -> Program[None]:
+        for name in self._names:
+            yield from grants.forget_owner(name)
         if self.postponed is None:
             yield from profiles.remove_profile(self.owner)
             yield from merged_owners.forget_merged(self.earlier_ids)

@@ -55,6 +55,13 @@ class TableSharing(StrEnum):
     SHARED = "shared"  # the rows are in a table with the rows of other boards: for many small boards
 
 
+class Each(StrEnum):
+    """The rules for an owner whom several rewards of a board fit: the first of them, or all of them, are granted."""
+
+    FIRST = "first"
+    ALL = "all"
+
+
 class ColumnKind(StrEnum):
     """The kinds of values that an unranked column can hold."""
 
@@ -116,6 +123,26 @@ class PredictorSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class RewardSpec:
+    """A reward of a board, as the client described it. Exactly one of the three limits is not None, as of a tier."""
+
+    name: str
+    column: str  # the ranked column that decides who gets it
+    to_rank: int | None = None
+    to_percent: float | None = None
+    value_scaled: int | None = None
+    data: str = "{}"  # a JSON object
+
+
+@dataclass(frozen=True, slots=True)
+class Rewards:
+    """The rewards that owners get when a board closes. See `storage.rewards`."""
+
+    listed: tuple[RewardSpec, ...]
+    each: Each
+
+
+@dataclass(frozen=True, slots=True)
 class Season:
     """The times of a board outside a family: when it takes posts, and when its rows are archived afterwards."""
 
@@ -153,10 +180,11 @@ class BoardSpec:
     season: Season | None = None
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
     tie_columns: tuple[str, ...] = ()  # the columns by which equal values are ordered, before `ties` decides
-    # How often the tiers, the predictor, the season or the entry rules changed. By this number, processes notice
-    # outdated copies.
+    # How often the tiers, the predictor, the season, the entry rules or the rewards changed. By this number, processes
+    # notice outdated copies.
     settings_version: int = 0
     entry: EntryRules | None = None  # None: every owner may post, any number of times
+    rewards: Rewards | None = None  # of a board outside families; None: nobody gets any
 
 
 class Place(NamedTuple):
@@ -366,6 +394,7 @@ class FamilySpec:
     keep: tuple[tuple[str, int], ...]  # for each kind, how many closed periods keep the rows of their boards
     first_grace_seconds: int | None = None  # the first grace, if it was shortened later; None: it never was
     declared: tuple[PeriodSpec, ...] = ()  # the periods that are not those of the calendar
+    rewards: tuple[tuple[str, Rewards], ...] = ()  # of the boards of each kind of period
 
     def ends_us(self, period: Period) -> int | None:
         """Return when a period ends, or None if the period is all-time."""

@@ -1,7 +1,8 @@
-"""Closes boards whose time is over, and archives closed boards that have kept their rows for long enough.
+"""Closes boards whose time is over, grants rewards, and archives closed boards that have kept their rows long enough.
 
     claim ──> read what is due ──┬── boards to shut: many at a time ─────────────────┐
-                  ^              ├── then the final curves of one shut board ────────┤
+                  ^              ├── then a step of the grants of one shut board, ───┤
+                  │              │   and when they are made its final curves         │
                   │              └── if neither was due: a step of one archive ──────┤
                   └──────────────────────────────────────────────────────────────────┘
 
@@ -40,6 +41,7 @@ from storage.leaves.entries import Entries
 from storage.leaves.totals import CHANGES, find_totals_of
 from storage.queue.intake import read_backlog
 from storage.records import INT64_MAX, Board, Leaf
+from storage.rewards.grant_making import find_oldest_walk, make_grants
 from storage.segments.segmented_entries import SegmentedEntries
 from storage.store import Program
 
@@ -64,8 +66,12 @@ class CloseJob:
             interval_s=self._limits.close_interval_s,
             load_ratio=self._limits.close_load_ratio,
             sleep=self._sleep,
-            ended=partial(self._meter.clear, "rankcurve_closing_lag_seconds"),
+            ended=self._clear_lags,
         )
+
+    def _clear_lags(self) -> None:
+        self._meter.clear("rankcurve_closing_lag_seconds")
+        self._meter.clear("rankcurve_grants_lag_seconds")
 
     async def _close(self, held: HeldLease) -> bool:
         try:
@@ -82,10 +88,11 @@ class CloseJob:
             LeaseLostError: another process closes boards now.
             StoreBusyError: the store failed.
         """
-        now_us, due = await self._store.read(self._due)
+        now_us, oldest_us, due = await self._store.read(self._due)
         # Boards that wait for the queue count, too, so that a queue that stands is seen.
         lag_s = max([0.0, *((now_us - due_us) / 1e6 for due_us, _ in due[ClosingStage.OPEN])])
         self._meter.set("rankcurve_closing_lag_seconds", lag_s)
+        self._meter.set("rankcurve_grants_lag_seconds", max(0, now_us - (oldest_us or now_us)) / 1e6)
         to_shut = await self._choose_to_shut([board for _, board in due[ClosingStage.OPEN]])
         if to_shut:
             await self._shut(held, to_shut, now_us)
@@ -125,13 +132,14 @@ class CloseJob:
             self._meter.add("rankcurve_boards_archived")
             log.debug("board_archived", board=stored.id)
 
-    def _due(self) -> Program[tuple[int, dict[ClosingStage, list[tuple[int, Board]]]]]:
+    def _due(self) -> Program[tuple[int, int | None, dict[ClosingStage, list[tuple[int, Board]]]]]:
+        """Return the time, the time at which the board was shut that waits longest for grants, and what is due."""
         now_us = yield from self._clock()
         due = {}
         many = self._limits.close_boards_max
         for stage, limit in ((ClosingStage.OPEN, many), (ClosingStage.SHUT, 1), (ClosingStage.FROZEN, 1)):
             due[stage] = yield from list_due_boards(stage, now_us=now_us, limit=limit)
-        return now_us, due
+        return now_us, (yield from find_oldest_walk()), due
 
     async def _shut(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
         """Shut boards, in one transaction. If a partition does not answer, shut them one by one, and postpone some."""
@@ -167,10 +175,25 @@ class CloseJob:
         await self._store.write(lambda: set_due_time(board, at_us=at_us))
 
     async def _freeze(self, held: HeldLease, board: Board) -> None:
+        if await self._make_grants(held, board):
+            return  # the next step makes more of them, or goes on with the curves
         await self._fit_columns(board)
         now_us = await self._store.read(self._clock)
         await self._store.write(lambda: held.renew_and(freeze_board(board, now_us=now_us)))
         log.info("board_frozen", board=board.id)
+
+    async def _make_grants(self, held: HeldLease, board: Board) -> bool:
+        """Make the next grants of a shut board. Return False if it waits for none."""
+        now_us, limits = await self._store.read(self._clock), self._limits
+        rows_max = limits.grant_step_rows_alone if self._store.sole_writer else limits.grant_step_rows
+
+        def program() -> Program[int | None]:
+            yield from held.renew()
+            return (yield from make_grants(board, self._open_boards.open_board, rows_max=rows_max, now_us=now_us))
+
+        made = await self._store.write(program)
+        self._meter.add("rankcurve_grants_made", made or 0)
+        return made is not None
 
     async def _fit_columns(self, board: Board) -> None:
         totals = await self._store.at(board.reading_partition).read(lambda: find_totals_of([board]))

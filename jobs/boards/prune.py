@@ -1,9 +1,9 @@
-"""Deletes post ids, logged changes, rejected posts and acts past their retention, and rows that no board uses.
+"""Deletes post ids, logged changes, rejected posts, acts and grants past their retention, and rows that no board uses.
 
 It also finishes what was asked for owners while a partition did not answer.
 
 Each partition is pruned separately, by one process at a time. The control partition has only rejected posts to delete;
-the acts of operators, which are there, are deleted together with what is in partition 0.
+acts, events and grants, which are there, are deleted together with what is in partition 0.
 New posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step
 took. So pruning writes to the store for at most half of the time.
 """
@@ -27,6 +27,7 @@ from storage.log.owner_index import owner_blocks
 from storage.owners import OwnerChanges
 from storage.posting.post_ids import prune_ids
 from storage.queue.outcomes import prune_rejected
+from storage.rewards.grants import prune_grants
 from storage.store import CONTROL, Program, in_partition
 
 log = structlog.get_logger(__name__)
@@ -62,6 +63,7 @@ class PruneJob:
         if self._partition == 0:  # once for the store: events are in the control partition
             await self.prune_events()
             await self.prune_acts()
+            await self.prune_grants()
         await self.prune_rejected()
 
     async def prune_post_ids(self) -> int:
@@ -96,6 +98,12 @@ class PruneJob:
         before_us = await self._find_start(self._limits.acts_retention_s)
         pruning = partial(prune_acts, before_us=before_us, rows_max=self._rows_max)
         return await self._in_steps("acts_forgotten", pruning, self._rows_max)
+
+    async def prune_grants(self) -> int:
+        """Delete the grants of boards that closed before their retention; return how many rows were deleted."""
+        before_us = await self._find_start(self._limits.grant_retention_s)
+        pruning = partial(prune_grants, before_us=before_us, rows_max=self._rows_max)
+        return await self._in_steps("grants_forgotten", lambda: in_partition(CONTROL, pruning()), 1)
 
     async def blank_erased(self) -> int:
         """Remove the cells (ranked values) of erased owners from the change log; return the number of changed bundles.

@@ -100,11 +100,12 @@ def add_list(
     columns: Columns,
     *parameters: Parameter,
     numeric: tuple[str, ...] = (),
+    field: str | None = None,
     **fixed: bool,
 ) -> None:
     """Add a command that lists the records of an answer, as a table or as JSON.
 
-    The answer is a JSON object. Its field with the records has the name of the last part of `path`, such as `keys`.
+    The answer is a JSON object with the records in `field`. By default, this is the last part of `path`: `keys`.
     Each request also has the parameters `fixed`.
     """
 
@@ -112,7 +113,8 @@ def add_list(
         query = {**unfilled(path, values), **fixed, "limit": min(limit, PAGE_ENTRIES)}
 
         async def action(client: AsyncClient) -> None:
-            found = client.list_records(fill_path(path, values), path.rpartition("/")[2], Record, query)
+            name = field or path.rpartition("/")[2]
+            found = client.list_records(fill_path(path, values), name, Record, query)
             show_records(await take(found, limit), columns, as_json=as_json, numeric=numeric)
 
         call_service(url, api_key, action)

@@ -61,6 +61,7 @@ CODES: dict[str, ProblemCode] = {
     "unknown_pool": ProblemCode(404, "No such pool of resources"),
     "unknown_region": ProblemCode(404, "The pool never had a resource in this region"),
     "unknown_webhook": ProblemCode(404, "No such webhook"),
+    "unknown_grant": ProblemCode(404, "No such grant"),
     "unknown_lease": ProblemCode(404, "The key has no lease in this pool"),
     "owner_merged": ProblemCode(404, "The owner was merged into another one"),
     "not_ranked": ProblemCode(404, "The owner has no value in the columns asked for"),

@@ -113,6 +113,11 @@ class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cursor: _Cursor | None = None
 
 
+class OwnerGrantsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
+    state: Literal["open", "claimed"] | None = None
+    """Only grants that are not claimed yet, or only those that are. Default: all."""
+
+
 class ActsQuery(ListQuery, frozen=True, forbid_unknown_fields=True):
     """Asks for the acts that concern this owner and this leaderboard, and were done with this API key."""
 

@@ -13,7 +13,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from storage.boards.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX
 from storage.periods import EVERY_PATTERN, PERIOD_NAME_PATTERN, PeriodKind
-from storage.records import Best, ColumnKind, Merge, RefreshMethod, TableSharing, Ties
+from storage.records import Best, ColumnKind, Each, Merge, RefreshMethod, TableSharing, Ties
 
 from .values import (
     ALIASES_DESCRIPTION,
@@ -46,6 +46,8 @@ GRACE_SECONDS = 3600
 GRACE_SECONDS_MAX = 10**12  # over 30,000 years, more than any calendar covers; in microseconds it still fits 64 bits
 KEEP_SECONDS_MAX = 100 * 366 * 86_400
 REASON_CHARS_MAX = 500
+REWARDS_MAX = 16
+REWARD_DATA_BYTES_MAX = 1_000
 
 _UNIQUE = {"uniqueItems": True}
 FACETS_SCHEMA = {
@@ -169,6 +171,24 @@ class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     method: RefreshMethod | UnsetType = UNSET
 
 
+class RewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A reward. It has exactly one of `to_rank`, `to_percent` and `to_value`."""
+
+    name: Annotated[str, matching(TIER_PATTERN)]
+    """No other reward of the leaderboard has the same name."""
+    column: ColumnName
+    """The ranked column that decides who gets it."""
+    to_rank: Annotated[int, Meta(ge=1, le=TO_RANK_MAX)] | UnsetType = UNSET
+    """The worst rank that gets it. Who shares this rank gets it, too."""
+    to_percent: Annotated[float, Meta(ge=TO_PERCENT_MIN, le=100)] | UnsetType = UNSET
+    """The worst rank that gets it, in percent of all visible entries with a value in the column, rounded up."""
+    to_value: Decimal | UnsetType = UNSET
+    """The worst value that gets it."""
+    data: Annotated[Raw, Meta(extra_json_schema={"type": "object"})] | UnsetType = UNSET
+    """A JSON object of at most 1,000 bytes, such as the item to hand out. Every grant carries it. Default: `{}`."""
+
+
+RewardsSent = Annotated[list[RewardBody], Meta(max_length=REWARDS_MAX)]
 SEGMENTS_MAX = 64
 _RuleNumber = Annotated[int, Meta(ge=1, le=RULE_NUMBER_MAX)] | UnsetType
 
@@ -203,6 +223,8 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     predictor: PredictorBody = PredictorBody()
     entry: EntryBody | None = None
     """The rules of entry. Each leaderboard of a family has them for itself. Without rules, everybody may post."""
+    each: Each = Each.FIRST
+    """Which of the rewards that fit an owner are granted: the first one, or all."""
     reason: Reason | None = None
 
 
@@ -217,6 +239,8 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
     """The time after `closes_at` during which earlier posts still count."""
     keep_seconds: Annotated[int, Meta(ge=0, le=KEEP_SECONDS_MAX)] | None = None
     """The time for which the leaderboard keeps its rows after it was closed; null means forever."""
+    rewards: RewardsSent = []
+    """What owners get when the leaderboard closes; it needs `closes_at`. It can change until then."""
 
 
 BOUNDS_MAX = 1_000
@@ -259,6 +283,10 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
         Meta(extra_json_schema={"propertyNames": {"pattern": PERIOD_NAME_PATTERN}}),
     ] = {}
     """The number of closed periods of each kind that keep their rows. All periods of a missing kind keep their rows."""
+    rewards: Annotated[
+        dict[str, RewardsSent], Meta(extra_json_schema={"propertyNames": {"pattern": PERIOD_NAME_PATTERN}})
+    ] = {}
+    """For each kind of period, what owners get when a leaderboard of such a period closes."""
 
 
 class ResetFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

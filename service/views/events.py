@@ -17,26 +17,30 @@ from service.contract.requests import Reason
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import WATCHED_PATTERN, Time, format_us, matching
 from service.streams.long_answers import encode_in_turns
-from service.webhook_sender import SECRET_BYTES, SECRET_PREFIX, find_fault
+from service.webhook_sender import SECRET_BYTES, SECRET_PREFIX, find_fault, show_grant
 from storage.events import event_log, webhooks
 from storage.events.event_log import Event
 from storage.events.webhooks import Webhook
 from storage.store import Program
 
-EVENT_TYPES = tuple(event_log.EVENT_TYPES.values())
 _TAG = "Events"
 _WEBHOOK = "/v1/webhooks/{webhook}"
-EventType = Literal["board.created", "board.closed", "board.archived"]
+EventType = Literal["board.created", "board.closed", "grants.made", "grant.claimed", "board.archived"]
 BoardsNamed = Annotated[str, Meta(min_length=1, max_length=320), matching(WATCHED_PATTERN)]
 
 
 class EventLine(msgspec.Struct, frozen=True):
-    """An event. `seq` grows by one with each event of the store."""
+    """An event. `seq` grows by one with each event of the store.
+
+    Only `grant.claimed` has `grant`, the id of the grant, and `owner`, who is null after an erasure.
+    """
 
     seq: int
     at: Time
     type: EventType
     board: str
+    grant: str | UnsetType = UNSET
+    owner: str | UnsetType | None = UNSET
 
 
 class PutWebhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -89,7 +93,10 @@ async def get_events(context: Context, call: Call) -> Reply:
         events, oldest = await context.store.read(program, heavy=True)
         if query.after and oldest is not None and query.after < oldest - 1:
             raise ProblemError("journal_pruned", f"the oldest event that is kept is {oldest}", pointer="after")
-        lines = (EventLine(each.number, format_us(each.at_us), each.type, each.board_id) for each in events)  # type: ignore[arg-type]
+        lines = (
+            EventLine(each.number, format_us(each.at_us), each.type, each.board_id, **show_grant(each))  # type: ignore[arg-type]
+            for each in events
+        )
         return Reply(await encode_in_turns(lines), media_type=NDJSON_TYPE)
 
 

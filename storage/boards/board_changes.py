@@ -1,4 +1,4 @@
-"""Changes boards: adds columns, and replaces tiers, curve settings, season or entry rules. Stored values stay valid."""
+"""Changes boards: adds columns, replaces tiers, curve settings, season, entry rules, rewards. Values stay valid."""
 
 from dataclasses import replace
 
@@ -17,18 +17,20 @@ from .shared_tables import widen_table
 
 
 def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
-    """Add the new columns of `wanted` to a board, and give it tiers, predictor, season and rules of `wanted`.
+    """Add the new columns of `wanted` to a board, and give it tiers, predictor, season, rules, rewards of `wanted`.
 
     Everything else in `wanted` must be the same as in the stored spec.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
         SpecConflictError: the change would reinterpret or drop stored values; or `_check_times` does not allow the
-            new season; or `wanted` has new columns, but the board is closed.
+            new season; or `wanted` has new columns or other rewards, but the board is closed.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
     added = find_added_columns(board.spec, wanted)
     _check_times(board, wanted.season, now_us=now_us)
+    if wanted.rewards != board.spec.rewards and board.gate.is_shut(now_us):
+        raise SpecConflictError("the leaderboard is closed, and its rewards are being granted", pointer="/rewards")
     spec = change_spec(board.spec, wanted, added)
     if spec == board.spec:
         return board
@@ -137,12 +139,12 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
 def change_spec(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, ...]) -> BoardSpec:
     """Return the stored spec with the columns of `added`, which `find_added_columns` returned, and what may change.
 
-    Those are tiers, settings of curves, the season, and the entry rules. If one of them changes, `changes` grows, by
+    Those are tiers, settings of curves, season, entry rules, and rewards. If one of them changes, `changes` grows, by
     which other processes notice that their copies are outdated.
     """
     tiers = {column.name: column.tiers for column in wanted.columns}
     columns = tuple(replace(column, tiers=tiers[column.name]) for column in stored.columns)
     predictor, season, entry = wanted.predictor, wanted.season, wanted.entry
-    changed = replace(stored, columns=columns, predictor=predictor, season=season, entry=entry)
+    changed = replace(stored, columns=columns, predictor=predictor, season=season, entry=entry, rewards=wanted.rewards)
     changes = stored.settings_version + int(changed != stored)
     return replace(changed, columns=columns + added, settings_version=changes)

@@ -3,6 +3,8 @@
     reset_board    begins a new epoch, and removes rows, totals and curves ──> the same board, empty
     delete_board   removes these too, of all segments that it ever had, and its row in the catalog ──> deleted
 
+Grants stay, but those of a closed board that are not made yet are never made.
+
 Rows in a shared table stay until `sweep_rows` deletes them, but no read and no post finds these rows any longer.
 """
 
@@ -23,6 +25,7 @@ from storage.schema.tables import (
     BOARDS,
     CURVES,
     GATES,
+    GRANT_WALKS,
     HIDDEN_ENTRIES,
     LIVE_COUNTS,
     POST_IDS,
@@ -61,7 +64,7 @@ def delete_board(*, board_id: str) -> Program[Board]:
     keys = [board.key, *(leaf.key for leaf in board.leaves), *(row.leaf.key for row in others)]
     if board.is_spread:  # the archive of all segments has the board's own key; a part may be stored already
         yield from in_partition(board.home, delete_of_leaves([ARCHIVE_BLOCKS], [board.key]))
-    yield from delete_of_leaves([REFRESH_REQUESTS], keys)
+    yield from delete_of_leaves([REFRESH_REQUESTS, GRANT_WALKS], keys)
     yield delete(BOARDS).where(col("board_key").in_(param("keys"))).bind(keys=keys)
     earlier = [replace(row.leaf, segment=1) for row in others if row.kind is not RowKind.PENDING]
     if board.is_spread:  # before a split, the board itself may have had rows

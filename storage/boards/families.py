@@ -60,6 +60,7 @@ from storage.schema.tables import (
     FAMILIES,
     FAMILY_GATES,
     GATES,
+    GRANT_WALKS,
     HIDDEN_ENTRIES,
     LIVE_COUNTS,
     POST_IDS,
@@ -133,7 +134,7 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
     declared = _append_bounds(stored.declared, wanted.declared)
     added = find_added_columns(stored.board, wanted.board)
     board = change_spec(stored.board, wanted.board, added)
-    spec = replace(stored, board=board, keep=wanted.keep, declared=declared)
+    spec = replace(stored, board=board, keep=wanted.keep, declared=declared, rewards=wanted.rewards)
     if wanted.grace_seconds < stored.grace_seconds:
         spec = replace(
             spec, grace_seconds=wanted.grace_seconds, first_grace_seconds=stored.longest_grace_us // 1_000_000
@@ -214,7 +215,7 @@ def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_name").eq(param("table"))).bind(table=of_family.table)
     yield from note_dropped_rows(POST_IDS, family.key)
-    tables = (TOTALS, GATES, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES)
+    tables = (TOTALS, GATES, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES, GRANT_WALKS)
     yield from delete_of_leaves(tables, [leaf.key for leaf in leaves])
     yield from delete_refresh_leases(leaves)  # after the gates, because `store_curve` locks gates first
     for table in (BOARDS, FAMILIES, FAMILY_GATES):

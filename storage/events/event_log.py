@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from querybuilder import asc, col, delete, insert, min_, param, select
+from querybuilder import all_of, asc, col, delete, insert, min_, param, select
 from storage.log.bundles import ChangeKind
 from storage.log.following import Follower
 from storage.log.partition_journal import JournalRow
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_number
-from storage.schema.tables import EVENTS
+from storage.schema.tables import EVENTS, GRANTS
 from storage.store import CONTROL, Program, in_partition
 
 FOLLOWER = "events"
@@ -17,6 +17,7 @@ FOLLOWER = "events"
 EVENT_TYPES = {
     ChangeKind.CREATED: "board.created",
     ChangeKind.CLOSED: "board.closed",
+    ChangeKind.GRANTED: "grants.made",
     ChangeKind.ARCHIVED: "board.archived",
 }
 
@@ -24,8 +25,10 @@ EVENT_TYPES = {
 class Event(NamedTuple):
     number: int  # 1, 2, 3 …, in the order in which transactions wrote them
     at_us: int
-    type: str  # one of `EVENT_TYPES`, such as "board.closed"
+    type: str  # such as "board.closed"
     board_id: str
+    grant: str | None = None  # the id of the grant that the event is about, see `rewards.grants`
+    owner: str | None = None  # of this grant; None: there is no grant, or its owner was erased
 
 
 def make_follower(partition: int) -> Follower:
@@ -37,8 +40,10 @@ def read_events(after: int, *, limit: int) -> Program[list[Event]]:
 
     Events that were pruned are left out: see `find_oldest`.
     """
-    rows = yield _PAGE.bind(after=after, limit=limit)
-    return [Event(*row) for row in rows]
+    found = []
+    for number, at_us, event_type, board_id, key, grant, owner in (yield _PAGE.bind(after=after, limit=limit)):
+        found.append(Event(number, at_us, event_type, board_id, None if key is None else f"{key}-{grant}", owner))
+    return found
 
 
 def find_oldest() -> Program[int | None]:
@@ -58,15 +63,16 @@ def prune_events(*, before_us: int, rows_max: int) -> Program[int]:
 
 def _add_events(changes: Sequence[JournalRow]) -> Program[None]:
     found = [
-        (row.logged_us, EVENT_TYPES[row.record.kind], row.record.board_id)
+        (row.logged_us, EVENT_TYPES[row.record.kind], row.record.board_id, None, None)
         for row in changes
         if row.record is not None and row.record.kind in EVENT_TYPES
     ]
     if found:
-        yield from in_partition(CONTROL, _append(found))
+        yield from in_partition(CONTROL, append_events(found))
 
 
-def _append(found: Sequence[tuple[int, str, str | None]]) -> Program[None]:
+def append_events(found: Sequence[tuple[int, str, str | None, int | None, int | None]]) -> Program[None]:
+    """Add events: time, type, board, and the key of a grant. Run this last, in the control partition."""
     last = yield from take_number(FOLLOWER, len(found))
     yield _ADD.bind(rows=[(number, *each) for number, each in enumerate(found, last - len(found) + 1)])
 
@@ -77,8 +83,12 @@ def _skip() -> Program[None]:
 
 
 _number = col("number")
-_later = select(*map(col, TABLES[EVENTS].kinds)).from_(EVENTS).where(_number.gt(param("after")))
-_PAGE = _later.order_by(asc(_number)).limit(param("limit")).prepared()
+_event_number = col("number", "e")
+_later = select(*(col(name, "e") for name in TABLES[EVENTS].kinds), col("owner", "g")).from_(EVENTS, "e")
+_of_board = col("board_key", "g").eq(col("grant_board", "e"))
+_of_grant = all_of(_of_board, col("number", "g").eq(col("grant_number", "e")))
+_later = _later.left_join(GRANTS, _of_grant, alias="g").where(_event_number.gt(param("after")))
+_PAGE = _later.order_by(asc(_event_number)).limit(param("limit")).prepared()
 _OLDEST = select(min_(_number)).from_(EVENTS).prepared()
 _DELETE = delete(EVENTS).where(_number.le(param("last"))).prepared()
 _ADD = insert(EVENTS).rows(param("rows"), **TABLES[EVENTS].kinds).prepared()

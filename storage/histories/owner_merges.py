@@ -1,6 +1,7 @@
 """Merges the entries of one owner into those of another one: one person's accounts become one.
 
-    begin          refuse the owner's posts in every partition, remember the owner as an earlier id, move the profile
+    begin          refuse the owner's posts in every partition, remember the owner as an earlier id, move profile and
+                   grants
     merge_board    per board, one transaction: compute the entry of both, write it, remove the owner's, log both
 
 If the merge is interrupted, the same request finishes it. A board has the owner's entry until its transaction, and then
@@ -31,6 +32,7 @@ from storage.log.bundles import ChangeKind, naming_owner, record_of_event
 from storage.log.cells import Cell
 from storage.log.change_log import change_log
 from storage.records import Board, BoardSpec, StatValue
+from storage.rewards import grants
 from storage.schema.creation import count_partitions, hold_partitions
 from storage.store import Program, in_partition
 
@@ -87,6 +89,7 @@ class OwnerMerge:
                     raise StoreBusyError(f"an earlier change of {owner!r} is not finished in every partition")
             yield from merged_owners.store_merged(self.owner, self.into, now_us=self.now_us)
             yield from self._move_profile()
+            yield from grants.move_grants(self.owner, self.into)
             yield from acts.move_hidden(self.owner, self.into)
             yield from hidden_owners.store_merged(self.owner, self.into, now_us=self.now_us)
         return bool((yield from in_partition(0, hidden_owners.find_hidden_owners([self.into]))))

@@ -1,6 +1,6 @@
 """Says where each table is: in the control partition, in each partition that holds boards, or in both.
 
-    control        catalog, keys, profiles, acts of operators, pools of leases, refresh requests
+    control        catalog, keys, profiles, grants, acts of operators, pools of leases, refresh requests
     0, 1, 2 …      rows and gates of boards, change log, totals, post ids, curves, live counts
     both           sequences, leases on the store's work, and the queue: every partition has its own such tables
 

@@ -5,7 +5,7 @@ All packages use the constants with the names. `lease_tables` and `ingest_tables
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
 
-SCHEMA_VERSION = 8  # raise it with every change of what is stored
+SCHEMA_VERSION = 9  # raise it with every change of what is stored
 
 META = "meta"
 BOARDS = "boards"
@@ -20,6 +20,9 @@ PROFILES = "profiles"
 OWNER_CHANGES = "owner_changes"
 EVENTS = "events"
 WEBHOOKS = "webhooks"
+GRANT_REWARDS = "grant_rewards"
+GRANT_WALKS = "grant_walks"
+GRANTS = "grants"
 ACTS = "acts"
 MERGED_OWNERS = "merged_owners"
 MERGED_ENTRIES = "merged_entries"
@@ -45,7 +48,7 @@ ROW_TABLES_PREFIX = "entries_"  # the names of tables with rows of boards begin 
 META_TABLE = create_table(META).column("name", TEXT).column("content", TEXT).primary_key("name").if_not_exists()
 
 
-# The catalog: boards, families, shared tables, API keys, profiles, acts of operators and refresh requests.
+# The catalog: boards, families, shared tables, API keys, profiles, grants, acts of operators and refresh requests.
 CATALOG_TABLES: tuple[Query, ...] = (
     create_table(BOARDS)
     .with_columns(board_key=INTEGER, id=TEXT, spec=TEXT, created_at=INTEGER, epoch=INTEGER)
@@ -105,9 +108,34 @@ CATALOG_TABLES: tuple[Query, ...] = (
     # What happened to boards, in one list for all partitions. See `storage.events`.
     create_table(EVENTS)
     .with_columns(number=INTEGER, at=INTEGER, type=TEXT, board_id=TEXT)
+    # The key of the grant that the event is about; null: about none.
+    .column("grant_board", INTEGER, null=True)
+    .column("grant_number", INTEGER, null=True)
     .primary_key("number")
     .clustered(),
     create_table(WEBHOOKS).with_columns(id=TEXT, document=TEXT).primary_key("id").clustered(),
+    # Rewards of closed boards, how far their grants are made, and the grants. See `storage.rewards`.
+    create_table(GRANT_REWARDS)
+    .column("board_key", INTEGER)  # the board may be deleted
+    .column("reward", INTEGER)  # its 0-based number among the rewards of the board
+    .with_columns(board_id=TEXT, name=TEXT)
+    .column("data", TEXT)  # a JSON object
+    .column("made_at", INTEGER)  # when the board was shut
+    .primary_key("board_key", "reward")
+    .clustered(),
+    create_index("grant_rewards_made_at", GRANT_REWARDS, col("made_at")),
+    create_table(GRANT_WALKS)
+    .column("leaf_key", INTEGER)  # of the board
+    .column("closed_at", INTEGER)
+    .with_columns(rewards=TEXT, mark=TEXT)  # JSON
+    .primary_key("leaf_key")
+    .clustered(),
+    create_table(GRANTS)
+    .with_columns(board_key=INTEGER, number=INTEGER, owner=TEXT, reward=INTEGER, rank=INTEGER)
+    .column("claimed_at", INTEGER, null=True)
+    .primary_key("board_key", "number")
+    .clustered(),
+    create_index("grants_owner", GRANTS, col("owner"), col("board_key"), col("number")),
     # What operators have done, see `boards.acts`.
     create_table(ACTS)
     .column("id", TEXT)  # orders the acts by time

@@ -1,7 +1,7 @@
 """`SegmentedEntries` and `SegmentedRanking` return what one board with the rows of all segments would return.
 
-To return a page of N rows in order, they read N rows from each segment and merge all these rows. So a page takes one
-statement for each segment.
+To return a page of rows in order, they read some rows from each segment and merge all these rows. So a page mostly
+takes one statement for each segment.
 
 A read of a board is written once, as a `SegmentedRead`: it asks all segments the same, and makes one answer of theirs.
 `read_in_turn` runs it as a program, and `read_at_once` asks all segments at the same time.
@@ -171,10 +171,21 @@ class SegmentedRanking(Ranking):
         return max(rows, key=lambda row: (self.padding.key_of_cell(row[0]), row[1]), default=None)
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
-        return self._merge((yield from self._each(lambda part: part.read_first_rows(limit))), limit)
+        return (yield from self.read_rows_after(*self._before_best, limit))
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        return self._merge((yield from self._each(lambda part: part.read_rows_after(cell, owner, limit))), limit)
+        # Of N segments, each probably has about an Nth of these rows: see `read_best_rows`.
+        rows_max = min(limit, limit * 3 // (2 * len(self._parts)) + FEW_ROWS)
+        while True:
+            reading = partial(RowRanking.read_rows_after, cell=cell, owner=owner, limit=rows_max)
+            found = yield from self._each(reading)
+            merged = self._merge(found, limit)
+            if rows_max == limit:
+                return merged
+            cut = [self.order_of(rows[-1]) for rows in found if len(rows) == rows_max]
+            if not cut or (len(merged) == limit and self.order_of(merged[-1]) <= min(cut)):
+                return merged
+            rows_max = limit
 
     def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
         return self._last((yield from self._each(lambda part: part.read_rows_before(cell, owner, limit))), limit)

@@ -87,6 +87,7 @@ async def test_every_operation_works_with_the_real_service(client: Recorded) -> 
     await use_a_family(client)
     await say_it_shorter(client)
     await use_owners(client)
+    await claim_a_reward(client)
     await request_anything(client)
     assert client.called == OPERATIONS - {"stream"}
 
@@ -258,6 +259,31 @@ async def use_owners(client: Recorded) -> None:
     assert await client.erase_owner("p299") >= 1
     with pytest.raises(UnknownOwnerError):
         await client.entry("b", "p299")
+
+
+async def claim_a_reward(client: Recorded) -> None:
+    cup: dict[str, Any] = {"columns": [{"name": "xp", "merge": "sum"}], "grace_seconds": 0}
+    await client.create_board("cup", cup)
+    await client.post("cup", {"owner": "ada", "stats": {"xp": 1}})
+    rewards = [{"name": "gold", "column": "xp", "to_rank": 1, "data": {"coins": 5}}]
+    ends_at = datetime.now(UTC) + timedelta(seconds=1)
+    await client.create_board("cup", {**cup, "closes_at": ends_at.isoformat(), "rewards": rewards})
+    [expected] = await client.preview_rewards("cup")
+    while not (grants := await client.grants("cup")):
+        pass
+    [grant] = grants
+    assert (grant.owner, grant.reward, grant.rank, grant.data, grant.claimed_at) == (
+        "ada",
+        "gold",
+        1,
+        {"coins": 5},
+        None,
+    )
+    assert (expected.owner, expected.data) == (grant.owner, grant.data)
+    assert await client.owner_grants("ada", state="open") == grants
+    claims = [await client.claim_grant(grant.id) for _ in range(2)]
+    assert [each.first for each in claims] == [True, False]
+    assert await client.owner_grants("ada", state="open") == []
 
 
 async def request_anything(client: Recorded) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 NAMES = {
     "board": "b", "owner": "ada", "column": "xp", "family": "f", "client_id": "c", "pool_id": "p", "key": "k",
     "post_id": "once", "operation": "version", "file": "dashboard.js", "webhook": "shop",
+    "grant": "17-3",
 }  # fmt: skip
 KEY = {"name": "operator", "role": "ops"}
 POST = {"owner": "ada", "stats": {"xp": 3}}

@@ -22,8 +22,8 @@ from tests.storage.processes import Processes
 PROCESSES_S_MAX = 60
 # The promises of a store and the models of whole rooms run on every backend with every table layout.
 CONFORMANCE = {
-    "test_owner_merges", "test_posts", "test_rankings", "test_replay", "test_store_model", "test_voided_histories",
-    "test_writers",
+    "test_grants", "test_owner_merges", "test_posts", "test_rankings", "test_replay", "test_store_model",
+    "test_voided_histories", "test_writers",
 }  # fmt: skip
 # The other tests run with tables of the boards' own on SQLite, and with one shared table on PostgreSQL. In these rooms
 # and files, the layout makes no difference, or only shared tables are meant.
@@ -42,7 +42,8 @@ IN_PARTITIONS = CONFORMANCE | {
 SHARED_IN_PARTITIONS = {"test_posts", "test_replay", "test_store_model"}
 # Only these files run with segments too. With several partitions, each segment is in another one.
 SEGMENTED = {
-    "test_entrants", "test_owner_merges", "test_rankings", "test_writers", "test_store_model", "test_voided_histories",
+    "test_entrants", "test_grants", "test_owner_merges", "test_rankings", "test_writers", "test_store_model",
+    "test_voided_histories",
 }  # fmt: skip
 
 

@@ -105,6 +105,29 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     more: bool = False
 
 
+class ExpectedGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """A reward that an owner would get if the leaderboard closed now. `data` is what the reward has for the game."""
+
+    owner: str
+    reward: str
+    rank: int
+    data: Record = {}
+
+
+class Grant(ExpectedGrant, frozen=True, kw_only=True):
+    """A reward that an owner has got. `id` never changes; `claimed_at` is None until the grant is claimed."""
+
+    id: str
+    board: str
+    claimed_at: datetime | None = None
+
+
+class ClaimedGrant(Grant, frozen=True, kw_only=True):
+    """A claimed grant. `first` is true in one answer only, which may get lost: let `id` be the key of a payout."""
+
+    first: bool
+
+
 class Act(msgspec.Struct, frozen=True, kw_only=True):
     """An act of an operator, such as `owner.hidden`. `key` is the id of the API key; None if there were no keys."""
 

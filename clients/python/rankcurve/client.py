@@ -25,11 +25,14 @@ from .answers import (
     Audit,
     Board,
     Bucket,
+    ClaimedGrant,
     Curve,
     Entry,
     Erased,
+    ExpectedGrant,
     FacetValue,
     FamilyBoard,
+    Grant,
     HiddenOwner,
     Joined,
     JournalLine,
@@ -563,6 +566,33 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def owner_boards(self, owner: str) -> Walk[OwnerBoard]:
         """Yield the boards on which an owner has an entry, by id, each with the entry."""
         yield from self._walk_list(owner_path(owner, "boards"), "boards", OwnerBoard, {})
+
+    @walk
+    def grants(self, board: str) -> Walk[Grant]:
+        """Yield the grants of a closed board: who got which reward, by reward and rank."""
+        yield from self._walk_list(board_path(board, "grants"), "grants", Grant, {})
+
+    @walk
+    def preview_rewards(self, board: str) -> Walk[ExpectedGrant]:
+        """Yield who would get which reward if the board closed now, by reward and rank."""
+        yield from self._walk_list(board_path(board, "rewards", "preview"), "grants", ExpectedGrant, {})
+
+    @walk
+    def owner_grants(self, owner: str, *, state: Literal["open", "claimed"] | None = None) -> Walk[Grant]:
+        """Yield an owner's grants, those of the newest board first. `state`: only those that are not claimed, or are.
+
+        The grants of deleted boards are among them.
+        """
+        yield from self._walk_list(owner_path(owner, "grants"), "grants", Grant, {"state": state})
+
+    @operation
+    def claim_grant(self, grant: str) -> Program[ClaimedGrant]:
+        """Claim a grant by its id (role `writer`). A second call returns the same, with `first` false.
+
+        `first` is true in one answer only. If it gets lost, a repeated request has `first` false, so let `id` be the
+        key of what you pay out.
+        """
+        return (yield from self._ask(ClaimedGrant, "POST", path_of("v1", "grants", grant, "claim")))
 
     @operation
     def reset_board(self, board: str, *, reason: str | None = None) -> Program[None]:

@@ -248,6 +248,10 @@ class UnknownWebhookError(NotFoundError, code="unknown_webhook"):
     """No such webhook."""
 
 
+class UnknownGrantError(NotFoundError, code="unknown_grant"):
+    """No such grant."""
+
+
 class UnknownFamilyError(NotFoundError, code="unknown_family"):
     """No such family."""
 

@@ -115,9 +115,9 @@ export type AuditedRank = {
  * of the creation if no change is logged. `opens_at`, `closes_at`, `grace_seconds` and `keep_seconds` are present
  * if the leaderboard has an opening or a closing time. `entry` is present if it has entry rules, and `owners`
  * then says how many owners take part: who joined or posted. `partition` is present if the store has several
- * partitions and the leaderboard has one segment. A `closed` leaderboard takes no posts. An `archived`
- * leaderboard no longer has rows: its archive answers requests for its top, its owners, its values and its curve.
- * Any other request is answered with 410.
+ * partitions and the leaderboard has one segment. `rewards` and `each` are present if there are rewards. A
+ * `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows: its archive answers requests
+ * for its top, its owners, its values and its curve. Any other request is answered with 410.
  */
 export type BoardAnswer = {
   id: string;
@@ -134,6 +134,8 @@ export type BoardAnswer = {
   closes_at?: string | null;
   grace_seconds?: number;
   keep_seconds?: number | null;
+  rewards?: Array<RewardBody>;
+  each?: "all" | "first";
   closed: boolean;
   archived: boolean;
   entries: number;
@@ -196,6 +198,22 @@ export type EntryBody = {
   owners_max?: number;
 };
 
+/** A reward. It has exactly one of `to_rank`, `to_percent` and `to_value`. */
+export type RewardBody = {
+  /** No other reward of the leaderboard has the same name. */
+  name: string;
+  /** The ranked column that decides who gets it. */
+  column: string;
+  /** The worst rank that gets it. Who shares this rank gets it, too. */
+  to_rank?: number;
+  /** The worst rank that gets it, in percent of all visible entries with a value in the column, rounded up. */
+  to_percent?: number;
+  /** The worst value that gets it. */
+  to_value?: number | string;
+  /** A JSON object of at most 1,000 bytes, such as the item to hand out. Every grant carries it. Default: `{}`. */
+  data?: Record<string, unknown>;
+};
+
 /** The state of a ranked column's curve: how and when it was fitted, its knots, and the changes since the fit. */
 export type CurveState = {
   method: "scan" | "skip";
@@ -208,6 +226,31 @@ export type CurveState = {
   live: boolean;
   moves: number;
   bound: number;
+};
+
+/**
+ * A page of the grants of a leaderboard, by reward and rank. `next` is null on the last page. `made` is true when
+ * the leaderboard has closed and all its grants are made.
+ */
+export type BoardGrants = {
+  board: string;
+  made: boolean;
+  grants: Array<GrantAnswer>;
+  next: string | null;
+};
+
+/**
+ * A reward that an owner has got. `rank` is that of the owner when the leaderboard had closed. `id` never changes
+ * and belongs to no other grant. `claimed_at` is null until the grant is claimed.
+ */
+export type GrantAnswer = {
+  owner: string;
+  reward: string;
+  rank: number;
+  data: Record<string, unknown>;
+  id: string;
+  board: string;
+  claimed_at: string | null;
 };
 
 /**
@@ -246,6 +289,18 @@ export type Bucket = {
   low?: number;
   high?: number;
   exact?: boolean;
+};
+
+/** A claimed grant. `first` is true in the answer to the only request that has claimed it. */
+export type ClaimedGrant = {
+  owner: string;
+  reward: string;
+  rank: number;
+  data: Record<string, unknown>;
+  id: string;
+  board: string;
+  claimed_at: string | null;
+  first: boolean;
 };
 
 /** An API key that was just created. `key` is the text to send in requests, which is never shown again. */
@@ -389,13 +444,18 @@ export type ErasedEntries = {
   more: boolean;
 };
 
-/** An event. `seq` grows by one with each event of the store. */
+/**
+ * An event. `seq` grows by one with each event of the store. Only `grant.claimed` has `grant`, the id of the
+ * grant, and `owner`, who is null after an erasure.
+ */
 export type EventLine = {
   seq: number;
   /** ISO 8601 in UTC, with microseconds */
   at: string;
-  type: "board.archived" | "board.closed" | "board.created";
+  type: "board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made";
   board: string;
+  grant?: string;
+  owner?: string | null;
 };
 
 /** The values of a facet in the posts of one period. `next` is the next page's cursor; null on the last page. */
@@ -452,7 +512,7 @@ export type FacetedPostList = {
 
 /**
  * A family with its full specification. `boards` is how many of its leaderboards have received posts. `partition`
- * is present if the store has several partitions.
+ * is present if the store has several partitions, `rewards` and `each` if there are rewards.
  */
 export type FamilyAnswer = {
   id: string;
@@ -469,6 +529,8 @@ export type FamilyAnswer = {
   facets: Array<Array<string>>;
   grace_seconds: number;
   keep: Record<string, number>;
+  rewards?: Record<string, Array<RewardBody>>;
+  each?: "all" | "first";
   boards: number;
 };
 
@@ -896,6 +958,13 @@ export type OwnerEvent = {
   reached_at?: string;
 };
 
+/** A page of an owner's grants, those of the newest leaderboard first. `next` is null on the last page. */
+export type OwnerGrants = {
+  owner: string;
+  grants: Array<GrantAnswer>;
+  next: string | null;
+};
+
 /** An owner's positions, in the order of the request. */
 export type OwnerPositions = {
   owner: string;
@@ -1085,12 +1154,16 @@ export type PutBoard = {
   segments?: number;
   predictor?: PredictorBody;
   entry?: EntryBody | null;
+  /** Which of the rewards that fit an owner are granted: the first one, or all. */
+  each?: "all" | "first";
   reason?: string | null;
   opens_at?: string | null;
   closes_at?: string | null;
   /** The time after `closes_at` during which earlier posts still count. */
   grace_seconds?: number;
   keep_seconds?: number | null;
+  /** What owners get when the leaderboard closes; it needs `closes_at`. It can change until then. */
+  rewards?: Array<RewardBody>;
 };
 
 /**
@@ -1145,6 +1218,8 @@ export type PutFamily = {
   segments?: number;
   predictor?: PredictorBody;
   entry?: EntryBody | null;
+  /** Which of the rewards that fit an owner are granted: the first one, or all. */
+  each?: "all" | "first";
   reason?: string | null;
   periods: Array<"all" | "day" | "month" | "week" | "year" | PeriodBody>;
   /** An IANA name: `Europe/Berlin`. */
@@ -1158,13 +1233,15 @@ export type PutFamily = {
   grace_seconds?: number;
   /** The number of closed periods of each kind that keep their rows. All periods of a missing kind keep their rows. */
   keep?: Record<string, number>;
+  /** For each kind of period, what owners get when a leaderboard of such a period closes. */
+  rewards?: Record<string, Array<RewardBody>>;
 };
 
 /** A webhook: the address that receives events, and which ones. */
 export type PutWebhook = {
   url: string;
   /** The types of events that are sent; empty: all. */
-  events?: Array<"board.archived" | "board.closed" | "board.created">;
+  events?: Array<"board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made">;
   /** Ids of leaderboards, or beginnings of ids with `*` at the end, such as `arena:*`; empty: all leaderboards. */
   boards?: Array<string>;
   reason?: string | null;
@@ -1264,6 +1341,24 @@ export type ResourceAnswer = {
   version: number;
   key: string | null;
   lease_expires: string | null;
+};
+
+/**
+ * A page of the grants that would be made now, by reward and rank. `next` is null on the last page. A page with a
+ * `next` may have few grants or none, because owners who get only one reward are left out of others.
+ */
+export type RewardPreview = {
+  board: string;
+  grants: Array<ExpectedGrant>;
+  next: string | null;
+};
+
+/** A reward that an owner would get if the leaderboard closed now. `data` is as the reward has it. */
+export type ExpectedGrant = {
+  owner: string;
+  reward: string;
+  rank: number;
+  data: Record<string, unknown>;
 };
 
 /** An event of a stream. */
@@ -1671,6 +1766,40 @@ export interface Operations {
     };
     body: never;
     answer: BoardAnswer;
+  };
+  grants: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: BoardGrants;
+  };
+  preview_rewards: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: RewardPreview;
+  };
+  owner_grants: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+      /** Only grants that are not claimed yet, or only those that are. Default: all. */
+      state?: "claimed" | "open";
+    };
+    body: never;
+    answer: OwnerGrants;
+  };
+  claim_grant: {
+    query: {};
+    body: never;
+    answer: ClaimedGrant;
   };
   erase_entries: {
     query: {};

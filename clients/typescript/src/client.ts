@@ -11,6 +11,7 @@ import type {
   FacetValue,
   FamilyPost,
   FanPost,
+  Grant,
   Options,
   Page,
   PastPosition,
@@ -151,6 +152,11 @@ export class Client {
   /** Yield an owner's final positions in the closed periods of one kind, the newest first. */
   history(family: string, owner: string, query: Query<"history">): AsyncGenerator<PastPosition> {
     return this.#walk(pathOf`/v1/families/${family}/owners/${owner}/history`, query, "history");
+  }
+
+  /** Yield an owner's grants, those of the newest leaderboard first. `state: "open"`: only those to claim. */
+  ownerGrants(owner: string, query: Query<"owner_grants"> = {}): AsyncGenerator<Grant> {
+    return this.#walk(pathOf`/v1/owners/${owner}/grants`, query, "grants");
   }
 
   /** Post one owner's stats, and return the result once they are durable. `query` asks for the owner's positions. */

@@ -2,7 +2,7 @@
 
 import type { FacetedPostBody, FanPostBody, Operations, OwnerEvent, PostBody, PostResult, ResetEvent, TopEvent } from "./api.js";
 
-export type { CurveAnswer as Curve, CurveSegment, FacetValue, Page, PastPosition } from "./api.js";
+export type { CurveAnswer as Curve, CurveSegment, FacetValue, GrantAnswer as Grant, Page, PastPosition } from "./api.js";
 export type { PostResult, PostResults, ProblemDocument as Problem, RankedEntry } from "./api.js";
 
 export type Operation = keyof Operations;

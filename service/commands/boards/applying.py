@@ -29,7 +29,9 @@ TABLES = {"families": PutFamily, "boards": PutBoard}  # families are made first
 PATHS = {"families": "families", "boards": "leaderboards"}  # the part of the path in the API, and the name of its list
 ONE_OF = {"families": "family", "boards": "board"}
 # These members may differ from what the service has. Any other difference would give stored values a new meaning.
-CHANGEABLE = ("opens_at", "closes_at", "grace_seconds", "keep_seconds", "keep", "predictor", "tiers", "entry")
+CHANGEABLE = (
+    "opens_at", "closes_at", "grace_seconds", "keep_seconds", "keep", "predictor", "tiers", "entry", "rewards", "each",
+)  # fmt: skip
 CHOSEN_ONCE = ("partition", "segments")  # read when a board is made; `partition move` and `board split` change them
 Specs = dict[str, dict[str, Record]]  # by table and id
 

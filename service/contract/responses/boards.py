@@ -7,9 +7,9 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
-from service.contract.requests import EntryBody, PeriodBody, TierBody
+from service.contract.requests import EntryBody, PeriodBody, RewardBody, TierBody
 from service.contract.values import Number, Time, format_us
-from storage.records import Best, Board, ColumnKind, Merge, PostStatus, PredictorSpec, TableSharing, Ties
+from storage.records import Best, Board, ColumnKind, Each, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
 from .positions import OwnerPosition, Position
 
@@ -98,7 +98,8 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     have `active_at`: the time of the last logged change, or of the creation if no change is logged. `opens_at`,
     `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time.
     `entry` is present if it has entry rules, and `owners` then says how many owners take part: who joined or posted.
-    `partition` is present if the store has several partitions and the leaderboard has one segment. A `closed`
+    `partition` is present if the store has several partitions and the leaderboard has one segment. `rewards` and `each`
+    are present if there are rewards. A `closed`
     leaderboard takes no posts. An `archived` leaderboard no longer has rows: its archive answers requests for its top,
     its owners, its values and its curve. Any other request is answered with 410.
     """
@@ -108,6 +109,8 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     closes_at: Time | UnsetType | None = UNSET
     grace_seconds: int | UnsetType = UNSET
     keep_seconds: int | UnsetType | None = UNSET
+    rewards: list[RewardBody] | UnsetType = UNSET
+    each: Each | UnsetType = UNSET
     closed: bool
     archived: bool
     entries: int
@@ -168,7 +171,7 @@ class ErasedEntries(msgspec.Struct, frozen=True):
 class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
     """A family with its full specification. `boards` is how many of its leaderboards have received posts.
 
-    `partition` is present if the store has several partitions.
+    `partition` is present if the store has several partitions, `rewards` and `each` if there are rewards.
     """
 
     periods: list[str | PeriodBody]
@@ -176,6 +179,8 @@ class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
     facets: list[list[str]]
     grace_seconds: int
     keep: dict[str, int]
+    rewards: dict[str, list[RewardBody]] | UnsetType = UNSET
+    each: Each | UnsetType = UNSET
     boards: int
 
 

@@ -22,14 +22,16 @@ from storage.errors import FamilyBoardError, UnknownBoardError
 from storage.records import INT64_MAX, Board
 from storage.store import Program
 
-from .specs import make_season, make_spec, show_column, show_entry, show_season, show_ties
+from .specs import make_rewards, make_season, make_spec, show_column, show_entry, show_rewards, show_season, show_ties
 
 ACTIVE_BOARDS_MAX = 5_000  # a list by activity is refused if more boards than this match its filters
 
 
 async def put_board(context: Context, call: Call) -> Reply:
     board_id = parse_matching(call.path["board"], pattern=BOARD_PATTERN, what="a leaderboard id", pointer="board")
-    spec = replace(make_spec(call.body, context), season=make_season(call.body))
+    spec, body = make_spec(call.body, context), call.body
+    rewards = make_rewards(body.rewards, body.each, spec.columns)
+    spec = replace(spec, season=make_season(body), rewards=rewards)
     settings = context.settings
 
     def program(away: Collection[int]) -> Program[tuple[Board, bool]]:
@@ -40,7 +42,7 @@ async def put_board(context: Context, call: Call) -> Reply:
             now_us=now_us,
             boards_max=settings.catalog_boards_max,
             own_tables_max=context.own_tables_max,
-            partition=call.body.partition,
+            partition=body.partition,
             away=away,
             spare=context.store.dialect.spares_tables,
         )
@@ -180,10 +182,13 @@ def _board_answer(
     curves: dict[str, CurveState | None] | None = None,
     active_us: int | None = None,
 ) -> BoardAnswer:
+    rewards = board.spec.rewards
     return BoardAnswer(
         **show_spec(context, board),
         segments=board.spec.segments,
         **show_season(board.spec.season),
+        rewards=UNSET if rewards is None else show_rewards(rewards, board.spec.columns),
+        each=UNSET if rewards is None else rewards.each,
         closed=state.closed,
         archived=board.gate.archived_us is not None,
         entries=state.entries,

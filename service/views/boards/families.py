@@ -53,11 +53,11 @@ from storage.errors import SpecInvalidError, UnknownFamilyError
 from storage.histories import merged_owners
 from storage.leaves.totals import ALL_ENTRIES, find_totals_of
 from storage.periods import Period, PeriodKind, PeriodSpec, calendar_of, find_zone, parse_period
-from storage.records import Board, Family, FamilySpec, Leaf
+from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf, Rewards
 from storage.store import Program
 
 from .boards import show_spec
-from .specs import make_spec
+from .specs import make_rewards, make_spec, show_rewards
 
 FIRST_YEAR, LAST_YEAR = 1970, 9000  # of the times in a family's own periods
 HISTORY_EXAMINED_MAX = 1_000  # a page of a history is found among this many periods, whether they have posts or not
@@ -111,9 +111,29 @@ def make_family_spec(body: PutFamily, grace_seconds: int, context: Context) -> F
     ]
     if body.segments > 1:
         raise SpecInvalidError("the leaderboards of a family have one segment", pointer="/segments")
+    spec = make_spec(body, context)
     return FamilySpec(
-        make_spec(body, context), periods, body.time_zone, facets, grace_seconds, keep, declared=tuple(declared)
+        spec,
+        periods,
+        body.time_zone,
+        facets,
+        grace_seconds,
+        keep,
+        declared=tuple(declared),
+        rewards=_make_rewards(body, periods, spec),
     )
+
+
+def _make_rewards(body: PutFamily, periods: Sequence[str], spec: BoardSpec) -> tuple[tuple[str, Rewards], ...]:
+    """Return the rewards of the boards of each kind of period. Raises SpecInvalidError, ProblemError."""
+    found = []
+    for kind, sent in sorted(body.rewards.items()):
+        at = f"/rewards/{kind}"
+        if kind not in periods or kind == PeriodKind.ALL:
+            raise SpecInvalidError(f"rewards names {kind!r}, which is not a period of the family that ends", pointer=at)
+        rewards = make_rewards(sent, body.each, spec.columns, at)
+        found += [] if rewards is None else [(kind, rewards)]
+    return tuple(found)
 
 
 def _declare(body: PeriodBody, index: int, zone: str) -> PeriodSpec:
@@ -204,6 +224,8 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
         facets=[list(names) for names in spec.facets],
         grace_seconds=spec.grace_seconds,
         keep=dict(spec.keep),
+        rewards={kind: show_rewards(each, spec.board.columns) for kind, each in spec.rewards} or UNSET,
+        each=spec.rewards[0][1].each if spec.rewards else UNSET,
         boards=boards,
     )
 

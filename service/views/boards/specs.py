@@ -9,7 +9,17 @@ from msgspec import UNSET, Raw, UnsetType
 
 from service.context import Context
 from service.contract.problems import ProblemError
-from service.contract.requests import TIE_COLUMNS_MAX, BoardBody, ColumnBody, EntryBody, PutBoard, TierBody, TiesSent
+from service.contract.requests import (
+    REWARD_DATA_BYTES_MAX,
+    TIE_COLUMNS_MAX,
+    BoardBody,
+    ColumnBody,
+    EntryBody,
+    PutBoard,
+    RewardBody,
+    TierBody,
+    TiesSent,
+)
 from service.contract.responses.boards import ColumnAnswer, TiesShown
 from service.contract.values import format_us, parse_decimal, to_micros, to_wire_number
 from storage.errors import SpecInvalidError
@@ -20,10 +30,13 @@ from storage.records import (
     BoardSpec,
     ColumnKind,
     ColumnSpec,
+    Each,
     EntryRules,
     Merge,
     PredictorSpec,
     RefreshMethod,
+    Rewards,
+    RewardSpec,
     Season,
     TierSpec,
     Ties,
@@ -33,6 +46,7 @@ from storage.records import (
 # By default, a column takes values from minus this number to this number. If the column's scale is too great for these
 # numbers to fit into 64 bits, the default range is the widest one that fits.
 DEFAULT_LIMIT_UNITS = 10**15
+NO_DATA = b"{}"
 
 
 def make_season(body: PutBoard) -> Season | None:
@@ -43,6 +57,9 @@ def make_season(body: PutBoard) -> Season | None:
     """
     opens_us = None if body.opens_at is None else to_micros(body.opens_at)
     ends_us = None if body.closes_at is None else to_micros(body.closes_at)
+    if body.rewards and ends_us is None:
+        detail = "rewards need closes_at: they are granted when the leaderboard closes"
+        raise SpecInvalidError(detail, pointer="/rewards")
     if opens_us is None and ends_us is None:
         if body.keep_seconds is not None:
             raise SpecInvalidError(
@@ -52,6 +69,53 @@ def make_season(body: PutBoard) -> Season | None:
     if opens_us is not None and ends_us is not None and not opens_us < ends_us:
         raise SpecInvalidError("opens_at must be before closes_at", pointer="/closes_at")
     return Season(opens_us, ends_us, body.grace_seconds, body.keep_seconds)
+
+
+def make_rewards(
+    sent: Sequence[RewardBody], each: Each, columns: Sequence[ColumnSpec], at: str = "/rewards"
+) -> Rewards | None:
+    """Return the rewards of a board with these columns, or None if there are none. `at`: where the body has them.
+
+    Raises:
+        SpecInvalidError: a name is given twice, a column is not ranked, or a reward has not exactly one limit.
+        ProblemError: `to_value` is not a value that the column can have.
+    """
+    by_name = {column.name: column for column in columns if column.sorted}
+    found: list[RewardSpec] = []
+    for number, body in enumerate(sent):
+        here = f"{at}/{number}"
+        if any(body.name == earlier.name for earlier in found):
+            raise SpecInvalidError(f"reward {body.name!r} is given twice", pointer=f"{here}/name")
+        if (column := by_name.get(body.column)) is None:
+            raise SpecInvalidError(f"{body.column!r} is not a ranked column", pointer=f"{here}/column")
+        data = NO_DATA if body.data is UNSET else msgspec.json.format(bytes(body.data), indent=-1)
+        if not data.startswith(b"{") or len(data) > REWARD_DATA_BYTES_MAX:
+            detail = f"data is a JSON object of at most {REWARD_DATA_BYTES_MAX} bytes"
+            raise SpecInvalidError(detail, pointer=f"{here}/data")
+        bounds = column.scale, column.min_scaled, column.max_scaled
+        limits = _find_limit(body, "reward", "to_value", column.name, bounds, here)
+        found.append(RewardSpec(body.name, body.column, *limits, data.decode()))
+    return Rewards(tuple(found), each) if found else None
+
+
+def show_rewards(rewards: Rewards, columns: Sequence[ColumnSpec]) -> list[RewardBody]:
+    """Return the rewards of a board with these columns as the API shows them."""
+    scales = {column.name: column.scale for column in columns}
+    return [
+        RewardBody(
+            name=each.name,
+            column=each.column,
+            to_rank=each.to_rank or UNSET,
+            to_percent=each.to_percent or UNSET,
+            to_value=_show_value(each.value_scaled, scales[each.column]),
+            data=UNSET if (data := each.data.encode()) == NO_DATA else Raw(data),
+        )
+        for each in rewards.listed
+    ]
+
+
+def _show_value(scaled: int | None, scale: int) -> Raw | UnsetType:
+    return UNSET if scaled is None else Raw(format_decimal(scaled, scale).encode())
 
 
 def make_spec(body: BoardBody, context: Context) -> BoardSpec:
@@ -145,19 +209,30 @@ def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpe
     for number, tier in enumerate(body.tiers):
         if tier.name in names[:number]:
             raise SpecInvalidError(f"tier {tier.name!r} is given twice", pointer=f"{at}/{number}/name")
-        sent: dict[str, Any] = {
-            name: limit for name in ("to_rank", "to_percent", "value") if (limit := getattr(tier, name)) is not UNSET
-        }
-        if "value" in sent:
-            sent["value"] = value = parse_decimal(sent["value"], body.scale, pointer=f"{at}/{number}/value")
-            if not least <= value <= most:
-                detail = f"the tier's value is outside the range of {body.name!r}"
-                raise ProblemError("value_out_of_range", detail, pointer=f"{at}/{number}/value")
-        if len(sent) != 1:
-            detail = f"a tier has one of to_rank, to_percent and value, not {len(sent) or 'none'} of them"
-            raise SpecInvalidError(detail, pointer=f"{at}/{number}")
-        found.append(TierSpec(tier.name, sent.get("to_rank"), sent.get("to_percent"), sent.get("value")))
+        bounds = body.scale, least, most
+        found.append(TierSpec(tier.name, *_find_limit(tier, "tier", "value", body.name, bounds, f"{at}/{number}")))
     return tuple(found)
+
+
+def _find_limit(
+    body: TierBody | RewardBody, what: str, value_name: str, column: str, bounds: tuple[int, int, int], at: str
+) -> tuple[int | None, float | None, int | None]:
+    """Return the limit of a tier or a reward as a rank, as a percentage, or as a scaled value. The others are None.
+
+    `bounds`: the scale of the column, its smallest and its largest value.
+    """
+    names = "to_rank", "to_percent", value_name
+    sent: dict[str, Any] = {name: limit for name in names if (limit := getattr(body, name)) is not UNSET}
+    if value_name in sent:
+        scale, least, most = bounds
+        sent[value_name] = value = parse_decimal(sent[value_name], scale, pointer=f"{at}/{value_name}")
+        if not least <= value <= most:
+            detail = f"the {what}'s value is outside the range of {column!r}"
+            raise ProblemError("value_out_of_range", detail, pointer=f"{at}/{value_name}")
+    if len(sent) != 1:
+        detail = f"a {what} has one of to_rank, to_percent and {value_name}, not {len(sent) or 'none'} of them"
+        raise SpecInvalidError(detail, pointer=at)
+    return sent.get("to_rank"), sent.get("to_percent"), sent.get(value_name)
 
 
 def _check_followed(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) -> None:
@@ -234,7 +309,7 @@ def show_tiers(column: ColumnSpec) -> list[TierBody] | UnsetType:
             name=tier.name,
             to_rank=tier.to_rank or UNSET,
             to_percent=tier.to_percent or UNSET,
-            value=UNSET if tier.value_scaled is None else Raw(format_decimal(tier.value_scaled, column.scale).encode()),
+            value=_show_value(tier.value_scaled, column.scale),
         )
         for tier in column.tiers
     ] or UNSET

@@ -27,6 +27,7 @@ LAST = (
 ABSENT = {
     "erase_entry": (404, "unknown_owner"),  # `void_post` has taken back the only post of the entry
     "join": (409, "no_entry_rules"),  # a leaderboard with rules would refuse the other examples
+    "claim_grant": (404, "unknown_grant"),  # no leaderboard has closed
     "revoke_key": (404, "unknown_key"),  # its example can't know the id of a real key
 }
 

@@ -1,0 +1,65 @@
+"""The types of the answers about rewards and grants."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Raw
+
+from service.contract.values import Time
+
+
+class ExpectedGrant(msgspec.Struct, frozen=True, kw_only=True):
+    """A reward that an owner would get if the leaderboard closed now. `data` is as the reward has it."""
+
+    owner: str
+    reward: str
+    rank: int
+    data: Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
+
+
+class RewardPreview(msgspec.Struct, frozen=True):
+    """A page of the grants that would be made now, by reward and rank. `next` is null on the last page.
+
+    A page with a `next` may have few grants or none, because owners who get only one reward are left out of others.
+    """
+
+    board: str
+    grants: list[ExpectedGrant]
+    next: str | None
+
+
+class GrantAnswer(ExpectedGrant, frozen=True, kw_only=True):
+    """A reward that an owner has got. `rank` is that of the owner when the leaderboard had closed.
+
+    `id` never changes and belongs to no other grant. `claimed_at` is null until the grant is claimed.
+    """
+
+    id: str
+    board: str
+    claimed_at: Time | None
+
+
+class ClaimedGrant(GrantAnswer, frozen=True, kw_only=True):
+    """A claimed grant. `first` is true in the answer to the only request that has claimed it."""
+
+    first: bool
+
+
+class BoardGrants(msgspec.Struct, frozen=True):
+    """A page of the grants of a leaderboard, by reward and rank. `next` is null on the last page.
+
+    `made` is true when the leaderboard has closed and all its grants are made.
+    """
+
+    board: str
+    made: bool
+    grants: list[GrantAnswer]
+    next: str | None
+
+
+class OwnerGrants(msgspec.Struct, frozen=True):
+    """A page of an owner's grants, those of the newest leaderboard first. `next` is null on the last page."""
+
+    owner: str
+    grants: list[GrantAnswer]
+    next: str | None

@@ -1,0 +1,131 @@
+"""Makes the grants of closed boards, in short steps. The closing job runs them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import msgspec
+
+from querybuilder import Lock, asc, col, delete, insert, min_, param, select, update
+from storage.boards.boards import find_same_board
+from storage.boards.family_ids import parse_board_id
+from storage.leaves.catalog_rows import find_families_by_key
+from storage.leaves.rankings import OpenBoard
+from storage.log.bundles import ChangeKind
+from storage.log.change_log import BoardEvent, log_board_events
+from storage.records import Board, Rewards
+from storage.schema.placement import TABLES
+from storage.schema.tables import GRANT_REWARDS, GRANT_WALKS, GRANTS, MERGED_OWNERS
+from storage.store import Program, in_partition
+
+from .grant_walk import GrantWalk, WalkMark
+
+
+def read_rewards(boards: Iterable[Board]) -> Program[dict[int, Rewards]]:
+    """Return the rewards of boards by key, as they are stored now. Leave out boards without rewards."""
+    boards = list(boards)
+    keys = {board.family_key for board in boards if board.family_key is not None}
+    families = (yield from find_families_by_key(keys)) if keys else {}
+    found: dict[int, Rewards | None] = {}
+    for board in boards:
+        family, named = families.get(board.family_key or 0), parse_board_id(board.id)
+        found[board.key] = board.spec.rewards
+        if family is not None and named is not None:
+            found[board.key] = dict(family.spec.rewards).get(named.period.kind)
+    return {key: rewards for key, rewards in found.items() if rewards is not None}
+
+
+def begin_grants(boards: Iterable[Board], *, now_us: int) -> Program[set[int]]:
+    """Begin a walk for each board with rewards, in the transaction that shuts it. Return the keys of these boards.
+
+    What the rewards are is stored with the walk, so a later change of a family does not concern closed boards.
+    """
+    boards = list(boards)
+    found = yield from read_rewards(boards)
+    walks, names = [], []
+    for board in boards:
+        if (rewards := found.get(board.key)) is None:
+            continue
+        bare = replace(rewards, listed=tuple(replace(each, data="") for each in rewards.listed))
+        walks.append((board.key, now_us, _encode(bare), _encode(WalkMark())))
+        for number, each in enumerate(rewards.listed):
+            names.append((board.key, number, board.id, each.name, each.data, now_us))
+    if walks:
+        yield _BEGIN.bind(rows=walks)
+        yield _NAME.bind(rows=names)
+    return set(found)
+
+
+def make_grants(
+    known: Board, open_board: Callable[[Board], OpenBoard], *, rows_max: int, now_us: int
+) -> Program[int | None]:
+    """Make the next grants of a closed board, among about `rows_max` rows. Return how many, or None without a walk.
+
+    The last step ends the walk. Run this for the control partition.
+
+    Raises:
+        UnknownBoardError: the board was deleted.
+    """
+    board = yield from find_same_board(known, lock=Lock.SHARE)
+    rows = yield _HOLD.bind(key=board.key)
+    if not rows:
+        return None
+    rewards, mark = _decode_rewards(rows[0][0]), _decode_mark(rows[0][1])
+    walk = GrantWalk(board, open_board(board).rankings, rewards)
+    granted, following = yield from in_partition(board.reading_partition, walk.read_step(mark, rows_max))
+    if granted:
+        # An entry that kept an earlier id is of the owner who has that id now.
+        merged = {row[0]: row[1] for row in (yield _MERGED.bind(owners=[each.owner for each in granted]))}
+        yield _ADD.bind(
+            rows=[
+                (board.key, number, merged.get(each.owner, each.owner), each.reward, each.rank)
+                for number, each in enumerate(granted, mark.grants + 1)
+            ]
+        )
+    if following.reward < len(rewards.listed):
+        yield _GO_ON.bind(key=board.key, mark=_encode(following))
+    else:
+        yield _END.bind(key=board.key)
+        made = BoardEvent(ChangeKind.GRANTED, board.id, board.key, board.home)
+        yield from log_board_events([made], now_us=now_us)
+    return len(granted)
+
+
+def find_oldest_walk() -> Program[int | None]:
+    """Return when the board was closed that waits longest for its grants, in microseconds, or None if none waits."""
+    [[closed_us]] = yield _OLDEST.bind()
+    return None if closed_us is None else int(closed_us)
+
+
+def has_walk(board_key: int) -> Program[bool]:
+    """Return whether a closed board waits for grants."""
+    return bool((yield _FIND.bind(key=board_key)))
+
+
+def hold_walks() -> Program[None]:
+    """Let no grant be made until the transaction ends."""
+    yield _HOLD_ALL.bind()
+
+
+_encode_json = msgspec.json.Encoder().encode
+_decode_rewards = msgspec.json.Decoder(Rewards).decode
+_decode_mark = msgspec.json.Decoder(WalkMark).decode
+
+
+def _encode(document: Rewards | WalkMark) -> str:
+    return _encode_json(document).decode()
+
+
+_of_board = col("leaf_key").eq(param("key"))
+_walk = select(col("rewards"), col("mark")).from_(GRANT_WALKS).where(_of_board)
+_FIND, _HOLD = _walk.prepared(), _walk.locked(Lock.UPDATE).prepared()
+_all = select(col("leaf_key")).from_(GRANT_WALKS).order_by(asc(col("leaf_key")))
+_HOLD_ALL = _all.locked(Lock.SHARE).prepared()
+_OLDEST = select(min_(col("closed_at"))).from_(GRANT_WALKS).prepared()
+_BEGIN = insert(GRANT_WALKS).rows(param("rows"), **TABLES[GRANT_WALKS].kinds).prepared()
+_NAME = insert(GRANT_REWARDS).rows(param("rows"), **TABLES[GRANT_REWARDS].kinds).prepared()
+_GO_ON = update(GRANT_WALKS).set(mark=param("mark")).where(_of_board).prepared()
+_END = delete(GRANT_WALKS).where(_of_board).prepared()
+_new = {name: kind for name, kind in TABLES[GRANTS].kinds.items() if name != "claimed_at"}
+_ADD = insert(GRANTS).rows(param("rows"), **_new).prepared()
+_merged = select(col("owner"), col("into_owner")).from_(MERGED_OWNERS)
+_MERGED = _merged.where(col("owner").in_(param("owners"))).packed().prepared()
