@@ -16,7 +16,7 @@ from storage.schema.tables import ACTS
 from storage.store import Program
 
 ActName = Literal[
-    "board.created", "board.changed", "board.closed", "board.reset", "board.deleted",
+    "board.created", "board.changed", "board.closed", "board.reset", "board.rebuilt", "board.deleted",
     "family.created", "family.changed", "family.reset", "family.deleted",
     "entry.set", "entry.erased", "entries.erased", "post.voided", "owner.hidden", "owner.shown", "owner.erased",
     "owner.merged",

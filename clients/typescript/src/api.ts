@@ -29,7 +29,7 @@ export type ActAnswer = {
   id: string;
   /** ISO 8601 in UTC, with microseconds */
   at: string;
-  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.merged" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
+  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.rebuilt" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.merged" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
   key: string | null;
   owner: string | null;
   board: string | null;

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Literal
 
 import typer
 from rankcurve import AsyncClient
-from rankcurve.answers import Record
+from rankcurve.answers import ENCODER, Record
 
 from service.commands.operating.own_store import CONFIG_OPTION, SETTING_OPTIONS, read_settings, run_on_store
 from service.commands.request_commands import REASON, add_command, add_list, add_request, argument, option
 from service.commands.target import DEFAULT_URL, KEY_OPTION, URL_OPTION, call_service
 
 if TYPE_CHECKING:
-    from storage.store import Store
+    from storage.store import Program, Store
 
 KEYS_PATH = "/v1/keys"
 IF_LOCKED = "a service runs on this store; name the service with --url and --key"
@@ -52,12 +52,19 @@ def create(
         # Imported here, because the other commands need no database driver.
         from service.contract.api_keys import make_api_key
         from service.wiring import now_us
+        from storage.boards.acts import Act, record_act
         from storage.boards.api_keys import add_key
         from storage.schema.creation import prepare_store
 
         await prepare_store(opened)
         key, text = make_api_key(name, role, now_us())
-        await opened.write(lambda: add_key(key, keys_max=settings.keys_max))
+
+        def adding() -> Program[None]:
+            yield from add_key(key, keys_max=settings.keys_max)
+            detail = ENCODER.encode({"id": key.id, "role": role}).decode()
+            yield from record_act(Act(key.created_at_us, "key.created", detail=detail))
+
+        await opened.write(adding)
         typer.echo(text)
 
     by_environment = url is None and any(map(os.environ.get, STORE_VARIABLES))

@@ -29,7 +29,7 @@ from storage.errors import StorageError, StoreCopyError
 if TYPE_CHECKING:
     from storage.engines.postgres import PostgresStore
     from storage.posting.rebuild import RebuildCounts
-    from storage.store import Store
+    from storage.store import Program, Store
 
 SESSION_LOOKS, SESSION_LOOK_S = 20, 0.1
 
@@ -94,8 +94,11 @@ def file_of(settings: Settings) -> Path:
     return Path(settings.store.removeprefix(SQLITE_PREFIX))
 
 
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why you do this, for `rankcurve acts`.")]
+
+
 @settings_command("store", create_store=False)
-def rebuild(settings: Settings, board: BoardArgument, since: SinceOption = None) -> None:
+def rebuild(settings: Settings, board: BoardArgument, since: SinceOption = None, reason: ReasonOption = None) -> None:
     """Rebuild a leaderboard from the journal: every row becomes what it was after its last post.
 
     On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. A post that
@@ -106,7 +109,7 @@ def rebuild(settings: Settings, board: BoardArgument, since: SinceOption = None)
     `rankcurve journal`, and rebuild it with --since.
     """
     begun_s = time.perf_counter()
-    done = run_on_store(settings, partial(rebuild_on_store, board_id=board, since=since))
+    done = run_on_store(settings, partial(rebuild_on_store, board_id=board, since=since, reason=reason))
     seconds = time.perf_counter() - begun_s
     typer.echo(f"{board}: {done.entries_before:,} entries before, {done.entries:,} now, {done.hidden_entries:,} hidden")
     typer.echo(f"{done.rows:,} posts read in {seconds:.1f} s, {done.rows / seconds:,.0f} a second")
@@ -114,8 +117,10 @@ def rebuild(settings: Settings, board: BoardArgument, since: SinceOption = None)
         typer.echo(f"{done.duplicates:,} left out as duplicates, {done.rejected:,} would leave the range of a column")
 
 
-async def rebuild_on_store(store: Store, *, board_id: str, since: str | None) -> RebuildCounts:
-    """Rebuild the rows of a board from the journal.
+async def rebuild_on_store(
+    store: Store, *, board_id: str, since: str | None, reason: str | None = None
+) -> RebuildCounts:
+    """Rebuild the rows of a board from the journal, and store the act with its reason.
 
     `since` is the `seq` of the first post to replay. None: replay from where the board was created or last reset.
 
@@ -126,13 +131,21 @@ async def rebuild_on_store(store: Store, *, board_id: str, since: str | None) ->
     """
     # Imported here, because the other commands need no database driver.
     from service.contract.cursors import CursorCodec
+    from service.wiring import now_us
+    from storage.boards.acts import Act, record_act
     from storage.posting.post_ids import PostIds
     from storage.posting.rebuild import rebuild_board
     from storage.schema.creation import prepare_store
 
     salt = await prepare_store(store)
     numbers = None if since is None else CursorCodec(salt).decode_numbers(int(since) if since.isdecimal() else since)
-    return await store.write(partial(rebuild_board, PostIds(salt), board_id=board_id, since=numbers))
+
+    def rebuilding() -> Program[RebuildCounts]:
+        counts = yield from rebuild_board(PostIds(salt), board_id=board_id, since=numbers)
+        yield from record_act(Act(now_us(), "board.rebuilt", board=board_id, reason=reason))
+        return counts
+
+    return await store.write(rebuilding)
 
 
 FromArgument = Annotated[str, typer.Argument(metavar="FROM", help="Address of the store.", show_default=False)]

@@ -192,11 +192,13 @@ def test_a_board_can_be_rebuilt_only_while_no_service_runs(spawn: Spawn) -> None
     refused = run_here("rebuild", "b", "--store", serving.store, code=1)
     assert "stop the service first" in refused.stderr
     assert serving.end() == 0
-    done = run_here("rebuild", "b", "--store", serving.store, code=0)
+    done = run_here("rebuild", "b", "--store", serving.store, "--reason", "tampered", code=0)
     assert "3 entries before, 3 now" in done.stdout
     run_here("rebuild", "no", "--store", serving.store, code=1)
     again = spawn().ready()
     assert call(again, "GET", "/v1/leaderboards/b/rankings/xp")["entries"] == before
+    [act, *_] = call(again, "GET", "/v1/acts")["acts"]
+    assert (act["act"], act["board"], act["reason"]) == ("board.rebuilt", "b", "tampered")
 
 
 def test_a_rebuild_creates_no_store(tmp_path: Path) -> None:

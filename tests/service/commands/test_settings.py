@@ -96,6 +96,8 @@ def test_a_key_is_printed_once_and_its_role_is_checked(tmp_path: Path) -> None:
     assert re.fullmatch(r"rk_\w+\n", made.stdout)
     run("keys", "create", "me", "--role", "king", *store, code=2)
     assert keys_in(tmp_path / "x.db") == ["me"]
+    with closing(sqlite3.connect(tmp_path / "x.db")) as opened:
+        assert opened.execute("SELECT act, key FROM acts").fetchall() == [("key.created", None)]
 
 
 def test_a_key_is_created_in_the_named_store_or_else_by_a_service(

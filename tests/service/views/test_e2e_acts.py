@@ -61,7 +61,7 @@ def test_each_route_by_which_operators_change_something_names_its_acts() -> None
             assert isinstance(kind, type)
             assert "reason" in [field.name for field in fields(kind)], route.view
     named = {act for route in ROUTES for act in route.acts}
-    assert named | {"entry.set", "job.paused", "job.resumed", "job.run"} == set(get_args(ActName))
+    assert named | {"board.rebuilt", "entry.set", "job.paused", "job.resumed", "job.run"} == set(get_args(ActName))
 
 
 async def test_every_act_is_kept_with_its_key_and_reason(service: Service) -> None:
@@ -111,7 +111,7 @@ async def test_every_act_is_kept_with_its_key_and_reason(service: Service) -> No
         board = "b" if path.startswith(BOARD) else None
         wanted = {"act": act, "key": key_id, "owner": owner, "board": board, "reason": f"r{number}", "detail": detail}
         assert without(newest, "id", "at") == wanted
-    elsewhere = {"owner.erased", "key.created", "key.revoked", "job.paused", "job.resumed", "job.run"}
+    elsewhere = {"board.rebuilt", "owner.erased", "key.created", "key.revoked", "job.paused", "job.resumed", "job.run"}
     assert {act for *_, act, _ in acts} | elsewhere == set(get_args(ActName)), "all are tested"
     made = await list_acts(service, f"&key={key_id}")
     assert [act["reason"] for act in made] == [f"r{number}" for number in reversed(range(len(acts)))]
