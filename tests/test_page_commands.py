@@ -29,7 +29,7 @@ RUNS = [
     ("operating.md", "file"), ("operating.md", "postgres"), ("citus.md", "postgres"), ("postgresql.md", "postgres"),
     *((page, "file") for page in ("events.md", "families.md", "leases.md", "monitoring.md", "queue.md")),
 ]  # fmt: skip
-FOLLOWED = {"tutorial.md", "how_to.md", "migrating.md"}  # by tests/test_tutorial.py
+FOLLOWED = {"tutorial.md", "contest.md", "rewards.md", "how_to.md", "migrating.md"}  # by tests/test_tutorial.py
 SENT = {"endpoints.md"}  # by tests/service/http/test_openapi_operations.py
 
 # The commands that no test of this module runs, by their first words, and why.

@@ -93,7 +93,7 @@ def test_every_request_and_call_in_the_table_of_commands_finds_what_it_asks_for(
 
 @pytest.mark.parametrize(
     ("page", "outputs"),
-    [("tutorial.md", 9), ("how_to.md", 15), ("rewards.md", 2), ("migrating.md", 8), ("llms.txt", 2)],
+    [("tutorial.md", 9), ("contest.md", 5), ("how_to.md", 15), ("rewards.md", 2), ("migrating.md", 8), ("llms.txt", 2)],
 )
 def test_a_page_does_what_it_shows(
     page: str, outputs: int, tmp_path: Path, environment: dict[str, str], request: pytest.FixtureRequest

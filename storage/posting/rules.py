@@ -64,6 +64,11 @@ class Attempt(NamedTuple):
     def at_us(self) -> int:
         return self.now_us if self.named_us is None else self.named_us
 
+    @property
+    def pointer(self) -> str | None:
+        """Return where a body may have the time by which it is refused."""
+        return None if self.joins else "/at"
+
 
 class Rule(NamedTuple):
     refuse: Callable[[Attempt], PostError | None]
@@ -109,7 +114,7 @@ def refuse_closed(attempt: Attempt) -> PostError | None:
     if not is_shut and (gate.ends_us is None or attempt.at_us < gate.ends_us):
         return None
     if attempt.in_family:
-        return PeriodClosedError(describe_closed(attempt.board_id, gate.ends_us), pointer="/at")
+        return PeriodClosedError(describe_closed(attempt.board_id, gate.ends_us), pointer=attempt.pointer)
     ended = "" if gate.ends_us is None else f"ended at {format_time(gate.ends_us)}"
     if is_shut:
         detail = f"is closed{ended and f': it {ended} and takes no late posts any more'}. Its result stays: only"
@@ -117,7 +122,7 @@ def refuse_closed(attempt: Attempt) -> PostError | None:
     else:
         left_s = ((gate.closes_us or attempt.now_us) - attempt.now_us) // 1_000_000
         detail = f"{ended}. For another {left_s} s it takes late posts, which have an `at` before its end"
-    return PeriodClosedError(f"the leaderboard {attempt.board_id!r} {detail}", pointer="/at")
+    return PeriodClosedError(f"the leaderboard {attempt.board_id!r} {detail}", pointer=attempt.pointer)
 
 
 def refuse_unopened(attempt: Attempt) -> PostError | None:

@@ -1,9 +1,9 @@
 """Test boards with entry rules over HTTP: who may join and post, what answers say of it, and what a full board says."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
+from tests.service.entry_races import EntryRace
 from tests.service.real_service import Service
 
 XP = {"name": "xp", "merge": "max"}
@@ -75,17 +75,13 @@ async def test_a_family_is_joined_in_each_of_its_boards(service: Service) -> Non
         assert (await service.refused("POST", at.format(board), {"owner": "bob"}))[1] == code
 
 
-async def test_a_full_board_takes_exactly_as_many_as_it_may(either_store: dict[str, Any], tmp_path: Path) -> None:
+async def test_clients_that_race_get_exactly_the_places_and_attempts_there_are(
+    either_store: dict[str, Any], tmp_path: Path
+) -> None:
+    """Run a short form of `benchmarks.joins`."""
     async with Service(tmp_path, **either_store).running() as service:
-        await fill(service)
-
-
-async def fill(service: Service) -> None:
-    await service.board("cup", XP, entry={"owners_max": 10, "posts_max": 1})
-
-    async def post(number: int) -> str | None:
-        return (await errors_of(service, "cup", (f"p{number % 30}", 1, None)))[0]
-
-    found = await asyncio.gather(*map(post, range(60)))
-    assert [found.count(each) for each in (None, "board_full", "no_posts_left")] == [10, 40, 10]
-    assert (await service.get("/v1/leaderboards/cup"))["owners"] == 10
+        for join in (False, True):
+            race = EntryRace([service], f"cup-{join}", join, owners_max=8, posts_max=2, clients=16)
+            await race.run()
+            assert race.faults == []
+            assert race.codes["board_full"] > 0
