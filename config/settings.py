@@ -361,7 +361,7 @@ class JobSettings(_Group):
     """Time for which the journal is kept."""
     acts_retention_s: float = _number(366 * 86_400, 60, 100 * 366 * 86_400, "s")
     """Time for which acts of operators are kept. The act that has hidden an owner is kept until the owner is shown."""
-    grant_retention_s: float = _number(366 * 86_400, 3_600, 100 * 366 * 86_400, "s")
+    grant_retention_s: float = _number(366 * 86_400, 86_400, 100 * 366 * 86_400, "s")
     """Time for which the grants of a leaderboard are kept after it closed, whether they are claimed or not."""
 
     # The following values are constants, because no operator needs to change them.
@@ -395,8 +395,8 @@ class JobSettings(_Group):
     close_load_ratio: ClassVar[float] = 0.5  # largest fraction of the time in which the closing job may work
     close_boards_max: ClassVar[int] = 200  # maximum number of boards closed in one transaction
     archive_block_rows: ClassVar[int] = 256  # rows in one block of an archive; reading one row decodes its whole block
-    grant_step_rows: ClassVar[int] = 2_000  # approximate maximum number of rows read for grants in one transaction
-    grant_step_rows_alone: ClassVar[int] = 250  # the same where posts wait for this transaction: on SQLite
+    grant_rows: ClassVar[int] = 2_000  # approximate maximum number of rows that are read for grants at once
+    grant_step_rows: ClassVar[int] = 250  # the same for a transaction that stores grants on SQLite: posts wait for it
     archive_step_rows: ClassVar[int] = 5_000  # approximate maximum number of rows archived in one transaction
     close_retry_s: ClassVar[float] = 30  # pause before a board whose closing failed is tried again
     # Maximum number of rows that one audit reads. It reads each row twice, so it skips ranks above half of this number.

@@ -41,7 +41,7 @@ from storage.leaves.entries import Entries
 from storage.leaves.totals import CHANGES, find_totals_of
 from storage.queue.intake import read_backlog
 from storage.records import INT64_MAX, Board, Leaf
-from storage.rewards.grant_making import find_oldest_walk, make_grants
+from storage.rewards.grant_making import GrantStep, find_oldest_walk, read_steps, store_step
 from storage.segments.segmented_entries import SegmentedEntries
 from storage.store import Program
 
@@ -184,16 +184,20 @@ class CloseJob:
 
     async def _make_grants(self, held: HeldLease, board: Board) -> bool:
         """Make the next grants of a shut board. Return False if it waits for none."""
-        now_us, limits = await self._store.read(self._clock), self._limits
-        rows_max = limits.grant_step_rows_alone if self._store.sole_writer else limits.grant_step_rows
+        limits, now_us = self._limits, await self._store.read(self._clock)
+        step_rows = limits.grant_step_rows if self._store.sole_writer else limits.grant_rows
+        reading = partial(read_steps, board, self._open_boards.open_board, rows_max=limits.grant_rows)
+        steps = await self._store.read(lambda: reading(step_rows=step_rows), heavy=True)
 
-        def program() -> Program[int | None]:
+        def program(step: GrantStep) -> Program[bool]:
             yield from held.renew()
-            return (yield from make_grants(board, self._open_boards.open_board, rows_max=rows_max, now_us=now_us))
+            return (yield from store_step(board, step, now_us=now_us))
 
-        made = await self._store.write(program)
-        self._meter.add("rankcurve_grants_made", made or 0)
-        return made is not None
+        for step in steps or ():
+            if not await self._store.write(partial(program, step)):
+                break  # the board has changed meanwhile, so read again
+            self._meter.add("rankcurve_grants_made", len(step.grants))
+        return steps is not None
 
     async def _fit_columns(self, board: Board) -> None:
         totals = await self._store.at(board.reading_partition).read(lambda: find_totals_of([board]))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,6 +11,7 @@ from storage.boards.boards import find_same_board
 from storage.boards.family_ids import parse_board_id
 from storage.leaves.catalog_rows import find_families_by_key
 from storage.leaves.rankings import OpenBoard
+from storage.leaves.totals import CHANGES, read_board_totals
 from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
 from storage.records import Board, Rewards
@@ -17,7 +19,7 @@ from storage.schema.placement import TABLES
 from storage.schema.tables import GRANT_REWARDS, GRANT_WALKS, GRANTS, MERGED_OWNERS
 from storage.store import Program, in_partition
 
-from .grant_walk import GrantWalk, WalkMark
+from .grant_walk import GrantWalk, NewGrant, WalkMark
 
 
 def read_rewards(boards: Iterable[Board]) -> Program[dict[int, Rewards]]:
@@ -55,39 +57,63 @@ def begin_grants(boards: Iterable[Board], *, now_us: int) -> Program[set[int]]:
     return set(found)
 
 
-def make_grants(
-    known: Board, open_board: Callable[[Board], OpenBoard], *, rows_max: int, now_us: int
-) -> Program[int | None]:
-    """Make the next grants of a closed board, among about `rows_max` rows. Return how many, or None without a walk.
+class GrantStep(NamedTuple):
+    """The next grants of a closed board, which were read from one snapshot."""
 
-    The last step ends the walk. Run this for the control partition.
+    changes: int  # the board's count of changes in the snapshot
+    before: WalkMark
+    after: WalkMark
+    grants: list[NewGrant]
+
+
+def read_steps(
+    board: Board, open_board: Callable[[Board], OpenBoard], *, rows_max: int, step_rows: int
+) -> Program[list[GrantStep] | None]:
+    """Return the grants among about `rows_max` rows, in steps of about `step_rows` rows, or None if all are made.
 
     Raises:
-        UnknownBoardError: the board was deleted.
+        UnknownBoardError, BoardChangedError: the board is no longer as the caller has read it.
+    """
+    if not (rows := (yield _FIND.bind(key=board.key))):
+        return None
+    walk, mark = GrantWalk(board, open_board(board).rankings, _decode_rewards(rows[0][0])), _decode_mark(rows[0][1])
+    totals = yield from in_partition(board.reading_partition, read_board_totals(board))
+    steps: list[GrantStep] = []
+    while len(steps) * step_rows < rows_max and mark.reward < len(walk.rewards):
+        reading = walk.read_step(mark, step_rows, totals)
+        grants, after = yield from in_partition(board.reading_partition, reading)
+        steps.append(GrantStep(totals.get(CHANGES, 0), mark, after, grants))
+        mark = after
+    return steps
+
+
+def store_step(known: Board, step: GrantStep, *, now_us: int) -> Program[bool]:
+    """Store the grants of a step. The last one ends the walk. Return False if the board or its walk has changed.
+
+    Raises:
+        UnknownBoardError, BoardChangedError: as `read_steps`.
     """
     board = yield from find_same_board(known, lock=Lock.SHARE)
     rows = yield _HOLD.bind(key=board.key)
-    if not rows:
-        return None
-    rewards, mark = _decode_rewards(rows[0][0]), _decode_mark(rows[0][1])
-    walk = GrantWalk(board, open_board(board).rankings, rewards)
-    granted, following = yield from in_partition(board.reading_partition, walk.read_step(mark, rows_max))
-    if granted:
+    totals = yield from in_partition(board.reading_partition, read_board_totals(board))
+    if not rows or _decode_mark(rows[0][1]) != step.before or totals.get(CHANGES, 0) != step.changes:
+        return False
+    if step.grants:
         # An entry that kept an earlier id is of the owner who has that id now.
-        merged = {row[0]: row[1] for row in (yield _MERGED.bind(owners=[each.owner for each in granted]))}
+        merged = {row[0]: row[1] for row in (yield _MERGED.bind(owners=[each.owner for each in step.grants]))}
         yield _ADD.bind(
             rows=[
                 (board.key, number, merged.get(each.owner, each.owner), each.reward, each.rank)
-                for number, each in enumerate(granted, mark.grants + 1)
+                for number, each in enumerate(step.grants, step.before.grants + 1)
             ]
         )
-    if following.reward < len(rewards.listed):
-        yield _GO_ON.bind(key=board.key, mark=_encode(following))
+    if step.after.reward < len(_decode_rewards(rows[0][0]).listed):
+        yield _GO_ON.bind(key=board.key, mark=_encode(step.after))
     else:
         yield _END.bind(key=board.key)
         made = BoardEvent(ChangeKind.GRANTED, board.id, board.key, board.home)
         yield from log_board_events([made], now_us=now_us)
-    return len(granted)
+    return True
 
 
 def find_oldest_walk() -> Program[int | None]:

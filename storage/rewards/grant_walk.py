@@ -11,7 +11,6 @@ from typing import NamedTuple
 import msgspec
 
 from storage.leaves.rankings import Ranking
-from storage.leaves.totals import read_board_totals
 from storage.log.cells import CellOf
 from storage.records import Board, Each, Entry, Rewards, RewardSpec
 from storage.store import Program
@@ -39,17 +38,17 @@ class NewGrant(NamedTuple):
 
 class GrantWalk:
     def __init__(self, board: Board, rankings: Mapping[int, Ranking], rewards: Rewards) -> None:
-        self._board, self.rewards = board, rewards.listed
+        self.rewards = rewards.listed
         self._rankings = [rankings[board.column_index[each.column]] for each in rewards.listed]
         self._first_only = rewards.each is Each.FIRST
 
-    def read_step(self, mark: WalkMark, rows_max: int) -> Program[tuple[list[NewGrant], WalkMark]]:
+    def read_step(
+        self, mark: WalkMark, rows_max: int, totals: Mapping[int, int]
+    ) -> Program[tuple[list[NewGrant], WalkMark]]:
         """Read about `rows_max` rows after a mark. Return the grants among them, and the mark of the next step.
 
-        Raises:
-            UnknownBoardError, BoardChangedError: the board is no longer as the caller has read it.
+        `totals` are those of the board, by column index. Run this for the partition in which the board is read.
         """
-        totals = yield from read_board_totals(self._board)
         found: list[NewGrant] = []
         while rows_max > 0 and mark.reward < len(self.rewards):
             reward, ranking = self.rewards[mark.reward], self._rankings[mark.reward]

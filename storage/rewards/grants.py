@@ -19,12 +19,7 @@ CLAIMED = "grant.claimed"  # the type of the event
 GRANT_PATTERN = "^[0-9]{1,18}-[0-9]{1,18}$"
 
 
-class GrantKey(NamedTuple):
-    board_key: int
-    number: int  # 1, 2, 3 … in the order in which the grants of a board were made: by reward, then by rank
-
-    def __str__(self) -> str:
-        return f"{self.board_key}-{self.number}"
+GrantKey = tuple[int, int]  # the key of the board, and the number among its grants: 1, 2, 3 … by reward, then by rank
 
 
 class Grant(NamedTuple):
@@ -38,15 +33,16 @@ class Grant(NamedTuple):
     data: str  # of the reward, a JSON object
 
     @property
-    def key(self) -> GrantKey:
-        return GrantKey(self.board_key, self.number)
+    def id(self) -> str:
+        return f"{self.board_key}-{self.number}"
 
 
 def parse_key(grant_id: str) -> GrantKey:
     """Return the key of a grant. Raises UnknownGrantError if no grant can have this id."""
     if re.fullmatch(GRANT_PATTERN[1:-1], grant_id) is None:
         raise UnknownGrantError
-    return GrantKey(*map(int, grant_id.split("-")))
+    board_key, _, number = grant_id.partition("-")
+    return int(board_key), int(number)
 
 
 def list_of_board(board_key: int, *, after: int, limit: int) -> Program[list[Grant]]:
@@ -56,8 +52,9 @@ def list_of_board(board_key: int, *, after: int, limit: int) -> Program[list[Gra
 
 def list_of_owner(owner: str, *, before: GrantKey, limit: int, claimed: bool | None = None) -> Program[list[Grant]]:
     """Return an owner's grants before a key, the newest board first. `claimed`: only those that are claimed, or not."""
-    bound = {"owner": owner, "key": before.board_key, "number": before.number}
-    return [Grant(*row) for row in (yield _OF_OWNER[claimed].bind(**bound, limit=limit))]
+    key, number = before
+    rows = yield _OF_OWNER[claimed].bind(owner=owner, key=key, number=number, limit=limit)
+    return [Grant(*row) for row in rows]
 
 
 def claim_grant(key: GrantKey, *, now_us: int) -> Program[tuple[Grant, bool]]:
@@ -66,7 +63,7 @@ def claim_grant(key: GrantKey, *, now_us: int) -> Program[tuple[Grant, bool]]:
     Raises:
         UnknownGrantError: there is no such grant.
     """
-    bound = {"key": key.board_key, "number": key.number}
+    bound = {"key": key[0], "number": key[1]}
     [[changed]] = yield _CLAIM.bind(**bound, now_us=now_us)
     rows = yield _FIND.bind(**bound)
     if not rows:

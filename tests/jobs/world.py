@@ -51,7 +51,7 @@ LIMITS = Settings().model_copy(
         "prune_steps_max": 5, "rejected_posts_max": 20, "lease_renewal_ratio": 0.3, "refresh_demands_max": 3,
         "fold_rows_max": 7, "fold_lag_rows_max": 20_000, "fold_curves_max": 50, "close_interval_s": 1,
         "close_load_ratio": 0.5, "close_boards_max": 3, "close_retry_s": 30, "archive_block_rows": 4,
-        "archive_step_rows": 16, "grant_step_rows": 5, "grant_step_rows_alone": 5,
+        "archive_step_rows": 16, "grant_rows": 5, "grant_step_rows": 2,
         "live_poll_s": 0.5,
     }
 )  # fmt: skip

@@ -17,11 +17,12 @@ from service.contract.routes import Call
 from service.contract.values import format_us
 from storage.boards.boards import read_states
 from storage.histories import merged_owners
+from storage.leaves.totals import read_board_totals
 from storage.records import INT64_MAX
 from storage.rewards import grants
 from storage.rewards.grant_making import has_walk, read_rewards
 from storage.rewards.grant_walk import GrantWalk, NewGrant, WalkMark
-from storage.rewards.grants import Grant, GrantKey
+from storage.rewards.grants import Grant
 from storage.store import Program
 
 
@@ -48,14 +49,14 @@ async def get_owner_grants(context: Context, call: Call) -> OwnerGrants:
     query: OwnerGrantsQuery = call.query
     owner, claimed = call.path["owner"], None if query.state is None else query.state == "claimed"
     limit, of = query.limit or context.settings.page_entries_default, f"grants of {owner} {claimed}"
-    before = context.cursors.find_start(query.cursor, of, GrantKey(INT64_MAX, 0))
+    before = context.cursors.find_start(query.cursor, of, (INT64_MAX, 0))
 
     def program() -> Program[list[Grant]]:
         yield from merged_owners.check_not_merged(owner)
         return (yield from grants.list_of_owner(owner, before=before, limit=limit + 1, claimed=claimed))
 
     found = await context.store.read(program)
-    shown, following = context.cursors.cut_page(found, limit, of, lambda last: last.key)
+    shown, following = context.cursors.cut_page(found, limit, of, lambda last: last[:2])
     return OwnerGrants(owner, [_answer(each) for each in shown], following)
 
 
@@ -68,7 +69,7 @@ async def claim_grant(context: Context, call: Call) -> ClaimedGrant:
 
 def _answer(grant: Grant) -> GrantAnswer:
     return GrantAnswer(
-        id=str(grant.key),
+        id=grant.id,
         owner=grant.owner,
         board=grant.board_id,
         reward=grant.reward,
@@ -88,7 +89,7 @@ async def preview_rewards(context: Context, call: Call) -> RewardPreview:
         if (rewards := (yield from read_rewards([board])).get(board.key)) is None:
             return [], mark, None
         walk = GrantWalk(board, rankings, rewards)
-        return *(yield from walk.read_step(mark, limit)), walk
+        return *(yield from walk.read_step(mark, limit, (yield from read_board_totals(board)))), walk
 
     found, following, walk = await context.store.at(board.reading_partition).read(program, heavy=True)
     if walk is None:

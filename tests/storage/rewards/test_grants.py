@@ -15,11 +15,12 @@ from storage.archive.board_closing import shut_boards
 from storage.errors import UnknownGrantError
 from storage.events.event_log import make_follower, read_events
 from storage.histories.owner_merges import OwnerMerge
+from storage.leaves.totals import read_board_totals
 from storage.records import Best, Board, Each, FamilySpec, Merge, Rewards, RewardSpec, Season, Ties
 from storage.rewards import grants
-from storage.rewards.grant_making import find_oldest_walk, has_walk, make_grants, read_rewards
+from storage.rewards.grant_making import find_oldest_walk, has_walk, read_rewards, read_steps, store_step
 from storage.rewards.grant_walk import GrantWalk, NewGrant, WalkMark
-from storage.rewards.grants import Grant, GrantKey
+from storage.rewards.grants import Grant
 from storage.store import CONTROL, Program
 from tests.storage.backends import OpenStore
 from tests.storage.deployment import NOW_US, Deployment, Session, counter, part, ranked, spec
@@ -32,7 +33,7 @@ COLUMNS = (
     counter("shots", best=Best.LOW),
 )
 SEASON = Season(None, END_US, 0, None)
-FIRST = GrantKey(2**62, 0)
+FIRST = (2**62, 0)
 
 
 @dataclass
@@ -94,7 +95,14 @@ async def close(deployment: Deployment, *boards: Board) -> list[Board]:
 
 
 async def make_step(deployment: Deployment, board: Board, rows_max: int = 1_000) -> int | None:
-    return await deployment.write(make_grants, board, deployment.entries, rows_max=rows_max, now_us=deployment.clock())
+    """Read and store grants. Return how many were stored, or None if all are made."""
+    step_rows = max(1, rows_max // 2)
+    reading = partial(read_steps, board, deployment.entries, rows_max=rows_max, step_rows=step_rows)
+    steps = await deployment.read(reading)
+    for step in steps or ():
+        assert await deployment.write(store_step, board, step, now_us=deployment.clock())
+        assert not await deployment.write(store_step, board, step, now_us=deployment.clock())
+    return None if steps is None else sum(len(step.grants) for step in steps)
 
 
 async def make_all(deployment: Deployment, board: Board, rows_max: int = 1_000) -> None:
@@ -119,7 +127,7 @@ async def preview(deployment: Deployment, board: Board, rows_max: int) -> list[t
     walk = GrantWalk(board, deployment.entries(board).rankings, rewards)
 
     def read_page() -> Program[tuple[list[NewGrant], WalkMark]]:
-        return walk.read_step(mark, rows_max)
+        return (yield from walk.read_step(mark, rows_max, (yield from read_board_totals(board))))
 
     while mark.reward < len(rewards.listed):
         page, mark = await deployment.store.at(board.reading_partition).read(read_page)
@@ -217,22 +225,26 @@ async def test_boards_of_a_family_have_the_rewards_of_their_period_when_they_clo
 async def test_one_request_claims_a_grant_and_all_learn_of_it(deployment: Deployment, open_store: OpenStore) -> None:
     board = await make_season(deployment, reward("gold", to_rank=2))
     await close(deployment, board)
+    steps = await deployment.read(read_steps, board, deployment.entries, rows_max=9, step_rows=9)
+    await deployment.erase(board, "o0")
+    assert steps
+    assert not await deployment.write(store_step, board, steps[0], now_us=1), "the board has changed since"
     await make_all(deployment, board)
     first, second = await list_grants(deployment, board)
     stores = deployment.store, await open_store() if deployment.store.dialect.row_locks else deployment.store
 
     async def claim(number: int) -> tuple[Grant, bool]:
-        return await stores[number % 2].at(CONTROL).write(lambda: grants.claim_grant(first.key, now_us=number))
+        return await stores[number % 2].at(CONTROL).write(lambda: grants.claim_grant(first[:2], now_us=number))
 
     claimed = await asyncio.gather(*map(claim, range(1, 11)))
     assert sum(is_first for _, is_first in claimed) == 1
     assert len({grant for grant, _ in claimed}) == 1
     assert claimed[0][0].owner == "o5"
-    for claimed_too, expected in ((None, [first.key]), (True, [first.key]), (False, [])):
+    for claimed_too, expected in ((None, [first[:2]]), (True, [first[:2]]), (False, [])):
         found = await deployment.read(grants.list_of_owner, "o5", before=FIRST, limit=9, claimed=claimed_too)
-        assert [each.key for each in found] == expected
-    assert not (await deployment.read(grants.list_of_owner, "o5", before=first.key, limit=9))
-    for wrong in (GrantKey(board.key, 3), GrantKey(board.key + 1, 1)):
+        assert [each[:2] for each in found] == expected
+    assert not (await deployment.read(grants.list_of_owner, "o5", before=first[:2], limit=9))
+    for wrong in ((board.key, 3), (board.key + 1, 1)):
         with pytest.raises(UnknownGrantError):
             await deployment.write(grants.claim_grant, wrong, now_us=1)
     for partition in range(deployment.store.partitions):
@@ -240,12 +252,12 @@ async def test_one_request_claims_a_grant_and_all_learn_of_it(deployment: Deploy
         await store.write(partial(follower.store_page, await store.read(follower.read_page)))
     events = await deployment.read(read_events, 0, limit=100)
     assert [(each.type, each.grant, each.owner) for each in events if each.type.startswith("grant")] == [
-        ("grant.claimed", str(first.key), "o5"), ("grants.made", None, None),
+        ("grant.claimed", first.id, "o5"), ("grants.made", None, None),
     ]  # fmt: skip
     await deployment.change_owner("o5").erase()
     events = await deployment.read(read_events, 0, limit=100)
     assert [each.owner for each in events if each.grant] == [None]
-    assert [each.key for each in await list_grants(deployment, board)] == [second.key]
+    assert [each[:2] for each in await list_grants(deployment, board)] == [second[:2]]
 
 
 async def test_grants_follow_an_owner_who_is_merged_and_outlive_their_board(deployment: Deployment) -> None:
