@@ -196,6 +196,7 @@ static class Session {
     static async Task FailAsync() {
         var game = new Client(url, key);
         found["unknown"] = await CodeOfAsync(() => game.EntryAsync("high", "nobody"));
+        found["joined"] = await CodeOfAsync(() => game.JoinAsync("high", "p7"));
         found["badKey"] = await CodeOfAsync(() => new Client(url, "rk_0_0").EntryAsync("high", "p7"));
         found["away"] = await CodeOfAsync(() => new Client("http://127.0.0.1:9", attemptsMax: 2).EntryAsync("high", "p7"));
         var silent = new Client(url, key, handler: new Silent());

@@ -122,6 +122,7 @@ def check_failures(found: dict[str, Any]) -> None:
     assert found["refused"] == ["ApiException", 400, "bad_request"]
     assert found["unknown"] == ["ApiException", 404, "unknown_owner"]
     assert found["nowhere"] == ["ApiException", 404, "unknown_board"]
+    assert found["joined"] == ["ApiException", 409, "no_entry_rules"]
     assert found["badKey"] == ["ApiException", 401, "unauthorized"]
     assert found["away"] == found["late"] == "UnreachableException"
     assert found["ended"] == found["disposed"] == "OperationCanceledException"

@@ -78,19 +78,6 @@ namespace Rankcurve {
         internal Entry(JToken json) : base(json) => json.Require("stats");
     }
 
-    /// <summary>An owner who takes part in a board with entry rules.</summary>
-    public sealed class Joined : Answer {
-        public string Owner => Json.Text("owner");
-        /// <summary>Null if the owner came by posting.</summary>
-        public DateTimeOffset? JoinedAt => Json.Time("joined_at");
-        /// <summary>How many posts were accepted.</summary>
-        public long Posts => (long)Json["posts"];
-        /// <summary>How many more are accepted; null if any number.</summary>
-        public long? PostsLeft => Json.Whole("posts_left");
-
-        internal Joined(JToken json) : base(json) => json.Require("posts");
-    }
-
     /// <summary>The entries of the owners asked for, in their order, and the owners who have none.</summary>
     public sealed class Lookup : Answer {
         public IReadOnlyList<Entry> Entries { get; }

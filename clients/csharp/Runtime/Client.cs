@@ -72,11 +72,11 @@ namespace Rankcurve {
             GetAsync(WithQuery(PathOf("leaderboards", board, "entries", owner), ("profiles", profiles)),
                 json => new Entry(CheckOwner(json, owner)));
 
-        /// <summary>Let an owner join a board with entry rules, and return how many posts the owner has left. Joining
-        /// again returns the same.</summary>
-        public Task<Joined> JoinAsync(string board, string owner) =>
+        /// <summary>Let an owner join a board with entry rules, and return how many posts the owner has left; null if
+        /// any number. Joining again returns the same.</summary>
+        public Task<long?> JoinAsync(string board, string owner) =>
             transport.SendAsync(HttpMethod.Post, PathOf("leaderboards", board, "entries"),
-                new JObject(new JProperty("owner", owner)), (json, _) => new Joined(CheckOwner(json, owner)));
+                new JObject(new JProperty("owner", owner)), (json, _) => CheckOwner(json, owner).Whole("posts_left"));
 
         /// <summary>Erase an owner's entry on one board (role <c>ops</c>). Entries on other boards stay.</summary>
         public Task EraseEntryAsync(string board, string owner) =>

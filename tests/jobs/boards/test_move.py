@@ -21,21 +21,24 @@ from storage.archive.archive_writer import ArchiveWriter
 from storage.curves.stored_curves import find_listed_curves, store_curve
 from storage.errors import (
     BoardChangedError,
+    BoardFullError,
     FamilyBoardError,
     LeaseTakenError,
+    NoPostsLeftError,
     SpecConflictError,
     SpecInvalidError,
     StoreBusyError,
     UnknownBoardError,
 )
 from storage.leaves import erasure, hidden_owners
+from storage.leaves.entrants import count_owners
 from storage.leaves.entries import log_ranking_changes
 from storage.leaves.gates import hold_gates
 from storage.leaves.totals import CHANGES, find_totals, read_totals
 from storage.log.bundles import ChangeKind
 from storage.queue.outcomes import find_post_fate
 from storage.reads.point_reads import PointReads
-from storage.records import Board, PostStatus, TableSharing, Ties
+from storage.records import Board, EntryRules, PartOutcome, PostStatus, TableSharing, Ties
 from storage.schema.creation import count_partitions
 from storage.schema.tables import HIDDEN_ENTRIES, POST_IDS, TOTALS
 from storage.store import CONTROL, Program, Store
@@ -523,3 +526,28 @@ async def test_a_post_is_voided_although_its_board_has_moved_since(deployment: D
         again = await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1}), post_id=post_id))
         assert again.status is PostStatus.REJECTED
     assert (await read_everything(deployment))["rows"] == []
+
+
+async def test_owners_keep_places_and_attempts_where_their_board_goes(deployment: Deployment) -> None:
+    board = await deployment.create("b", *COLUMNS, entry=EntryRules(join=False, posts_max=1, owners_max=2))
+    await post_xp(deployment, board, "ada", "bob")
+    before = await deployment.read(count_owners, board.leaves)
+    await move(deployment, ELSEWHERE)
+    board = await deployment.find()
+    outcomes = await post_xp(seen_from(deployment, ELSEWHERE), board, "ada", "eve")
+    assert [type(each.error) for each in outcomes] == [NoPostsLeftError, BoardFullError]
+    assert [*(await deployment.read(count_owners, board.leaves)).values()] == [*before.values()] == [2]
+    if deployment.table is TableSharing.SHARED:
+        return
+    for segments in (3, 2):
+        await make_move(deployment.store, segments=segments).run()
+        board = await deployment.find()
+        outcomes = await post_xp(deployment, board, "bob", "eve")
+        assert [type(each.error) for each in outcomes] == [NoPostsLeftError, BoardFullError]
+    await deployment.change_owner("bob").erase_entry(board)
+    assert [each.error for each in await post_xp(deployment, board, "eve")] == [None]
+
+
+async def post_xp(deployment: Deployment, board: Board, *owners: str) -> list[PartOutcome]:
+    posts = [deployment.post(owner, part(board, {"xp": 1})) for owner in owners]
+    return [outcome for [outcome] in await deployment.apply(*posts)]

@@ -44,7 +44,7 @@ BOARDS = ("own", "shared", "other", "wider", "segments", "deals")
 READS = [
     "/v1/leaderboards", "/v1/families", "/v1/keys", "/v1/owners/owner1/profile", "/v1/owners/owner1/boards",
     "/v1/acts", "/v1/owners?hidden=true",
-    "/v1/pools/game/servers", "/v1/leaderboards/own", "/v1/leaderboards/deals/posts/once",
+    "/v1/pools/game/servers", "/v1/leaderboards/own", "/v1/leaderboards/segments", "/v1/leaderboards/deals/posts/once",
     *(f"/v1/leaderboards/{board}/rankings/xp?limit=50" for board in (*BOARDS, "cup:all", "bowl:all")),
     *(f"/v1/leaderboards/{board}/entries/owner3" for board in BOARDS),
 ]  # fmt: skip
@@ -58,7 +58,7 @@ async def fill(service: Service) -> None:
     await service.board("shared", column, {"name": "title", "sorted": False}, table="shared")
     await service.board("other", column, {"name": "title", "sorted": False}, table="shared")
     await service.board("wider", column, table="shared")
-    await service.board("segments", column, segments=3)
+    await service.board("segments", column, segments=3, entry={"posts_max": 9})
     await service.board("deals", column)
     family = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"], "facets": [[]]}
     await service.must("PUT", "/v1/families/cup", family)

@@ -8,7 +8,7 @@ from storage.errors import PostRejectedError
 from storage.posting import rules
 from storage.posting.post_ids import RememberedPost
 from storage.posting.rules import RULES, Attempt, Rule, find_closure, find_refusal
-from storage.records import Gate, PartOutcome, PostStatus
+from storage.records import EntryRules, Gate, PartOutcome, PostStatus
 from tests.storage.boards.test_families import make_family, make_family_post
 from tests.storage.deployment import NOW_US, Deployment, part, ranked
 
@@ -43,6 +43,22 @@ def test_rules_are_asked_in_one_order() -> None:
         "AtInFutureError", "PostVoidedError", "OwnerMergedError", "UnknownBoardError", "BeforeResetError",
         "PeriodClosedError", "BeforeResetError",
     ]  # fmt: skip
+
+
+@pytest.mark.unit
+def test_entry_rules_judge_who_posts_and_who_joins() -> None:
+    rules = EntryRules(join=True, posts_max=2, owners_max=3)
+    stranger = Attempt(None, NOW_US, "b", entry=rules, owners=3)
+    entrant = stranger._replace(is_entrant=True, posts=1)
+    open_to_all = stranger._replace(entry=EntryRules(join=False, posts_max=None, owners_max=3))
+    for attempt, error in (
+        (stranger, "NotJoinedError"), (stranger._replace(joins=True), "BoardFullError"), (entrant, None),
+        (entrant._replace(posts=2), "NoPostsLeftError"), (entrant._replace(posts=2, joins=True), None),
+        (open_to_all, "BoardFullError"), (open_to_all._replace(owners=2), None),
+        (stranger._replace(entry=EntryRules(False, 1, None), owners=9), None),
+    ):  # fmt: skip
+        found = find_refusal(attempt)
+        assert (found and type(found).__name__) == error
 
 
 async def test_a_new_rule_holds_for_every_way_to_post(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
