@@ -141,29 +141,18 @@ def refuse_before_reset(attempt: Attempt) -> PostError | None:
     return BeforeResetError(f"{attempt.board_id!r} was emptied after the time of the post", pointer="/at")
 
 
-def refuse_stranger(attempt: Attempt) -> PostError | None:
-    assert attempt.entry is not None
-    if attempt.is_entrant or attempt.joins or not attempt.entry.join:
-        return None
-    return NotJoinedError(f"the owner has not joined the leaderboard {attempt.board_id!r}", pointer="/owner")
-
-
-def refuse_newcomer(attempt: Attempt) -> PostError | None:
-    assert attempt.entry is not None
-    owners_max = attempt.entry.owners_max
-    if attempt.is_entrant or owners_max is None or attempt.owners < owners_max:
-        return None
-    detail = f"the leaderboard {attempt.board_id!r} takes {owners_max} owners, and is full"
-    return BoardFullError(detail, pointer="/owner")
-
-
-def refuse_spent(attempt: Attempt) -> PostError | None:
-    assert attempt.entry is not None
-    posts_max = attempt.entry.posts_max
-    if attempt.joins or posts_max is None or attempt.posts < posts_max:
-        return None
-    detail = f"the leaderboard {attempt.board_id!r} takes {posts_max} posts of an owner, and has had {attempt.posts}"
-    return NoPostsLeftError(detail, pointer="/owner")
+def refuse_entrant(attempt: Attempt) -> PostError | None:
+    rules, board = attempt.entry, attempt.board_id
+    assert rules is not None
+    if not attempt.is_entrant and rules.join and not attempt.joins:
+        return NotJoinedError(f"the owner has not joined the leaderboard {board!r}", pointer="/owner")
+    if not attempt.is_entrant and rules.owners_max is not None and attempt.owners >= rules.owners_max:
+        detail = f"the leaderboard {board!r} takes {rules.owners_max} owners, and is full"
+        return BoardFullError(detail, pointer="/owner")
+    if rules.posts_max is not None and attempt.posts >= rules.posts_max and not attempt.joins:
+        detail = f"the leaderboard {board!r} takes {rules.posts_max} posts of an owner, and has had {attempt.posts}"
+        return NoPostsLeftError(detail, pointer="/owner")
+    return None
 
 
 RULES = (
@@ -176,9 +165,7 @@ RULES = (
     Rule(refuse_closed, "gate"),
     Rule(refuse_unopened, "gate"),
     Rule(refuse_before_reset, "reset_us"),
-    Rule(refuse_stranger, "entry"),
-    Rule(refuse_newcomer, "entry"),
-    Rule(refuse_spent, "entry"),
+    Rule(refuse_entrant, "entry"),
 )
 
 
