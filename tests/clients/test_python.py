@@ -263,13 +263,13 @@ async def use_owners(client: Recorded) -> None:
 
 async def claim_a_reward(client: Recorded) -> None:
     cup: dict[str, Any] = {"columns": [{"name": "xp", "merge": "sum"}], "grace_seconds": 0}
-    await client.create_board("cup", cup)
-    await client.post("cup", {"owner": "ada", "stats": {"xp": 1}})
+    await client.create_board("prizes", cup)
+    await client.post("prizes", {"owner": "ada", "stats": {"xp": 1}})
     rewards = [{"name": "gold", "column": "xp", "to_rank": 1, "data": {"coins": 5}}]
     ends_at = datetime.now(UTC) + timedelta(seconds=1)
-    await client.create_board("cup", {**cup, "closes_at": ends_at.isoformat(), "rewards": rewards})
-    [expected] = await client.preview_rewards("cup")
-    while not (grants := await client.grants("cup")):
+    await client.create_board("prizes", {**cup, "closes_at": ends_at.isoformat(), "rewards": rewards})
+    [expected] = await client.preview_rewards("prizes")
+    while not (grants := await client.grants("prizes")):
         pass
     [grant] = grants
     assert (grant.owner, grant.reward, grant.rank, grant.data, grant.claimed_at) == (
