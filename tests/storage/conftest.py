@@ -50,15 +50,17 @@ SEGMENTED = {
 def list_places(names: set[str]) -> list[tuple[str, BoardTable]]:
     """Return the backends on which the tests of a room and a file run, each with a table layout."""
     backends = sorted(BACKENDS) if names & IN_PARTITIONS else ONE_PARTITION
+    segmented: list[tuple[str, BoardTable]] = [(name, SEGMENTS) for name in ("partitions", "sqlite")]
+    segmented = segmented if names & SEGMENTED else []
     if names & SHARED_TABLES:
         return [(name, TableSharing.SHARED) for name in backends]
     if not names & CONFORMANCE:
         shared = set() if names & OWN_TABLES else {"postgres"}
-        return [(name, TableSharing.SHARED if name in shared else TableSharing.OWN) for name in backends]
+        return [(name, TableSharing.SHARED if name in shared else TableSharing.OWN) for name in backends] + segmented
     places: list[tuple[str, BoardTable]] = [(name, table) for name in backends for table in TableSharing]
     if not names & SHARED_IN_PARTITIONS:
         places.remove(("partitions", TableSharing.SHARED))
-    return places + ([(name, SEGMENTS) for name in ("partitions", "sqlite")] if names & SEGMENTED else [])
+    return places + segmented
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
