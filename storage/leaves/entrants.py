@@ -43,13 +43,16 @@ class Entrants(msgspec.Struct):
     place: EntrantsPlace
     owners: int  # how many owners take part
     rows: dict[str, Entrant] = {}  # of the owners who were asked for and have a row
+    removed: set[str] = set()  # by this transaction, which may erase entries of several segments
 
     def remove(self, gone: Collection[str]) -> Program[None]:
         """Let owners no longer take part. Each of them has had a row, or at least an entry."""
+        gone = {*gone} - self.removed
         if not gone:
             return
         partition, key = self.place
         yield _DELETE.bind(key=key, owners=[*gone]).at(partition)
+        self.removed |= gone
         self.owners -= len(gone)
         yield from store_posts({self.place: {COUNT: self.owners}})
 
