@@ -56,7 +56,8 @@ class Target:
             return ["fixed"]
         body = self.body or (f'{{"stats":{{"{self.column}":%d}},"owner":"%s"}}' if self.column else "")
         kind = ["post", self.path, body] if body else ["get", self.path, self.after]
-        return [*kind, str(self.rows), str(seed), str(self.pause_ms), str(self.owners or ""), *self.then]
+        rest = [str(self.owners or ""), *self.then] if self.then[0] else [str(self.owners)] if self.owners else []
+        return [*kind, str(self.rows), str(seed), str(self.pause_ms), *rest]
 
 
 def run_wrk(target: Target, *, connections: int, seconds: float, seed: int) -> Figure:

@@ -1,7 +1,8 @@
 -- Requests for wrk: a path with a random owner in it, or one post for a random owner; figures as one line of JSON.
--- Arguments: "get" PATH_BEFORE PATH_AFTER | "post" PATH BODY, then ROWS SEED PAUSE_MS OWNERS THEN_BEFORE THEN_AFTER; or "fixed". BODY is a format
--- for an amount and an owner. OWNERS is a file of lines OWNER or OWNER TOKEN; if it is "", owners are as in boards.py.
--- If THEN_BEFORE is not "", every second request gets THEN_BEFORE, the owner of the post before it, and THEN_AFTER.
+-- Arguments: "get" PATH_BEFORE PATH_AFTER | "post" PATH BODY, then ROWS SEED PAUSE_MS [OWNERS [THEN_BEFORE THEN_AFTER]];
+-- or "fixed". BODY is a format for an amount and an owner. OWNERS is a file of lines OWNER or OWNER TOKEN; without it, or
+-- if it is "", owners are as in boards.py. With THEN_BEFORE, every second request gets THEN_BEFORE, the owner of the post
+-- before it, and THEN_AFTER.
 -- Each connection pauses at random before a request, for PAUSE_MS on average.
 local threads = 0
 local owners, tokens = nil, {}
@@ -30,7 +31,7 @@ function init(args)
   local rows = tonumber(args[4])
   local pause_ms = tonumber(args[6])
   math.randomseed(tonumber(args[5]) * 1000 + number)
-  if args[7] ~= "" then read_owners(args[7]) end
+  if args[7] and args[7] ~= "" then read_owners(args[7]) end
   if pause_ms > 0 then
     delay = function() return math.floor(0.5 - pause_ms * math.log(1 - math.random())) end
   end
@@ -48,7 +49,7 @@ function init(args)
         return wrk.format("GET", path)
       end
       local name = owner(rows)
-      if before ~= "" then posted = name end
+      if before then posted = name end
       wrk.headers["Authorization"] = tokens[name] or key
       return wrk.format("POST", path, nil, string.format(body, math.random(1, 1000), name))
     end

@@ -506,7 +506,7 @@ class Session:
         self._runner.close()
 
 
-def run_machine(kind: type[RuleBasedStateMachine], session: Session, *, examples: int = 25, steps: int = 30) -> None:
+def run_machine(kind: type[RuleBasedStateMachine], session: Session, *, examples: int = 15, steps: int = 30) -> None:
     machine = type(f"{kind.__name__}Here", (kind,), {"session": session})
     allowed = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
     chosen = settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=allowed)

@@ -17,7 +17,7 @@ from tests.service.views.posts.test_e2e_queued import BOARD, QUEUED, WAIT_S
 BOARDS = ("a", "b", "c", "d", "e")
 CHAMPION = "champion"
 CLIENTS = 6
-KILLS = 4
+KILLS = 2
 OWNERS = 12
 ROUNDS_BETWEEN = 12  # how many requests must be answered between two kills
 SETTINGS = ("--set", "ingest_lease_s=0.5")
