@@ -159,7 +159,7 @@ class Season:
 
 @dataclass(frozen=True, slots=True)
 class EntryRules:
-    """Who may post to a board, and how often. `storage.leaves.entrants` counts what these rules ask for."""
+    """The rules by which a board takes posts. `storage.leaves.entrants` keeps the counts that they are about."""
 
     join: bool  # whether only owners who have joined may post
     posts_max: int | None  # the most posts of an owner that are accepted; None: any number

@@ -194,13 +194,13 @@ _RuleNumber = Annotated[int, Meta(ge=1, le=RULE_NUMBER_MAX)] | UnsetType
 
 
 class EntryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Who may post to a leaderboard, and how often. At least one of the rules is given. They can change at any time.
+    """The rules by which a leaderboard takes posts. At least one of them is given. They can change at any time.
 
     A limit below what was reached refuses only what is new.
     """
 
     join: bool = False
-    """Whether only owners who have joined may post. The others' posts are rejected, `not_joined`."""
+    """True: only owners who have joined may post. The others' posts are rejected, `not_joined`."""
     posts_max: _RuleNumber = UNSET
     """The most posts of an owner that are accepted, whatever they change. More are rejected, `no_posts_left`."""
     owners_max: _RuleNumber = UNSET
@@ -224,7 +224,7 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     entry: EntryBody | None = None
     """The rules of entry. Each leaderboard of a family has them for itself. Without rules, everybody may post."""
     each: Each = Each.FIRST
-    """Which of the rewards that fit an owner are granted: the first one, or all."""
+    """The rewards that are granted to an owner, of those that fit: the first one, or all."""
     reason: Reason | None = None
 
 
@@ -240,7 +240,7 @@ class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True)
     keep_seconds: Annotated[int, Meta(ge=0, le=KEEP_SECONDS_MAX)] | None = None
     """The time for which the leaderboard keeps its rows after it was closed; null means forever."""
     rewards: RewardsSent = []
-    """What owners get when the leaderboard closes; it needs `closes_at`. It can change until then."""
+    """The prizes for owners when the leaderboard closes. They need `closes_at`, and can change until then."""
 
 
 BOUNDS_MAX = 1_000
@@ -286,7 +286,7 @@ class PutFamily(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True
     rewards: Annotated[
         dict[str, RewardsSent], Meta(extra_json_schema={"propertyNames": {"pattern": PERIOD_NAME_PATTERN}})
     ] = {}
-    """For each kind of period, what owners get when a leaderboard of such a period closes."""
+    """The prizes for owners when a leaderboard of the family closes, by the kind of its period."""
 
 
 class ResetFamily(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

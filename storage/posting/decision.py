@@ -38,7 +38,7 @@ class ChangedEntry(Entry):
 
 
 class EntrantChanges(msgspec.Struct):
-    """What a group of posts changes of who takes part in a board with entry rules, all segments together."""
+    """The changes by a group of posts to the owners of a board with entry rules, all segments together."""
 
     owners: int  # how many owners take part
     posts: dict[str, int]  # how many posts of each owner were accepted; without owners that have no row

@@ -186,11 +186,11 @@ export type PredictorSpec = {
 };
 
 /**
- * Who may post to a leaderboard, and how often. At least one of the rules is given. They can change at any time.
- * A limit below what was reached refuses only what is new.
+ * The rules by which a leaderboard takes posts. At least one of them is given. They can change at any time. A
+ * limit below what was reached refuses only what is new.
  */
 export type EntryBody = {
-  /** Whether only owners who have joined may post. The others' posts are rejected, `not_joined`. */
+  /** True: only owners who have joined may post. The others' posts are rejected, `not_joined`. */
   join?: boolean;
   /** The most posts of an owner that are accepted, whatever they change. More are rejected, `no_posts_left`. */
   posts_max?: number;
@@ -706,7 +706,7 @@ export type JoinAnswer = {
   board: string;
   owner: string;
   joined_at: string | null;
-  /** How many posts of the owner were accepted since the leaderboard has rules. */
+  /** The number of the owner's posts that were accepted since the leaderboard has rules. */
   posts: number;
   posts_left: number | null;
 };
@@ -1154,7 +1154,7 @@ export type PutBoard = {
   segments?: number;
   predictor?: PredictorBody;
   entry?: EntryBody | null;
-  /** Which of the rewards that fit an owner are granted: the first one, or all. */
+  /** The rewards that are granted to an owner, of those that fit: the first one, or all. */
   each?: "all" | "first";
   reason?: string | null;
   opens_at?: string | null;
@@ -1162,7 +1162,7 @@ export type PutBoard = {
   /** The time after `closes_at` during which earlier posts still count. */
   grace_seconds?: number;
   keep_seconds?: number | null;
-  /** What owners get when the leaderboard closes; it needs `closes_at`. It can change until then. */
+  /** The prizes for owners when the leaderboard closes. They need `closes_at`, and can change until then. */
   rewards?: Array<RewardBody>;
 };
 
@@ -1218,7 +1218,7 @@ export type PutFamily = {
   segments?: number;
   predictor?: PredictorBody;
   entry?: EntryBody | null;
-  /** Which of the rewards that fit an owner are granted: the first one, or all. */
+  /** The rewards that are granted to an owner, of those that fit: the first one, or all. */
   each?: "all" | "first";
   reason?: string | null;
   periods: Array<"all" | "day" | "month" | "week" | "year" | PeriodBody>;
@@ -1233,7 +1233,7 @@ export type PutFamily = {
   grace_seconds?: number;
   /** The number of closed periods of each kind that keep their rows. All periods of a missing kind keep their rows. */
   keep?: Record<string, number>;
-  /** For each kind of period, what owners get when a leaderboard of such a period closes. */
+  /** The prizes for owners when a leaderboard of the family closes, by the kind of its period. */
   rewards?: Record<string, Array<RewardBody>>;
 };
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from storage.posting.rebuild import RebuildCounts
     from storage.store import Program, Store
 
+# A copy waits for about 2 s until the sessions of a stopped service have ended.
 SESSION_LOOKS, SESSION_LOOK_S = 20, 0.1
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", dir_okay=False, show_default=False)]

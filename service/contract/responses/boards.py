@@ -99,9 +99,9 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time.
     `entry` is present if it has entry rules, and `owners` then says how many owners take part: who joined or posted.
     `partition` is present if the store has several partitions and the leaderboard has one segment. `rewards` and `each`
-    are present if there are rewards. A `closed`
-    leaderboard takes no posts. An `archived` leaderboard no longer has rows: its archive answers requests for its top,
-    its owners, its values and its curve. Any other request is answered with 410.
+    are present if there are rewards. A `closed` leaderboard takes no posts. An `archived` leaderboard no longer has
+    rows: its archive answers requests for its top, its owners, its values and its curve. Any other request is answered
+    with 410.
     """
 
     segments: int = 1
@@ -441,11 +441,11 @@ class JoinAnswer(msgspec.Struct, frozen=True):
     board: str
     owner: str
     joined_at: Time | None
-    """When the owner joined; null if the owner came by posting."""
+    """The time at which the owner joined; null if the owner came by posting."""
     posts: int
-    """How many posts of the owner were accepted since the leaderboard has rules."""
+    """The number of the owner's posts that were accepted since the leaderboard has rules."""
     posts_left: int | None
-    """How many more are accepted; null if any number."""
+    """The number of posts that are still accepted; null: any number."""
 
 
 class LookupEntry(EntryAnswer):
