@@ -9,7 +9,9 @@ kept.
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -84,6 +86,9 @@ _REQUESTS: dict[str, Callable[[int], tuple[str, str, Any]]] = {
 }  # fmt: skip
 
 
+_Requests = Sequence[tuple[str, str, Any]]  # of each: method, path, body
+
+
 async def _measure(folder: Path) -> dict[str, Cost]:
     service = Service(folder)
     async with service.running():
@@ -95,24 +100,37 @@ async def _measure(folder: Path) -> dict[str, Cost]:
     # On a slow machine, the polls of a watch would add statements to every round.
     service = Service(folder, jobs="none", live_poll_s=NEVER_S)
     trace = Trace()
-    with trace.installed(), pytest.MonkeyPatch.context() as patch:
+    with ThreadPoolExecutor(1) as client_thread, pytest.MonkeyPatch.context() as patch:
+        client_thread.submit(int).result()  # its thread starts before the trace, so it is not traced
         patch.setattr(api_key_watch, "KEY_POLL_INTERVAL_S", NEVER_S)
-        await service.start()
-        found = {}
-        for name, make in _REQUESTS.items():
-            client = HTTPConnection("127.0.0.1", service.port)
-            requests = [make(number) for number in range(WARM_UP + ROUNDS * REQUESTS)]
-            await asyncio.to_thread(_send, client, requests[:WARM_UP])
-            rounds = [await _count(trace, client, requests[WARM_UP + each :: ROUNDS]) for each in range(ROUNDS)]
-            client.close()
-            found[name] = Cost._make(map(min, zip(*rounds, strict=True)))
-        await service.stop()
+
+        async def send(client: HTTPConnection, requests: _Requests) -> int:
+            return await asyncio.wrap_future(client_thread.submit(_send, client, requests))
+
+        with trace.installed():
+            await service.start()
+            found = {}
+            for name, make in _REQUESTS.items():
+                client = HTTPConnection("127.0.0.1", service.port)
+                requests = [make(number) for number in range(WARM_UP + ROUNDS * REQUESTS)]
+                await send(client, requests[:WARM_UP])
+                rounds = [
+                    await _count(trace, partial(send, client), requests[WARM_UP + each :: ROUNDS])
+                    for each in range(ROUNDS)
+                ]
+                client.close()
+                found[name] = Cost._make(map(min, zip(*rounds, strict=True)))
+            await service.stop()
     return found
 
 
-async def _count(trace: Trace, client: HTTPConnection, requests: Sequence[tuple[str, str, Any]]) -> Cost:
+async def _count(
+    trace: Trace,
+    send: Callable[[_Requests], Awaitable[int]],
+    requests: _Requests,
+) -> Cost:
     with trace.recording() as calls:
-        sent = await asyncio.to_thread(_send, client, requests)
+        sent = await send(requests)
     loop_calls = sum(times for call, times in calls.items() if call.on_loop)
     [statements, hops] = [
         sum(times for call, times in calls.items() if call.code.co_qualname == name)
@@ -122,7 +140,7 @@ async def _count(trace: Trace, client: HTTPConnection, requests: Sequence[tuple[
     return Cost._make(each / REQUESTS for each in found)
 
 
-def _send(client: HTTPConnection, requests: Sequence[tuple[str, str, Any]]) -> int:
+def _send(client: HTTPConnection, requests: _Requests) -> int:
     """Send one request after the other. Return how many bytes the answers have, with their header fields."""
     sent = 0
     for method, path, body in requests:
