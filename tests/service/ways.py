@@ -134,6 +134,8 @@ async def trace_ways(folder: Path) -> Ways:
                 await service.refresh(board, "xp")
             await service.wait_folded("b", "xp")
             service.keep_busy()
+            for job in "deliver", "refresh", "fold", "close", "events":  # they look for work several times a second
+                await service.get(f"/jolokia/exec/rankcurve:type=Job,name={job}/pause")
 
             async def post(path: str) -> None:
                 number = next(numbers)
