@@ -127,7 +127,8 @@ def _compare(
 ) -> list[report.Bar]:
     """Measure the paths in `bars`, whose values are the least ratios; without `bars`, all paths."""
     for server in servers.values():
-        asyncio.run(fill_board(server.port, rows=options.rows))
+        # With method auto, one side could sample while the other scans, because the machine is busier then.
+        asyncio.run(fill_board(server.port, rows=options.rows, fields={"predictor": {"method": "scan"}}))
     sides = {side: contestants(server.port, options) for side, server in servers.items()}
     rows, found_bars = [], []
     # Paths are measured one after the other. If they took turns, the folding after a round of posts would disturb the
