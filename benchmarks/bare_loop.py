@@ -81,13 +81,13 @@ class BareLoop:
             raise load.LoadFailedError("the bare loop ended")
         return line
 
-    def run_round(self, *, seed: int, count: int, connections: int = 1) -> load.Figure:
-        """Run one round of `count` batches and return its figure."""
+    def run_round(self, *, seed: int, count: int, size: int = BATCH, connections: int = 1) -> load.Figure:
+        """Run one round of `count` batches of `size` posts and return its figure."""
         assert self._process.stdin is not None
-        order = {"seed": seed, "count": count, "size": BATCH, "connections": connections}
+        order = {"seed": seed, "count": count, "size": size, "connections": connections}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
-        return load.Figure(count * BATCH / float(self._line()))
+        return load.Figure(count * size / float(self._line()))
 
     def stop(self) -> None:
         self._process.kill()
