@@ -22,6 +22,7 @@ class Options:
     boards: Path | None  # filled boards are kept in this folder for later runs; if None, each run fills new boards
     data: Path | None  # folder with the CSV files of the real boards
     kills: int
+    contests: int  # that end while `killed_seasons` kills
     store: str | None  # the database that a benchmark of partitions runs on; None: a PostgreSQL server of its own
     into: str | None  # an empty cluster of Citus, into which `citus_page` restores a store
     during: str  # the shell command that runs meanwhile; empty: none
@@ -43,7 +44,8 @@ def parse_options(doc: str | None, *, rows: int = 1_000_000, seconds: float = 5.
     parser.add_argument("--rounds", type=_positive(int), default=rounds, help=f"rounds of each contestant ({rounds})")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()), help="where stores are made")
     parser.add_argument("--boards", type=Path, help="keep filled boards in this folder, and use those already there")
-    parser.add_argument("--kills", type=_positive(int), default=100, help="kills of the service by kill9 (100)")
+    parser.add_argument("--kills", type=_positive(int), default=100, help="kills of the service (100)")
+    parser.add_argument("--contests", type=_positive(int), default=50, help="contests of killed_seasons (50)")
     parser.add_argument("--store", metavar="URL", help="the database that a benchmark of partitions runs on")
     parser.add_argument("--into", metavar="URL", help="the cluster into which citus_page restores a store")
     meanwhile = "run this shell command meanwhile (partitions_disturbed, queued_posts)"

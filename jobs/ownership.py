@@ -36,7 +36,7 @@ JOB_WORK = "job"  # the kind of a lease on a whole job. One process at a time ru
 # clocks differ: at 1, a process that comes back after one interval of its own clock might come a little too early.
 REST_RATIO = 0.9
 LOOK_S_MAX = 60.0
-FOLLOW_S = 1.0  # how often a follower that has handled everything looks for new changes
+FOLLOW_S = 0.5  # how often a follower that has handled everything looks for new changes
 FOLLOW_LOAD_RATIO = 0.5  # the most of the time that a follower works
 log = structlog.get_logger(__name__)
 

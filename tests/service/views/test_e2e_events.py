@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks.client import HOST
+from benchmarks.delivery_latency import ENVIRONMENT, deliver_quietly
 from benchmarks.servers import serve_file
-from benchmarks.webhook_faults import run_trial
 from tests.servers import free_port
 from tests.service.real_service import ROOT, WAIT_S, Service, environment
 
@@ -94,9 +93,7 @@ async def test_the_example_receives_each_event_once_and_in_order(service: Servic
         await receiver.wait()
 
 
-async def test_kills_and_a_failing_receiver_lose_no_event_and_change_no_order(tmp_path: Path) -> None:
-    """A short form of `benchmarks.webhook_faults`."""
-    with serve_file(tmp_path / "events.db", environment={"RANKCURVE_WEBHOOK_HOSTS": HOST}) as server:
-        receiver, made, _ = await run_trial(server, free_port(), kills=3, quiet=1)
-    assert receiver.boards == made
-    assert list(receiver.first_s) == list(range(1, len(made) + 1))
+async def test_a_quiet_service_delivers_one_event_after_the_other(tmp_path: Path) -> None:
+    """Run a short form of `benchmarks.delivery_latency`."""
+    with serve_file(tmp_path / "events.db", workers=0, environment=ENVIRONMENT) as server:
+        assert len(await deliver_quietly(server.port, 3)) == 3

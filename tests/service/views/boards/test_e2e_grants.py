@@ -1,6 +1,7 @@
 """Test rewards and grants over HTTP: what a specification may say, previews, lists and claims."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,9 @@ import pytest
 
 from benchmarks.boards import draw_values, fill_board
 from benchmarks.grants import measure_service
-from benchmarks.servers import serve_file
+from benchmarks.killed_seasons import ENVIRONMENT, run_trial
+from benchmarks.servers import serve_file, serve_store
+from tests.schemas import fresh_store
 from tests.service.closing import close_as_of
 from tests.service.real_service import Service
 
@@ -100,3 +103,17 @@ def test_a_short_run_of_the_benchmark_finds_each_grant_once(tmp_path: Path) -> N
         asyncio.run(fill_board(server.port, rows=2_000, refresh=False))
         bars = measure_service("SQLite", server.port, draw_values(2_000), seconds=0.5)
     assert [bar.measured for bar in bars[2:]] == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+async def test_kills_lose_and_double_no_grant_no_claim_and_no_event(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Run a short form of `benchmarks.killed_seasons`."""
+    async with AsyncExitStack() as stack:
+        url = f"sqlite:///{tmp_path}/seasons.db"
+        if kind == "postgres":
+            url = await stack.enter_async_context(fresh_store(request.getfixturevalue("postgres_url")))
+        server = stack.enter_context(serve_store(url, tmp_path, environment=ENVIRONMENT))
+        trial = await run_trial(server, kills=2, contests=3, rows=50)
+    assert (trial.faults.total(), trial.seen["grants"], trial.seen["claims"]) == (0, 60, 60)
