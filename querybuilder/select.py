@@ -19,7 +19,6 @@ from querybuilder.render import Command, Node, Query, Rendering, Statement, Writ
 from querybuilder.terms import Aliased, Condition, Expression, Operand, Ordering, Param, RowSource, Term, asc, lit, term
 
 SUBQUERY_ALIAS = "s"
-PIECE = "value"  # the column of the pieces in `each_piece`; SQLite's json_each calls it so
 
 
 class Lock(Enum):
@@ -201,21 +200,6 @@ class Select(RowQuery):
             return _derived(given, alias).render(out)
 
         return self._joined("CROSS JOIN LATERAL", Written(write))
-
-    def each_piece(self, text: Term, alias: str) -> Select:
-        """Join each row with the pieces of a text that is split at commas. `col("value", alias)` is the piece.
-
-        The text must not contain quotes or backslashes. An empty text has one empty piece or none, depending on the
-        database.
-        """
-
-        def write(out: Rendering) -> str:
-            whole, name = text.render(out), out.name(alias)
-            if out.dialect.arrays:
-                return f"unnest(string_to_array({whole}, ',')) AS {name}({out.name(PIECE)})"
-            return f"""json_each('["' || replace({whole}, ',', '","') || '"]') AS {name}"""
-
-        return self._joined("CROSS JOIN", Written(write))
 
     def _joined(self, words: str, given: Node, on: Condition | None = None) -> Select:
         def write(out: Rendering) -> str:

@@ -93,7 +93,7 @@ class Locator:
         self.reads, self._rankings = reads, entries.rankings
         archived, exact_top = board.gate.archived_us is not None, board.spec.predictor.exact_top
         self.policy = CountPolicy(exact_top, limits.exact_changes_max, archived)
-        self._changes_with_row_max = self.policy.changes_with_row_max
+        self._default_changes_max = self.policy.limit_changes("auto")
         self._segmented = board.is_spread
         self._cells = [self._cell_form(index) for index in range(len(board.spec.columns))]
         self.tiers = {index: Tiers(column) for index, column in enumerate(board.spec.columns) if column.tiers}
@@ -216,7 +216,7 @@ class Locator:
         if mode != "auto" or self.policy.archived or (self._segmented and not in_segments):
             return NO_STARTS
         starts: dict[int, CountStart] = {}
-        changes_max, asked_us = self._changes_with_row_max, self.now_us()
+        changes_max, asked_us = self._default_changes_max, self.now_us()
         for index in indexes:
             start = self._book.find_count_start(self.board, index, changes_max, asked_us, as_asked=True)
             if start is not None:

@@ -21,21 +21,18 @@ from typing import NamedTuple
 
 from config.settings import JobSettings
 from predictor import AnyCurve, Curve, SummedCurve
-from querybuilder import col, length, param, select
 from storage.leaves.entries import Entries
 from storage.leaves.row_rankings import RowRanking
 from storage.leaves.totals import CHANGES, read_totals
 from storage.log.cells import Padding, RankedCells
-from storage.log.change_log import AFTER_MARK, change_log
+from storage.log.change_log import change_log
 from storage.meter import AuditOutcome
 from storage.records import Leaf
-from storage.schema.tables import CHANGE_LOG
 from storage.store import Program, in_partition
 
 from .curve_book import ServedCurve
+from .live_counts import list_bundles_after
 from .stored_curves import find_listed_curves
-
-_PIECE = "m"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +155,12 @@ def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Pr
         return None
     if not (yield from change_log.read_counter()).holds_changes_since(part.mark):
         return None  # the changes were pruned, or the store was restored from a backup
-    rows = yield _CHANGES_AFTER.bind(key=leaf.key, limit=limits.audit_changes_max + 1, mark=part.mark)
-    if len(rows) > limits.audit_changes_max:
+    changes_max = limits.audit_changes_max
+    bundles = yield from list_bundles_after(part.mark, changes_max=changes_max + 1, boards=[leaf.key])
+    changes = [(before, after) for bundle in bundles for _, _, before, after in bundle.changes() if after]
+    if len(changes) > changes_max:
         return None
-    pieces = [(piece, len(piece) >> 1) for (piece,) in rows]
-    came, went = [piece[half:] for piece, half in pieces], [piece[:half] for piece, half in pieces]
+    came, went = [after for _, after in changes], [before for before, _ in changes]
     return _Known(entries, _sorted_keys(leaf, column_index, came), _sorted_keys(leaf, column_index, went))
 
 
@@ -218,14 +216,3 @@ def _sorted_keys(leaf: Leaf, column_index: int, texts: Iterable[str]) -> list[in
     cells, padding = RankedCells(leaf.spec), Padding(leaf.spec, leaf.spec.columns[column_index])
     found = (cells.extract_cell(text, column_index) for text in texts)
     return sorted(padding.keys_of_cells(cell for cell in found if cell is not None))
-
-
-_CHANGES_AFTER = (
-    select(col("value", _PIECE))
-    .from_(CHANGE_LOG)
-    .each_piece(col("cells"), _PIECE)
-    .where(col("leaf_key").eq(param("key")), AFTER_MARK, length(col("value", _PIECE)).gt(0))
-    .limit(param("limit"))
-    .packed()
-    .prepared()
-)

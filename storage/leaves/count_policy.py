@@ -19,7 +19,9 @@ from storage.log.cells import CellOf, Padding
 RankMode = Literal["auto", "exact", "estimate"]
 SHORT_GAP_ROWS = 50  # `auto` counts in gaps of up to this many entries even while many requests come
 COUNT_SLACK = 2  # `auto` counts at most COUNT_SLACK * `exact_top` rows from the top; for worse ranks it uses the curve
-DEFAULT_CHANGES_MAX = 100  # if more changes follow the curve's mark, a statement that reads a row counts no rank
+DEFAULT_CHANGES_MAX = (
+    100  # `auto` compares at least this many changes after a curve's mark, on boards without a top, too
+)
 
 
 def limit_gap_rows(gap_rows_max: int, *, ranks: int = 1, crowded: bool) -> int:
@@ -77,11 +79,6 @@ class CountPolicy(NamedTuple):
         if mode != "auto":
             return self.changes_max
         return min(self.changes_max, max(DEFAULT_CHANGES_MAX, COUNT_SLACK * self.exact_top))
-
-    @property
-    def changes_with_row_max(self) -> int:
-        """Return how many changes may follow the curve's mark, so that a statement that reads a row counts its rank."""
-        return min(self.changes_max, DEFAULT_CHANGES_MAX)
 
     @property
     def top_rows_max(self) -> int:

@@ -22,8 +22,10 @@ The segments of a board are read in snapshots of their own. So that their counts
 one time before the first snapshot: `as_asked` leaves out what the changes after `asked_us` have added.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from operator import gt, lt
 from typing import NamedTuple
 
 from predictor import AnyCurve, Curve, Gap
@@ -31,21 +33,19 @@ from querybuilder import (
     INTEGER,
     TEXT,
     Prepared,
-    Term,
-    all_of,
-    any_of,
+    coalesce,
     col,
     count,
-    count_if,
-    lit,
-    minus,
     null,
     param,
+    plus,
     rows,
     select,
+    sum_,
     union_all,
 )
-from storage.log.cells import CellOf, CellSpan, Padding, RankedCells
+from storage.log.bundles import pieces_of
+from storage.log.cells import CellOf, Padding, RankedCells
 from storage.log.change_log import AFTER_MARK, CHANGED_AT, NEXT_POSITION, POSITION, PRUNED_BEFORE
 from storage.records import Leaf
 from storage.schema.tables import CHANGE_LOG
@@ -54,11 +54,9 @@ from storage.store import Program
 from .row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .totals import check_copy, totals_and_edition
 
-_PIECE = "m"
-_PAST = "p"
 _PLACE = "q"
+_PLACE_TEXTS = ("edge", "least", "past", "cell", "owner")
 BETTER_THAN_ANY = {True: ":", False: ""}  # True: high values are best; ":" sorts after every digit, and "" before it
-PAIRS_MAX = 50_000  # a statement for many cells compares at most this many, or `changes_max`, pairs (cell, change)
 CHANGES_MAX = 10**9  # no log has as many changes of a board since a request began
 _NEXT_TEXT = ":"  # a cell with this suffix sorts directly after the cell, before all greater cells
 
@@ -110,8 +108,8 @@ class GapCounts:
         self._leaf, self._padding = leaf, padding
         self._key_and_scope = {"totals_key": leaf.key, **scope_of(leaf)}
         self.passed_mark: int | None = None  # too many changes follow this mark; later there can only be more
-        self._form = layout_of(leaf), index, RankedCells(leaf.spec).find_span(index)
-        self._statement = _prepare_count(*self._form, as_asked=False)
+        self._span = RankedCells(leaf.spec).find_span(index)
+        self._statement = _prepare_count(layout_of(leaf), index)
 
     def count_better(
         self, start: CountStart, cells: Iterable[CellOf], *, unless_passed: bool = False
@@ -152,30 +150,41 @@ class GapCounts:
         return found
 
     def _count(self, start: CountStart, asked: Sequence[_Place]) -> Program[list[GapCount | None]]:
-        mark, asked_us = start.mark, start.asked_us
-        changes_max = min(start.changes_max, max(start.changes_max, PAIRS_MAX) // len(asked))
-        places = [(number, *self._limit_rows(place)) for number, place in enumerate(asked)]
-        bound = {"places": places, "changes": changes_max + 1, "mark": mark, **self._key_and_scope}
-        if start.as_asked:
-            read = yield _prepare_count(*self._form, as_asked=True).bind(**bound, asked_us=asked_us)
-        else:
-            read = yield self._statement.bind(**bound)
+        mark, asked_us, changes_max, high = start.mark, start.asked_us, start.changes_max, self._padding.high
+        limits = [self._limit_rows(place) for place in asked]
+        places = [(number, *texts) for number, texts in enumerate(limits)]
+        bound = {"places": places, "changes": changes_max, "mark": mark, **self._key_and_scope}
         totals: dict[int, int] = {}
-        found: list[GapCount | None] = [None] * len(asked)
+        read: dict[int, Sequence[int]] = {}
+        bundles: list[tuple[int, str]] = []
         stored = None
-        for edition, number, counted, changes, between, ties, following, pruned_before, changed_us, *late in read:
+        for edition, number, counted, *row, cells in (yield self._statement.bind(**bound)):
             if edition is not None:  # `number` is a column index, `counted` its total; null if the leaf has no totals
                 stored = edition
                 if number is not None:
                     totals[number] = counted
-            elif changes > changes_max:
-                self.passed_mark = mark
-            elif pruned_before <= mark <= following:
-                knot, better_count, below, _, _ = asked[number]
-                better_count += counted + (-between if below else between)
-                better_count -= sum(late[:1])
-                found[number] = GapCount(better_count, ties, totals, knot is not None, asked_us, changed_us, *late[1:])
+            elif number is None:
+                bundles.append((counted, cells))
+            else:
+                read[number] = counted, *row
         check_copy(self._leaf, stored)
+        _, _, changes, following, pruned_before, changed_us = read[0]  # all rows of places have the same
+        if changes > changes_max:
+            self.passed_mark = mark
+        if changes > changes_max or not pruned_before <= mark <= following:
+            return [None] * len(asked)
+        changed = [(at_us, *each) for at_us, cells in bundles for each in self._span.split_changes(pieces_of(cells))]
+        befores, afters = sorted([before for _, before, _ in changed]), sorted([after for _, _, after in changed])
+        late = [(before, after) for at_us, before, after in changed if at_us > asked_us] if start.as_asked else []
+        is_better, found = gt if high else lt, list[GapCount | None]()
+        for number, (knot, better_count, below, cell, owner) in enumerate(asked):
+            edge, (between, ties, *_) = limits[number][0], read[number]
+            risen = bisect_left(befores, edge) - bisect_left(afters, edge)
+            better_count += (risen if high else -risen) + (-between if below else between)
+            better_count -= sum([is_better(after, cell) - is_better(before, cell) for before, after in late])
+            late_ties = sum([cell in change for change in late]) if owner else 0
+            of_snapshot = totals, knot is not None, asked_us, changed_us
+            found.append(GapCount(better_count, ties, *of_snapshot, late=len(late), late_ties=late_ties))
         return found
 
     def _limit_rows(self, place: _Place) -> tuple[str, ...]:
@@ -190,51 +199,34 @@ class GapCounts:
 
 
 @lru_cache(maxsize=SHARED_STATEMENTS_MAX)
-def _prepare_count(layout: Layout, index: int, span: CellSpan, *, as_asked: bool) -> Prepared:
-    """Prepare the statement that makes a count for each row of the parameter `places`.
+def _prepare_count(layout: Layout, index: int) -> Prepared:
+    """Prepare the statement that reads what a count needs for each row of the parameter `places`.
 
     Each row of `places` has limits as texts. `edge` limits the knot's count, and so the logged changes to add to it: if
     high values are best, this count includes the cells >= `edge`, otherwise the cells < `edge`. The rows between knot
-    and cell are the rows of the leaf with `least` <= cell < `past`. `as_asked` adds columns about the changes after the
-    parameter `asked_us`: by how much they have raised the count, how many they are, and how many are of an equal cell.
+    and cell are the rows of the leaf with `least` <= cell < `past`. The logged changes are read as they are, because
+    Python compares them with many places in a fraction of the time that a join takes.
     """
     own = col(layout.columns[index].name)
-    edge, least, past, cell, owner = places = [col(name, _PLACE) for name in ("edge", "least", "past", "cell", "owner")]
-    kinds = dict.fromkeys(("edge", "least", "past", "cell", "owner"), TEXT)
+    number, least, past, cell, owner = (col(name, _PLACE) for name in ("number", "least", "past", "cell", "owner"))
     entries = select(count()).from_(layout.table).where(*layout.scope())
-    entered, left = ((span.at_least if span.high else span.better)(name, edge) for name in ("next", "previous"))
-    of_board = col("leaf_key").eq(param("totals_key", INTEGER))
-    piece = col("value", _PIECE)
-    changes = (
-        select(*span.cells_before_and_after(piece), *([col("updated_at")] if as_asked else []))
-        .from_(CHANGE_LOG)
-        .each_piece(col("cells"), _PIECE)
-    )
+    since = col("leaf_key").eq(param("totals_key", INTEGER)), AFTER_MARK
+    changes_max = param("changes", INTEGER)
     # Without this ORDER BY, PostgreSQL may scan the log from its start, because it expects to find enough rows early.
-    changes = changes.where(of_board, AFTER_MARK, span.holds_column(piece)).order_by(POSITION).limit(param("changes"))
-    number = col("number", _PLACE)
-    late_columns: list[Term] = []
-    if as_asked:
-        late = col("updated_at", _PAST).gt(param("asked_us"))
-        rose, fell = (count_if(all_of(late, span.better(name, cell))) for name in ("next", "previous"))
-        tied = all_of(late, any_of(col("next").eq(cell), col("previous").eq(cell)), owner.gt(""))
-        late_columns = [minus(rose, fell), count_if(late), count_if(tied)]
-    counted = (
-        select(
-            null(TEXT),
-            number,
-            minus(count_if(entered), count_if(left)),
-            count_if(col("next").not_null()),
-            entries.where(own.ge(least), own.lt(past)).scalar(),
-            entries.where(own.eq(cell), col("owner").lt(owner)).scalar(),
-            NEXT_POSITION,
-            PRUNED_BEFORE.scalar(),
-            CHANGED_AT.scalar(),
-            *late_columns,
-        )
-        .from_(rows(_PLACE, param("places"), number=INTEGER, **kinds))
-        .left_join(changes, lit(1).eq(1), alias=_PAST)
-        .group_by(number, *places)
-    )
-    totals = totals_and_edition(*[null(INTEGER)] * (6 + len(late_columns)))
-    return union_all(counted, totals).packed().prepared()
+    first = select(col("changes")).from_(CHANGE_LOG).where(*since).order_by(POSITION).limit(plus(changes_max, 1))
+    changes = select(coalesce(sum_(col("changes")), 0)).from_(first).scalar()
+    counted = select(
+        null(TEXT),
+        number,
+        entries.where(own.ge(least), own.lt(past)).scalar(),
+        entries.where(own.eq(cell), col("owner").lt(owner)).scalar(),
+        changes,
+        NEXT_POSITION,
+        PRUNED_BEFORE.scalar(),
+        CHANGED_AT.scalar(),
+        null(TEXT),
+    ).from_(rows(_PLACE, param("places"), number=INTEGER, **dict.fromkeys(_PLACE_TEXTS, TEXT)))
+    none = [null(INTEGER)] * 5
+    bundles = select(null(TEXT), null(INTEGER), col("updated_at"), *none, col("cells")).from_(CHANGE_LOG)
+    bundles = bundles.where(*since, changes.le(changes_max))
+    return union_all(counted, bundles, totals_and_edition(*none, null(TEXT))).packed().prepared()

@@ -7,8 +7,8 @@ One row per change made posting slower. Three columns hold an item per change, i
     posts   '[["p", …], …]'       JSON: a record per change, which says what was posted or happened
 
 In this example, the value of ada changed from 100 to 250. The blanks mean that bob had no value before the value 7.
-Commas separate the pieces, so that SQL can split them. Both halves of a piece are equally long. A piece is empty if the
-change leaves the cells as they are, or if the owner of the change was erased long ago.
+Commas separate the pieces. Both halves of a piece are equally long. A piece is empty if the change leaves the cells as
+they are, or if the owner of the change was erased long ago.
 
 A record is a JSON array that ends after the last field that has a value, because each byte makes every post more
 expensive. A column is stored as its index in the board's spec. This index never changes, because new columns are only

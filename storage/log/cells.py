@@ -10,17 +10,15 @@ hold the last place minus the place.
     the same, where time breaks ties        "0250" + 16 digits
     the same, with 41 in a column 0 to 98   "0250" + "58" + 16 digits, if low values of that column are best
 
-The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`), so that SQL can
-compare a single cell with a knot. If the row has no value, the place holds a text that is worse than every cell. A
-change that was logged before a column was added has no cell of this column, and does not affect counts in it.
+The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`). If the row
+has no value, the place holds a text that is worse than every cell. A change that was logged before a column was added
+has no cell of this column, and does not affect counts in it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from querybuilder import Aliased, Condition, Term, col, length, plus, whole_part
-from querybuilder import part as part_of
 from storage.records import Best, BoardSpec, ColumnSpec, StatValue, Ties
 
 Cell = str | int | None
@@ -139,26 +137,15 @@ class CellSpan:
     absent: str  # the text in this place if the row has no value
     high: bool  # whether high values are best
 
-    def cells_before_and_after(self, piece: Term) -> tuple[Aliased, Aliased]:
-        """Return the terms `previous` and `next`: the column's cells before and after a logged change.
+    def split_changes(self, pieces: Iterable[str]) -> Iterator[tuple[str, str]]:
+        """Yield the column's cells before and after each logged change that is not older than the column.
 
-        Use these terms only for changes that fulfil the condition `holds_column`.
+        `pieces`: see `bundles.pieces_of`.
         """
-        before = part_of(piece, self.start + 1, self.width)
-        after = part_of(piece, plus(whole_part(length(piece), 2), self.start + 1), self.width)
-        return before.as_("previous"), after.as_("next")
-
-    def holds_column(self, piece: Term) -> Condition:
-        """Return the condition that a logged change has cells of this column. Changes before the column have none."""
-        return length(piece).gt(2 * self.start)
-
-    def at_least(self, name: str, cell: Term | str) -> Condition:
-        """Return the condition that the cell named `name` (`previous` or `next`) is at least as good as `cell`."""
-        return col(name).ge(cell) if self.high else col(name).le(cell)
-
-    def better(self, name: str, cell: Term | str) -> Condition:
-        """Return the condition that the cell named `name` (`previous` or `next`) is strictly better than `cell`."""
-        return col(name).gt(cell) if self.high else col(name).lt(cell)
+        start, end = self.start, self.start + self.width
+        for piece in pieces:
+            if (half := len(piece) // 2) > start:
+                yield piece[start:end], piece[half + start : half + end]
 
 
 class RankedCells:

@@ -54,5 +54,5 @@ def test_the_value_at_a_rank_comes_from_a_row_near_the_top_and_while_rows_are_le
 def test_a_count_by_default_reads_no_more_changes_than_rows() -> None:
     assert POLICY.limit_changes("exact") == POLICY.changes_max
     assert POLICY.limit_changes("auto") == COUNT_SLACK * 100 == POLICY.top_rows_max
-    assert POLICY._replace(exact_top=0).limit_changes("auto") == DEFAULT_CHANGES_MAX == POLICY.changes_with_row_max
+    assert POLICY._replace(exact_top=0).limit_changes("auto") == DEFAULT_CHANGES_MAX
     assert POLICY._replace(changes_max=7).limit_changes("auto") == 7

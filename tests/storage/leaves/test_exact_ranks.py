@@ -5,7 +5,6 @@ import random
 
 import pytest
 
-from storage.leaves import exact_ranks
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.row_rankings import RowRanking
 from storage.leaves.totals import find_totals
@@ -101,10 +100,7 @@ async def asked(deployment: Deployment, board: Board, start: CountStart) -> int 
     return None if found is None else found.better_count
 
 
-async def test_counts_of_many_cells_share_a_bound_on_changes(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exact_ranks, "PAIRS_MAX", 5 * 30)
+async def test_counts_of_many_cells_share_a_bound_on_changes(deployment: Deployment) -> None:
     board = await deployment.create("b", *columns(Best.HIGH))
     rng = random.Random(4)
     await fill(deployment, board, rng)
@@ -127,8 +123,6 @@ async def test_counts_of_many_cells_share_a_bound_on_changes(
 
     assert await deployment.store.read(lambda: count(30)) == await deployment.store.read(count_plainly)
     assert await deployment.store.read(lambda: count(29)) == [None] * 5
-    monkeypatch.setattr(exact_ranks, "PAIRS_MAX", 5 * 30 - 1)
-    assert await deployment.store.read(lambda: count(30)) == [None] * 5
 
 
 async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(deployment: Deployment) -> None:

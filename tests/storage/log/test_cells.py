@@ -1,11 +1,8 @@
 """Compare padded cells with integers, and test the texts of values in the change log. Cells order as values do."""
 
-import sqlite3
-
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from querybuilder import SQLITE, lit, select
 from storage.log.cells import TIME_LIMIT_US, Padding, RankedCells
 from storage.records import INT64_MAX, Best, ColumnSpec, Leaf, Place, Ties
 from tests.storage.deployment import counter, ranked, spec
@@ -120,16 +117,6 @@ def test_a_column_that_was_added_later_is_absent_in_earlier_texts() -> None:
     assert (wide.extract_cell(old, 0), wide.extract_cell(old, 1)) == ("500", None)
 
 
-def test_the_sql_terms_cut_out_the_same_characters() -> None:
-    connection = sqlite3.connect(":memory:")
-    cells = RankedCells(spec(XP, BEST_LAP))
-    place, texts = cells.find_span(1), ("005     ", "00700123")
-    found = (
-        select(*place.cells_before_and_after(lit("".join(texts))))
-        .where(place.holds_column(lit("".join(texts))))
-        .bind()
-        .build(SQLITE)
-    )
-    assert connection.execute(found.sql, found.arguments).fetchall() == [("     ", "00123")]
-    narrow = select(lit(1)).where(place.holds_column(lit("005007"))).bind().build(SQLITE)
-    assert connection.execute(narrow.sql, narrow.arguments).fetchall() == []
+def test_a_span_cuts_the_cells_of_a_column_out_of_changes_that_are_not_older_than_it() -> None:
+    place = RankedCells(spec(XP, BEST_LAP)).find_span(1)
+    assert list(place.split_changes(["005     00700123", "005007", ""])) == [("     ", "00123")]
