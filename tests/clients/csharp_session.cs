@@ -160,6 +160,9 @@ static class Session {
 
     static async Task PostToFamilyAsync(Client game) {
         await game.PostToFamilyAsync("season", new Post("ada") { ["xp"] = 9 }.WithFacet("clan", "fox"));
+        PostResult placed = await game.PostOneToFamilyAsync("season", new Post("bob") { ["xp"] = 12 }, new[] { "xp" }, true);
+        found["family"] = new JArray(placed.Boards.Select(each => new JArray(each.Board.Split(':')[0], each.Status,
+            each.Positions[0].Rank)));
         found["week"] = (await game.PositionsAsync("season:this-week:clan=fox", "ada"))[0].Rank;
     }
 

@@ -97,6 +97,7 @@ async def test_a_program_reads_posts_follows_and_ranks_offline(library: Path, ga
         assert found[f"renewed {board}"] == [OWNERS, OWNERS + 1]
         assert len({name for name, _ in found[f"tiers {board}"]}) == 4, "three tiers, and none"
     assert found["week"] == 1
+    assert found["family"] == [["season", "applied", 1]] * 2  # all time, and this week
     assert found["followed"] == ["position", "position", 1, True], "the stream went on after the id of its last event"
     assert found["top"][0] == "p7"
     await check_posts(found, game)

@@ -88,10 +88,16 @@ namespace Rankcurve {
 
     /// <summary>The result of a post.</summary>
     public sealed class PostResult : Answer {
+        /// <summary>The owner; null in a result in <c>Boards</c>.</summary>
         public string Owner => Json.Text("owner");
         /// <summary>"applied", "unchanged" (nothing was better), "duplicate", or "rejected".</summary>
         public string Status => Json.Text("status");
-        /// <summary>The stored values; null for a post to a family, where <c>Json["boards"]</c> has them.</summary>
+        /// <summary>Of a post to a family, the result on each board that it reached; otherwise empty.</summary>
+        public IReadOnlyList<PostResult> Boards => Json.Member("boards") == null ? Array.Empty<PostResult>()
+            : Json.List("boards", each => new PostResult(each));
+        /// <summary>The board, of a result in <c>Boards</c>; otherwise null.</summary>
+        public string Board => (string)Json.Member("board");
+        /// <summary>The stored values; null for a post to a family, where <c>Boards</c> have them.</summary>
         public JToken Stats => Json.Member("stats");
         /// <summary>The owner's positions, if the post asked for them.</summary>
         public IReadOnlyList<Position> Positions => Json.Member("positions") == null ? Array.Empty<Position>()

@@ -31,15 +31,17 @@ namespace Rankcurve {
 
         /// <summary>Post to a board as <c>PostAsync</c> does, and return the result with the owner's positions in these
         /// columns. With <c>moved</c>, each has <c>RankBefore</c>.</summary>
-        public async Task<PostResult> PostOneAsync(string board, Post post, string[] positions = null,
-            bool moved = false) {
-            string path = WithQuery(PathOf("leaderboards", board, "posts"), ("positions", positions), ("moved", moved));
-            return (await SendPostsAsync(path, new[] { post }).ConfigureAwait(false))[0];
-        }
+        public Task<PostResult> PostOneAsync(string board, Post post, string[] positions = null, bool moved = false) =>
+            SendPostAsync(PathOf("leaderboards", board, "posts"), post, positions, moved);
 
         /// <summary>Post to the boards of a family, as <c>PostAsync</c> does, for all its periods.</summary>
         public Task<IReadOnlyList<PostResult>> PostToFamilyAsync(string family, params Post[] posts) =>
             SendPostsAsync(PathOf("families", family, "posts"), posts);
+
+        /// <summary>Post to the boards of a family as <c>PostOneAsync</c> does. Each of the result's <c>Boards</c> has
+        /// the positions.</summary>
+        public Task<PostResult> PostOneToFamilyAsync(string family, Post post, string[] positions = null,
+            bool moved = false) => SendPostAsync(PathOf("families", family, "posts"), post, positions, moved);
 
         /// <summary>Return an owner's positions in these columns, by default in every ranked one. <c>rank</c> is
         /// <c>auto</c>, <c>exact</c> or <c>estimate</c>. With <c>next</c>, each has what is missing to the next
@@ -117,6 +119,11 @@ namespace Rankcurve {
 
         Task<T> GetAsync<T>(string path, Func<JToken, T> read) =>
             transport.SendAsync(HttpMethod.Get, path, null, (json, _) => read(json));
+
+        async Task<PostResult> SendPostAsync(string path, Post post, string[] positions, bool moved) {
+            string asking = WithQuery(path, ("positions", positions), ("moved", moved));
+            return (await SendPostsAsync(asking, new[] { post }).ConfigureAwait(false))[0];
+        }
 
         async Task<IReadOnlyList<PostResult>> SendPostsAsync(string path, Post[] posts) {
             var body = new JObject { { "posts", new JArray(posts.Select(post => post.Json)) } };
