@@ -124,6 +124,39 @@ async def acts(
     show_records(await take(found, limit), columns, as_json=as_json)
 
 
+@owner_app.command("erase-entries")
+@service_command()
+async def erase_entries(
+    client: AsyncClient,
+    board: BoardArgument,
+    owners: Annotated[
+        list[str] | None, typer.Option("--owner", help="Whose entry; give it once for each owner.")
+    ] = None,
+    column: Annotated[str | None, typer.Option(help="The ranked column; needed if there are several.")] = None,
+    from_rank: Annotated[int | None, typer.Option(help="Erase this row of the ranking and all worse ones.")] = None,
+    worse_than: Annotated[str | None, typer.Option(help="Erase the entries with a worse value than this.")] = None,
+    reason: ReasonOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Erase many entries of a leaderboard (role `ops`): those of owners, or the end of a ranking. Prints how many.
+
+    It erases 10,000 entries with each request until none is left. If it is interrupted, run it again.
+
+    For example, keep the best 1,000:
+
+        rankcurve owner erase-entries season --column xp --from-rank 1001
+    """
+    if not yes and not typer.confirm(f"Erasing can't be undone. Erase these entries of {board}?"):
+        raise typer.Exit(1)
+    erased, more = 0, True
+    while more:
+        found = await client.erase_entries(
+            board, owners=owners or None, column=column, from_rank=from_rank, worse_than=worse_than, reason=reason
+        )
+        erased, more = erased + found.erased, found.more
+    typer.echo(f"erased {erased} entries", err=True)
+
+
 @post_app.command("void")
 @service_command()
 async def void(

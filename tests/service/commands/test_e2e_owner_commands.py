@@ -82,6 +82,17 @@ def test_an_operator_hides_unhides_and_erases_an_owner(board: Process, run: Run)
     assert top(board) == ["ada", "cleo"]
 
 
+def test_an_operator_erases_many_entries_at_once(board: Process, run: Run) -> None:
+    run("owner", "erase-entries", "b", "--owner", "bob", code=1, typed="n\n")
+    assert "worse_than" in run("owner", "erase-entries", "b", "--yes", code=1).stderr
+    assert (
+        run("owner", "erase-entries", "b", "--owner", "bob", "--owner", "none", "--yes").stderr == "erased 1 entries\n"
+    )
+    assert top(board) == ["ada", "cleo"]
+    run("owner", "erase-entries", "b", "--column", "xp", "--from-rank", "2", "--yes", "--reason", "keep the best")
+    assert top(board) == ["ada"]
+
+
 def test_acts_and_hidden_owners_are_listed_with_the_reasons_that_commands_gave(serving: Process, run: Run) -> None:
     run("board", "create", "acted", "-c", "xp:sum")
     run("owner", "hide", "ida", "--reason", "speed hack")
