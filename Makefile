@@ -18,7 +18,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test quick check bench release screenshots site typescript lock clean
+.PHONY: help install demo test quick histories check bench release screenshots site typescript lock clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
@@ -48,6 +48,10 @@ test: $(STAMP) ## Install what the tests need, and run them all (ARGS=tests/conf
 quick: $(STAMP) ## Run the tests that need no server: units, and the store on SQLite
 	$(BIN)/python -m pytest -q --numprocesses $(TEST_PROCESSES) --hypothesis-profile quick --ignore tests/test_tidy.py \
 	  -m "not server and not end_to_end and not browser and not variant" $(ARGS)
+
+histories: $(STAMP) ## Compare 10,500 random histories of boards, and as many of merged owners, with plain models (hours)
+	$(BIN)/python -m pytest -q --numprocesses $(TEST_PROCESSES) --hypothesis-profile histories -o faulthandler_timeout=0 \
+	  tests/storage/test_store_model.py tests/storage/histories -k "as_dicts_do or what_their_posts_make" $(ARGS)
 
 check: $(STAMP) ## Check format, lint, types, import contracts and tidiness
 	$(BIN)/ruff format --check .

@@ -18,6 +18,7 @@ from tests.servers import PostgresServer, postgres
 # Examples have no time limit, because a busy machine may run any example slowly.
 settings.register_profile("any_machine", deadline=None)
 settings.register_profile("quick", deadline=None, max_examples=20)  # `make quick`
+settings.register_profile("histories", deadline=None, max_examples=1_500)  # see `choose_examples`
 settings.load_profile("any_machine")
 
 # By default, structlog shows an exception with the variables of all its frames, which can take a second.

@@ -506,8 +506,15 @@ class Session:
         self._runner.close()
 
 
+def choose_examples(few: int) -> int:
+    """Return how many histories a model is compared with: `few`, or many with `--hypothesis-profile histories`."""
+    return settings().max_examples if settings.get_current_profile_name() == "histories" else few
+
+
 def run_machine(kind: type[RuleBasedStateMachine], session: Session, *, examples: int = 15, steps: int = 30) -> None:
     machine = type(f"{kind.__name__}Here", (kind,), {"session": session})
     allowed = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-    chosen = settings(max_examples=examples, stateful_step_count=steps, deadline=None, suppress_health_check=allowed)
+    chosen = settings(
+        max_examples=choose_examples(examples), stateful_step_count=steps, deadline=None, suppress_health_check=allowed
+    )
     run_state_machine_as_test(machine, settings=chosen)

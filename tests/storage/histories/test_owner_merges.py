@@ -28,7 +28,17 @@ from storage.records import Best, Board, BoardSpec, ColumnChange, Merge, PostSta
 from storage.schema.creation import in_each_partition
 from storage.schema.tables import CHANGE_LOG
 from tests.storage.boards.test_families import make_family_post
-from tests.storage.deployment import Deployment, Session, counter, label, part, quotient, ranked, read_changes
+from tests.storage.deployment import (
+    Deployment,
+    Session,
+    choose_examples,
+    counter,
+    label,
+    part,
+    quotient,
+    ranked,
+    read_changes,
+)
 from tests.storage.plain import Reached, merge_row, tie_key
 from tests.storage.posting.test_rebuild import read_everything
 from tests.storage.posting.test_voiding import make_family
@@ -263,7 +273,7 @@ def test_merged_owners_have_what_their_posts_make(session: Session) -> None:
     numbers = iter(range(10**6))
     histories = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 10**6)), min_size=4, max_size=25)
 
-    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=choose_examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(histories, st.sampled_from(Ties), st.sampled_from([(), TIE_COLUMNS]))
     def run(acts: list[tuple[str, int]], ties: Ties, tie_columns: tuple[str, ...]) -> None:
         session.run(play(session.deployment, next(numbers), acts, ties, tie_columns))
