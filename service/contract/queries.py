@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Container
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import isfinite
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
@@ -345,10 +345,7 @@ def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str
     requests share them, so `kind` must be frozen. For a query with a fault, both functions raise ProblemError:
     `bad_request`, `unknown_field`, `duplicate_field`, `bad_rank`, or the code in `_BOUNDS`.
     """
-    fields = msgspec.structs.fields(kind)
-    scalars = {field.encode_name: _is_scalar(msgspec.inspect.type_info(field.type)) for field in fields}
-    lists = frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
-
+    fields, scalars, lists = _read_fields(kind)
     bounds = [
         (field.name, field.encode_name, getattr(settings, bound[0]), bound[1])
         for field in fields
@@ -372,6 +369,14 @@ def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str
         return query
 
     return lru_cache(maxsize=CACHED_QUERIES_MAX)(parse), parse
+
+
+@cache
+def _read_fields(kind: type) -> tuple[tuple[msgspec.structs.FieldInfo, ...], dict[str, bool], frozenset[str]]:
+    """Return the fields of a type, by parameter name whether its text is read as a scalar, and the names of lists."""
+    fields = msgspec.structs.fields(kind)
+    scalars = {field.encode_name: _is_scalar(msgspec.inspect.type_info(field.type)) for field in fields}
+    return fields, scalars, frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
 
 
 def _collect_rest(found: dict[str, Any], known: Container[str]) -> None:

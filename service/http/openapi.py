@@ -4,6 +4,7 @@ If a setting defines a bound, `openapi.json` has the setting's name, which `read
 """
 
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ def _with_bounds(part: Any, settings: Any) -> Any:
     }
 
 
+@cache
 def service_version() -> str:
     """Return the version of the installed package, or "0" if it is not installed."""
     try:
