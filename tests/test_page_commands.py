@@ -1,23 +1,19 @@
 """Run the commands that the pages for operators show, one after the other, on real services.
 
 These are the lines of blocks, and commands within sentences. Names and addresses of a page are replaced by those of
-the test. `systemctl` starts and stops a service of the test. Every other command has to succeed: those of the first run
-in a shell, as operators type them, and plain ones of the other runs in this process, because a start takes a second.
+the test. `systemctl` starts and stops a service of the test. Every other command has to succeed.
 """
 
 import json
 import re
-import shlex
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from rankcurve import Client
-from typer.testing import CliRunner
 
-from service.cli import app as cli_app
-from tests.pages import run_shell, shell_environment
+from tests.pages import run_block, shell_environment
 from tests.servers import PostgresServer, free_port
 from tests.service.real_service import ROOT, Process
 
@@ -84,7 +80,6 @@ class Operator:
         self._process: Process | None = None
         self._databases = 0
         self._replaced: dict[str, str] = {}
-        self.in_shell = True
         self.use_new_store()
         self.environment["RANKCURVE_CONFIG"] = str(self._config)
 
@@ -180,11 +175,9 @@ class Operator:
             **self._replaced,
         }.items():
             command = re.sub(pattern, text, command)
-        if self.in_shell or not command.startswith("rankcurve ") or "|" in command:
-            # A shell has no pipefail unless somebody sets it. Here, `grep -m1` ends before the command that it reads.
-            printed = run_shell(f"set +o pipefail; {command}", self.folder, self.environment)
-        else:
-            printed = self._invoke(command)
+        # A shell has no pipefail unless somebody sets it. Here, `grep -m1` ends before the command that it reads.
+        shown = f"set +o pipefail; {command}" if "|" in command else command
+        printed = run_block(shown, self.folder, self.environment)
         if "/jolokia/" in command:
             assert json.loads(printed)["status"] == 200, f"{command}\n{printed}"
         if command.startswith("rankcurve keys create operator"):
@@ -194,15 +187,6 @@ class Operator:
         ):
             self._replaced[r"\bID\b"] = listed[1]
         return printed
-
-    def _invoke(self, command: str) -> str:
-        """Run a plain command of `rankcurve` in this process."""
-        words = shlex.split(re.sub(r"\$(\w+)", lambda name: self.environment[name[1]], command), comments=True)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.chdir(self.folder)
-            done = CliRunner().invoke(cli_app, words[1:], env={**self.environment, "RANKCURVE_TEST_STORE": None})
-        assert done.exit_code == 0, f"{command}\n{done.output}"
-        return done.stdout
 
     def client(self) -> Client:
         return Client(self.environment["RANKCURVE_URL"], self.environment.get("RANKCURVE_KEY"))
@@ -230,7 +214,6 @@ def operator(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Operato
 
 @pytest.mark.parametrize(("page", "operator"), RUNS, indirect=["operator"])
 def test_every_command_of_a_page_succeeds_or_is_listed_with_the_reason(page: str, operator: Operator) -> None:
-    operator.in_shell = page == "operating.md" and not operator.is_postgres
     if page != "operating.md":  # which creates the store itself
         operator.start()
         operator.play()

@@ -10,7 +10,7 @@ import pytest
 from rankcurve import Client
 
 from tests.installed_clients import newtonsoft
-from tests.pages import run_shell, shell_environment
+from tests.pages import run_block, shell_environment
 from tests.schemas import fresh_schema
 from tests.servers import RedisServer
 from tests.service.real_service import ROOT, Process
@@ -49,7 +49,7 @@ def follow(page: str, folder: Path, environment: dict[str, str]) -> int:
             assert normalised(printed) == normalised(text)
             compared += 1
         elif text.strip() != "rankcurve serve":
-            printed = run_shell(text, folder, environment)
+            printed = run_block(text, folder, environment)
     return compared
 
 
