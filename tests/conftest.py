@@ -13,13 +13,17 @@ import structlog
 from hypothesis import settings
 
 from tests.chromium import chromium
-from tests.servers import PostgresServer, postgres
+from tests.servers import MEMORY, PostgresServer, has_memory, postgres
 
 # Examples have no time limit, because a busy machine may run any example slowly.
-settings.register_profile("any_machine", deadline=None)
+settings.register_profile("any_machine", deadline=None, max_examples=50)
 settings.register_profile("quick", deadline=None, max_examples=20)  # `make quick`
 settings.register_profile("histories", deadline=None, max_examples=1_500)  # see `choose_examples`
 settings.load_profile("any_machine")
+
+# On a disk, each commit of a SQLite store waits for the disk. Tests end processes, and not the power of the machine.
+if has_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # By default, structlog shows an exception with the variables of all its frames, which can take a second.
 *_processors, _ = structlog.get_config()["processors"]

@@ -38,6 +38,11 @@ class ServerMissingError(Exception):
     """A program or package that the tests need is not installed."""
 
 
+def has_memory() -> bool:
+    """Return whether files of tests may lie in memory."""
+    return MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
@@ -74,9 +79,8 @@ class Folder:
     def __init__(
         self, prefix: str, pid_file: str, *, user: str | None, last_signal: str, in_memory: bool = False
     ) -> None:
-        has_memory = in_memory and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN
         # The folder is not below pytest's folder, because only the user of pytest can open pytest's folder.
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY if has_memory else None))
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=MEMORY if in_memory and has_memory() else None))
         if user is not None:
             shutil.chown(self.path, user)
         watcher = ["sh", "-c", WATCHER, "sh", str(self.path), str(self.path / pid_file), last_signal]
