@@ -511,7 +511,7 @@ def choose_examples(few: int) -> int:
     return settings().max_examples if settings.get_current_profile_name() == "histories" else few
 
 
-def run_machine(kind: type[RuleBasedStateMachine], session: Session, *, examples: int = 15, steps: int = 30) -> None:
+def run_machine(kind: type[RuleBasedStateMachine], session: Session, *, examples: int = 10, steps: int = 30) -> None:
     machine = type(f"{kind.__name__}Here", (kind,), {"session": session})
     allowed = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
     chosen = settings(

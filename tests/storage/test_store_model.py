@@ -370,4 +370,4 @@ class BoardsMachine(RuleBasedStateMachine):
 
 
 def test_boards_behave_as_dicts_do_whatever_happens(session: Session) -> None:
-    run_machine(BoardsMachine, session, examples=12)
+    run_machine(BoardsMachine, session, examples=8)

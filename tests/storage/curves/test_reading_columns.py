@@ -68,7 +68,7 @@ async def check_scan(deployment: Deployment, board: Board, keys: list[int]) -> N
 def test_a_walk_and_a_scan_of_a_column_count_what_brute_force_counts(session: Session) -> None:
     numbers = iter(range(10_000))
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(st.lists(ROWS, max_size=40), st.sampled_from(Best), st.sampled_from(Ties), st.integers(2, 12))
     @example([], Best.HIGH, Ties.EARLIEST, 2)
     @example([(None, 0)], Best.HIGH, Ties.SHARED, 2)

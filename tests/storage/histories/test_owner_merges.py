@@ -273,7 +273,7 @@ def test_merged_owners_have_what_their_posts_make(session: Session) -> None:
     numbers = iter(range(10**6))
     histories = st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 10**6)), min_size=4, max_size=25)
 
-    @settings(max_examples=choose_examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @settings(max_examples=choose_examples(12), deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(histories, st.sampled_from(Ties), st.sampled_from([(), TIE_COLUMNS]))
     def run(acts: list[tuple[str, int]], ties: Ties, tie_columns: tuple[str, ...]) -> None:
         session.run(play(session.deployment, next(numbers), acts, ties, tie_columns))

@@ -149,7 +149,7 @@ class Compared:
 
 
 def test_every_program_of_a_ranking_agrees_with_sorting_plain_tuples(session: Session) -> None:
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=15, deadline=None)
     @given(cases())
     def check(case: Case) -> None:
         board = session.create(counter("shots"), case.column, ties=case.ties)

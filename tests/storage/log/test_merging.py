@@ -113,7 +113,7 @@ ONE_CHANGE = st.sampled_from(CHANGES)
 HISTORIES = st.lists(st.lists(ONE_CHANGE, unique_by=lambda change: change.index, max_size=4), max_size=6)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(runs(), st.lists(HISTORIES, min_size=2, max_size=10), TIMES)
 def test_rows_with_ties_and_followers_are_ordered_as_in_the_plain_model(
     board: BoardSpec, histories: list[list[list[ColumnChange]]], times: list[int]

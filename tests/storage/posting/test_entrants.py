@@ -222,7 +222,7 @@ class EntrantsMachine(RuleBasedStateMachine):
 
 
 def test_a_board_with_entry_rules_is_as_a_plain_model(session: Session) -> None:
-    run_machine(EntrantsMachine, session, examples=12, steps=20)
+    run_machine(EntrantsMachine, session, examples=8, steps=20)
 
 
 LIMITED = EntryRules(join=False, posts_max=2, owners_max=5)

@@ -150,4 +150,4 @@ class Queueing(RuleBasedStateMachine):
 
 
 def test_queued_posts_are_applied_once_and_in_order_whatever_happens(session: Session) -> None:
-    run_machine(Queueing, session, examples=8, steps=25)
+    run_machine(Queueing, session, examples=6, steps=25)

@@ -151,7 +151,7 @@ REWARDS = st.builds(
 VALUES = st.dictionaries(st.sampled_from(["xp", "lap", "shots"]), st.integers(0, 8), min_size=1)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     values=st.lists(VALUES, min_size=1, max_size=24),
     rewards=REWARDS,

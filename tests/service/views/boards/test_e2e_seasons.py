@@ -361,8 +361,7 @@ async def test_an_owner_hidden_during_archiving_is_not_in_the_archive(service: S
     assert len(after["entries"]) == 2
 
 
-@pytest.mark.parametrize("segments", [1, 3])
-@pytest.mark.parametrize("ties", ["shared", "earliest"])
+@pytest.mark.parametrize(("ties", "segments"), [("shared", 1), ("earliest", 3)])
 async def test_an_export_of_an_archive_has_all_owners_in_order_of_rank(
     service: Service, tmp_path: Path, ties: str, segments: int
 ) -> None:

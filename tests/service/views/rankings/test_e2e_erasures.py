@@ -185,9 +185,10 @@ async def test_a_faulty_request_erases_nothing(service: Service) -> None:
 async def test_rows_around_a_place_fill_the_page_at_an_edge(running: Service, spec: dict[str, Any]) -> None:
     await fill(running, "b", **spec)
     every = await rows(running)
+    edges = [*range(7), 20, *range(len(every) - 7, len(every))]
     for better, worse in ((3, 2), (0, 4), (5, 0), (45, 2), (0, 0)):
         size = min(len(every), better + worse + 1)
-        for number, row in enumerate(every):
+        for number, row in ((number, every[number]) for number in edges):
             path = f"{B}/entries/{row['owner']}/around?column=xp&better={better}&worse={worse}"
             first = max(0, min(number - better, len(every) - size))
             page = await running.get(f"{path}&fill=true")
