@@ -73,9 +73,9 @@ def _number(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(value)
 
 
-def _shown(value: str | bool | float | tuple[str, ...]) -> str:
+def _shown(value: str | bool | float | tuple[object, ...]) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return masked(",".join(value)) or "none"
+        return masked(",".join(map(str, value))) or "none"
     return masked(value) if isinstance(value, str) else _number(value)

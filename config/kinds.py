@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
 _POSTGRES = ("postgresql://", "postgres://")
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#,@]*)(?::\d{1,5})?"
@@ -18,6 +18,7 @@ _SERVER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 _PEER_NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _PEERS_MAX = 16
+_SECRET_CHARS_MIN = 32
 
 
 def parse_peers(text: str) -> dict[str, str]:
@@ -109,8 +110,15 @@ def _hosts(hosts: tuple[str, ...]) -> tuple[str, ...]:
     return hosts
 
 
+def _secrets(secrets: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    if any(len(each.get_secret_value()) < _SECRET_CHARS_MIN for each in secrets):
+        raise ValueError(f"should be texts of at least {_SECRET_CHARS_MIN} characters, with commas between them")
+    return secrets
+
+
 PeersText = Annotated[str, AfterValidator(_peers)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_hosts)]
+Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_listed), AfterValidator(_secrets)]
 Origins = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_origins)]

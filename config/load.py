@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import ConfigDict, SecretStr, TypeAdapter, ValidationError
 
 from config.masking import masked
 from config.settings import Settings
@@ -21,6 +21,7 @@ FILE_VARIABLE = "RANKCURVE_CONFIG"
 # These variables are allowed, but they are not settings. Commands that send requests to a service read them.
 CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
 # Variables that Kubernetes sets in containers for a Service named `rankcurve` or `rankcurve-…`. `load` ignores them.
+_SECRETS = tuple[SecretStr, ...]  # the type of settings whose values are never shown, not even masked
 _OF_KUBERNETES = re.compile(
     r"RANKCURVE_([A-Z0-9_]+_)?(SERVICE_HOST=.*|SERVICE_PORT(_[A-Z0-9_]+)?=\d+"
     r"|PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
@@ -53,7 +54,7 @@ def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path:
             values[name] = adapter.validate_strings(raw) if is_text else adapter.validate_python(raw, strict=True)
             sources[name] = source
         except ValidationError as error:
-            problems.extend(f"{source}: {name} is {_shown(raw)}; {_reason(each)}" for each in error.errors())
+            problems.extend(f"{source}: {name} is {_shown(name, raw)}; {_reason(each)}" for each in error.errors())
     if problems:
         raise ConfigError(tuple(problems))
     settings = Settings(**values)
@@ -108,8 +109,8 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(field.rebuild_annotation(), config=ConfigDict(allow_inf_nan=False))
 
 
-def _shown(raw: object) -> str:
-    text = repr(_masked_parts(raw))
+def _shown(name: str, raw: object) -> str:
+    text = "not valid" if Settings.model_fields[name].annotation == _SECRETS else repr(_masked_parts(raw))
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 
-from config.kinds import Hosts, Origins, PeersText, Servers, StoreUrl
+from config.kinds import Hosts, Origins, PeersText, Secrets, Servers, StoreUrl
 from config.kinds import number as _number
 from config.kinds import text as _text
 
@@ -183,6 +183,26 @@ class KeySettings(_Group):
     """Posts per second of one API key in each process; more are refused with 429. 0: no limit."""
     key_posts_burst: int = _number(10_000, 1, 10_000_000, "posts")
     """Posts that an API key may send at once after a pause."""
+
+
+class PlayerSettings(_Group):
+    """Settings of player tokens, with which the programs of players post."""
+
+    player_token_keys: Secrets = ()
+    """Secrets that sign and verify player tokens (HS256), of at least 32 characters, with commas between them. The
+    first one signs. None: the service issues no tokens."""
+    player_token_jwks: str = ""
+    """File of public keys (a JSON Web Key Set with EdDSA, ES256 or RS256), with which a game's own login service signs
+    player tokens. It is read at the start. Empty: there is none."""
+    player_token_s_max: float = _number(86_400, 60, 30 * 86_400, "s")
+    """Longest time from the issue of a player token to its expiry, at most `post_id_retention_s`."""
+    player_requests_per_s: float = _number(20, 0, 1e6, "requests/s")
+    """Requests per second of one player in each process; more are refused with 429. 0: no limit."""
+    player_requests_burst: int = _number(200, 1, 1_000_000, "requests")
+    """Requests that a player may make at once after a pause."""
+
+    # The following values are constants, because no operator needs to change them.
+    player_token_posts_max: ClassVar[int] = 1_000  # maximum number of posts that a token allows on a board
 
 
 class OpenReadingSettings(_Group):
@@ -520,6 +540,7 @@ class Settings(
     StreamSettings,
     ReadingSettings,
     OpenReadingSettings,
+    PlayerSettings,
     KeySettings,
     QueueSettings,
     PostingSettings,

@@ -80,9 +80,9 @@ one post and is its `rejected` result.
 * Whole numbers have neither a point nor an exponent.
 * `application/x-ndjson` has one JSON value on each line; its schema is that of a line.
 * A body without Content-Type is read as JSON in UTF-8.
-* Each role includes the ones before it: reader, writer, ops. If no API key exists, every caller is ops and the \
-service listens on loopback only. `Host` then has to be a loopback name, and requests from web pages of other \
-sites are refused.
+* Each role includes the ones before it: reader, player, writer, ops. A player has a player token in place of an API \
+key, and its requests concern the token's owner only. If no API key exists, every other caller is ops and the service \
+listens on loopback only. `Host` then has to be a loopback name, and requests from web pages of other sites are refused.
 * `X-Request-Id` is taken from the request if it is 1 to 64 characters of `A-Za-z0-9._:-`, and made otherwise. It \
 is in every answer.
 """
@@ -332,9 +332,12 @@ def list_codes(route: Route) -> list[str]:
     if route.body is not None:
         codes += ["bad_json", "body_too_large", "body_timeout", "too_many_bodies", "unsupported_media_type"]
     if route.role is not None:
-        codes += ["unauthorized", "store_busy", "partition_away", "store_damaged"]
-    if route.role in (Role.WRITER, Role.OPS) and route.method != "GET":
+        codes += ["unauthorized", "bad_token", "token_expired", "token_voided"]
+        codes += ["store_busy", "partition_away", "store_damaged"]
+    if route.role is Role.PLAYER:
+        codes += ["foreign_owner", "foreign_board"]
+    if route.role in (Role.PLAYER, Role.WRITER, Role.OPS) and route.method != "GET":
         codes += ["store_read_only", "store_full", "timeout"]
-    if route.role is Role.READER:
+    if route.role in (Role.READER, Role.PLAYER):
         codes.append("rate_limited")
     return [*dict.fromkeys([*codes, "forbidden", "host_not_allowed", "internal"])]

@@ -109,6 +109,8 @@ _BY_TYPE: Mapping[str, dict[str, Any]] = {  # members of the examples of single 
         "id": "17-3", "board": "arena:2026-W47", "reward": "top", "rank": 3, "data": {"coins": 100}, "claimed_at": None,
     },
     "Health": {"status": "ok"},
+    "IssueToken": {"boards": ["game"], "posts": 1, "expires_in": 900, "limits": {"xp": 500}},
+    "IssuedToken": {"token": "eyJhbGci….eyJzdWIi….q3f…", "id": "3FF2flrViYBJcSsK", "expires_at": _TIME},
     "JolokiaAnswer": {"status": 200, "timestamp": 1763632800, "request": {"type": "version"}},
     "KeyAnswer": {"id": "3f9a0c71de", "name": "match server", "role": "writer", "revoked_at": None},
     "LeaseAnswer": {"expires_in": 60},

@@ -28,6 +28,7 @@ from service.telemetry.metrics.process import METRICS_TYPE
 from service.views.api_keys import CreatedKey
 from service.views.events import EventLine, WebhookAnswer
 from service.views.posts import stream
+from service.views.tokens import IssuedToken
 from storage.queue.outcomes import POSTS_LISTED_MAX
 
 
@@ -79,6 +80,7 @@ class StreamEvent(msgspec.Struct):
 _POST_CODES = (
     "unknown_board", "unknown_column", "column_computed", "bad_value", "value_out_of_range", "at_in_future",
     "post_id_conflict", "post_voided", "owner_merged", "too_many_posts", "too_many_boards", "family_board",
+    "post_limit", "token_used_up",
     "period_closed", "not_open_yet", "before_reset", "not_joined", "no_posts_left", "board_full", "queue_full",
     "rate_limited", "store_busy", "partition_away", "timeout",
 )  # fmt: skip
@@ -309,6 +311,15 @@ ROUTE_WORDS: dict[str, Words] = {
         response=CreatedKey,
         description="Its text is in this answer only. Every process knows it within 5 s, this one at once. The first"
         " key needs the role ops, and from then on every caller needs a key."),
+    "issue_token": Words("Issue a player token", problems=("unsupported", "bad_value"), statuses=(201,),
+        response=IssuedToken,
+        description="With the token, the program of a player may read, and for this owner alone post, join, and claim"
+        " grants. A post by token has a number `n` and no `post_id`: each number is applied once to each leaderboard"
+        " or family. The token is a JWT, and needs the setting `player_token_keys`. A login service whose public keys"
+        " are in `player_token_jwks` may sign tokens, too."),
+    "void_tokens": Words("Void an owner's player tokens", problems=("unsupported", "catalog_full"),
+        description="Every process refuses all tokens that were issued for the owner until now within 5 s, this one at"
+        " once, and ends their streams."),
     "keys": Words("API keys by time of creation, revoked ones included"),
     "revoke_key": Words("Revoke an API key", problems=("unknown_key", "ops_key_needed"),
         description="Every process refuses it within 5 s, this one at once, and ends its streams. A revoked key stays"

@@ -46,9 +46,9 @@ Every request of the service, with an example. The service shows the same at `/d
 `/openapi.json`. Other lists are those of [problem codes](problems.md), [settings](settings.md) and
 [metrics](metrics.md). {NOTE}
 
-- **Roles**: reader, writer, ops. Each role may send what the roles before it may send, too. Anyone may send an open
-  request. If the service has an API key, add `-H "Authorization: Bearer $KEY"` to the examples. Without any key, every
-  caller is ops.
+- **Roles**: reader, player, writer, ops. Each role may send what the roles before it may send, too. A player has a
+  player token, and sends requests for the token's owner only. Anyone may send an open request. If the service has an
+  API key, add `-H "Authorization: Bearer $KEY"` to the examples. Without any key, every other caller is ops.
 - **Bounds** are those of the default settings.
 - **Examples** leave out optional members.
 """

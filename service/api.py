@@ -13,6 +13,7 @@ from service.views.owners import joining, owners, positions
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding
 from service.views.rankings import around, curves, erasures, rankings
 from service.views.retry_on_change import retry_on_change, tell_merged
+from service.views.tokens import TOKENS
 
 _BOARD = "/v1/leaderboards/{board}"
 _OWNER = _BOARD + "/entries/{owner}"
@@ -46,7 +47,7 @@ _READS = [
 ]  # fmt: skip
 
 _POSTS = [
-    Route("POST", _BOARD + "/posts", posts.post_to_board, Role.WRITER, "post", "Posting", has_own_metrics=True,
+    Route("POST", _BOARD + "/posts", posts.post_to_board, Role.PLAYER, "post", "Posting", has_own_metrics=True,
         body=(requests.PostBody, requests.PostList), raw_body=True, ndjson=True, by_fronts=True,
         query=queries.PositionedPostsQuery),
     Route("POST", "/v1/posts", posts.post_to_boards, Role.WRITER, "post_to_boards", "Posting",
@@ -56,7 +57,7 @@ _POSTS = [
 
 _FAMILY = "/v1/families/{family}"
 _FAMILIES = [
-    Route("POST", _FAMILY + "/posts", family_posts.post_to_family, Role.WRITER, "post_to_family", "Families",
+    Route("POST", _FAMILY + "/posts", family_posts.post_to_family, Role.PLAYER, "post_to_family", "Families",
         body=(requests.FacetedPostBody, requests.FacetedPostList), raw_body=True, ndjson=True,
         by_fronts=True, query=queries.PositionedPostsQuery),
     Route("DELETE", _FAMILY + "/posts/{post_id}", voiding.void_family_post, Role.OPS, "void_family_post", "Families",
@@ -96,10 +97,10 @@ _OTHERS = [
         query=queries.ListQuery),
     Route("GET", "/v1/owners/{owner}/grants", grants.get_owner_grants, Role.READER, "owner_grants", "Rewards",
         query=queries.OwnerGrantsQuery),
-    Route("POST", "/v1/grants/{grant}/claim", grants.claim_grant, Role.WRITER, "claim_grant", "Rewards"),
+    Route("POST", "/v1/grants/{grant}/claim", grants.claim_grant, Role.PLAYER, "claim_grant", "Rewards"),
     Route("POST", _BOARD + "/entries/erase", erasures.erase_entries, Role.OPS, "erase_entries", "Owners",
         body=requests.EraseEntries, acts=("entries.erased",)),
-    Route("POST", _BOARD + "/entries", joining.join_board, Role.WRITER, "join", "Owners", body=requests.JoinBoard),
+    Route("POST", _BOARD + "/entries", joining.join_board, Role.PLAYER, "join", "Owners", body=requests.JoinBoard),
     Route("DELETE", _OWNER, owners.erase_entry, Role.OPS, "erase_entry", "Owners", acts=("entry.erased",)),
     Route("DELETE", "/v1/owners/{owner}", owners.erase_owner, Role.OPS, "erase_owner", "Owners",
         acts=("owner.erased",)),
@@ -127,4 +128,4 @@ _OTHERS = [
 ]  # fmt: skip
 
 _RETRIED = [tell_merged(retry_on_change(route)) for route in (*_FAMILIES, *_READS, *_OTHERS)]
-ROUTES = [*_POSTS, *LEASES, *map(record_acts, [*_RETRIED, *POOLS, *KEYS, *EVENTS])]
+ROUTES = [*_POSTS, *LEASES, *map(record_acts, [*_RETRIED, *POOLS, *KEYS, *TOKENS, *EVENTS])]

@@ -9,6 +9,8 @@ In the package `service`, random numbers are also drawn in `contract.api_keys`, 
 `views.leases`, `views.owners.owners` and the request log (which logs a sample).
 """
 
+from __future__ import annotations
+
 import asyncio
 import os
 import random
@@ -18,7 +20,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -69,6 +71,9 @@ from storage.store import Store
 
 from .context import Context, CurveContext, PostingContext
 from .stores import OwnerSockets, open_store
+
+if TYPE_CHECKING:
+    from service.contract.player_tokens import PlayerTokens
 
 log = structlog.get_logger(__name__)
 
@@ -142,7 +147,7 @@ async def _make_context(
     await catalog.families.load(families_max=settings.catalog_families_max)
     curves = await _open_curves(basics)
     catalog.watch_removals(curves.book.forget_board)
-    key_watch = await watch_keys(settings, store, stack)
+    key_watch = await watch_keys(settings, store, stack, tokens=_open_tokens(basics))
     posting = await _open_posting(basics, remote_writer)
     lease_batcher = _open_leases(basics)
     relay = None
@@ -189,6 +194,14 @@ async def _make_context(
         store_figures=_watch_store(basics),
         agent=await _open_agent(basics, controls),
     )
+
+
+def _open_tokens(basics: _Basics) -> PlayerTokens | None:
+    if not basics.settings.player_token_keys and not basics.settings.player_token_jwks:
+        return None
+    from service.contract.player_tokens import PlayerTokens
+
+    return PlayerTokens(basics.settings, basics.salt, now_us=basics.now_us)
 
 
 def _watch_store(basics: _Basics) -> StoreFigures:

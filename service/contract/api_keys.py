@@ -15,17 +15,23 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from storage.boards.api_keys import StoredKey
 
+from .players import Player
 from .problems import ProblemError, ServiceError
 from .values import format_us
+
+if TYPE_CHECKING:
+    from .player_tokens import PlayerTokens
 
 KEY_PREFIX = "rk"
 KEY_ID_BYTES = 5
 SECRET_BYTES = 32
 HEADER_CHARS_MAX = 1024
+TOKEN_CHARS_MAX = 4_096
+_DOTS_OF_TOKEN = 2  # a player token has three parts; no API key has a dot
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="rankcurve", Basic realm="rankcurve"'}
 
 
@@ -37,22 +43,24 @@ class OpenToOthersError(ServiceError):
 
 
 class Role(IntEnum):
-    """The rights of an API key. Each role includes the rights of the lower roles."""
+    """The rights of a caller. Each role includes the rights of the lower roles."""
 
     READER = 1
-    WRITER = 2
-    OPS = 3
+    PLAYER = 2  # of a player token, which allows a few requests that concern its owner
+    WRITER = 3
+    OPS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
     key_id: str  # the id of the API key; "-" or "anonymous" if the caller has no key
     role: Role
+    player: Player | None = None  # what the caller's player token allows; None: the caller has none
 
     @property
     def stored_key(self) -> str | None:
         """Return the id of the API key, or None if the caller has no key."""
-        return None if self in (ANYONE, ANONYMOUS) else self.key_id
+        return None if self.player is not None or self in (ANYONE, ANONYMOUS) else self.key_id
 
 
 ANYONE = Identity("-", Role.OPS)  # any caller of a service for which no key was ever made
@@ -100,6 +108,7 @@ class KeyRing:
         self._anonymous = anonymous
         self._identities: dict[str, Identity] = {}
         self._valid_ids: set[str] = set()
+        self.tokens: PlayerTokens | None = None  # None: player tokens are not configured
         self._sessions: dict[Callable[[], None], Identity] = {}  # function that ends a session -> the session's caller
         self.open = True
         self.replace_keys(rows)
@@ -115,6 +124,10 @@ class KeyRing:
         }
         self._valid_ids = {identity.key_id for identity in self._identities.values()}
         self.open = self.open and not listed
+        self.end_invalid()
+
+    def end_invalid(self) -> None:
+        """End the sessions of callers whose key or token is no longer valid."""
         for end in [end for end, identity in self._sessions.items() if not self._is_valid(identity)]:
             end()
 
@@ -137,17 +150,26 @@ class KeyRing:
 
     def check_valid(self, identity: Identity) -> None:
         """Raise ProblemError `unauthorized` if the caller's key was revoked after `identify_caller` accepted it."""
-        if not self._is_valid(identity):
+        if identity.player is not None and self.tokens is not None:
+            if (error := self.tokens.find_refusal(identity.player)) is not None:
+                raise error
+        elif not self._is_valid(identity):
             raise make_unauthorized("the API key was revoked while the request arrived")
 
     def _is_valid(self, identity: Identity) -> bool:
+        if identity.player is not None:
+            return self.tokens is not None and self.tokens.find_refusal(identity.player) is None
         return identity.key_id in self._valid_ids or identity is ANONYMOUS or (self.open and identity is ANYONE)
 
     def identify_caller(self, authorization: str | None) -> Identity:
         """Return the caller whose key is in the Authorization header, or ANYONE while the ring is open.
 
-        Raises ProblemError `unauthorized` if the ring is closed and the key is missing or not valid.
+        Raises ProblemError `unauthorized` if the ring is closed and the key is missing or not valid, and an error of
+        `PlayerTokens.verify` if the header has a player token.
         """
+        if authorization is not None and self.tokens is not None and authorization.count(".") == _DOTS_OF_TOKEN:
+            player = self.tokens.verify(_key_text(authorization, TOKEN_CHARS_MAX))
+            return Identity(f"player-{self.tokens.hash_owner(player.owner)}", Role.PLAYER, player)
         if self.open:
             return ANYONE
         if authorization is None:
@@ -184,8 +206,8 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _key_text(authorization: str) -> str:
-    if len(authorization) > HEADER_CHARS_MAX:
+def _key_text(authorization: str, chars_max: int = HEADER_CHARS_MAX) -> str:
+    if len(authorization) > chars_max:
         raise make_unauthorized("the Authorization header is too long for a key")
     scheme, _, credentials = authorization.partition(" ")
     credentials = credentials.strip()
@@ -200,6 +222,6 @@ def _key_text(authorization: str) -> str:
     raise make_unauthorized("the Authorization header is neither Bearer nor Basic")
 
 
-def make_unauthorized(detail: str) -> ProblemError:
-    """Return the error for a caller that must send a valid API key."""
-    return ProblemError("unauthorized", detail, headers=_CHALLENGE)
+def make_unauthorized(detail: str, code: str = "unauthorized") -> ProblemError:
+    """Return the error for a caller that must send a valid API key, or a valid player token."""
+    return ProblemError(code, detail, headers=_CHALLENGE)

@@ -43,6 +43,7 @@ def parse_posts(
     *,
     kind: PostTarget,
     may_set: bool,
+    by_token: bool = False,
     overwriting: list[PostBody] | None = None,
 ) -> tuple[list[Any], bool]:
     """Return the posts of a request, each of the first type of `kind`, and whether its body was a single post.
@@ -52,7 +53,8 @@ def parse_posts(
 
     Many posts are a JSON list, an object with the field "posts", or NDJSON. If one post has a fault, the whole request
     is refused. In all three forms, the pointer of the error names the post in the same way, for example `/posts/3`.
-    `content_type` is the media type without parameters. `may_set` says whether the caller may use "set".
+    `content_type` is the media type without parameters. `may_set` says whether the caller may use "set",
+    and `by_token` whether it has a player token.
     Posts with "set" are added to `overwriting`.
 
     Raises:
@@ -82,7 +84,7 @@ def parse_posts(
         raise ProblemError("bad_request", "the request carries no post", pointer="/posts")
     for index, post in enumerate(posts):
         try:
-            keys += _check_post(post, settings, may_set=may_set, overwriting=overwriting)
+            keys += _check_post(post, settings, may_set=may_set, by_token=by_token, overwriting=overwriting)
         except ProblemError as problem:
             raise name_post(problem, None if single else index) from None
     if keys != count_key_colons(body):
@@ -102,7 +104,14 @@ def check_parts(parts: int, settings: RequestSettings) -> None:
     check_count(parts, settings.parts_per_request_max, "too_many_boards", "/posts", what)
 
 
-def _check_post(post: PostBody, settings: RequestSettings, *, may_set: bool, overwriting: list[PostBody] | None) -> int:
+def _check_post(
+    post: PostBody,
+    settings: RequestSettings,
+    *,
+    may_set: bool,
+    by_token: bool,
+    overwriting: list[PostBody] | None,
+) -> int:
     """Check a post and normalise its owner. Return the number of its JSON keys.
 
     A key that an object has twice is counted once. Keys whose value is an empty object are not counted. Each of them
@@ -121,6 +130,10 @@ def _check_post(post: PostBody, settings: RequestSettings, *, may_set: bool, ove
     elif not stats:
         raise ProblemError("bad_request", "a post names at least one column in its stats", pointer="/stats")
     keys += (post.post_id is not UNSET) + (post.at is not UNSET)
+    if post.n is not UNSET:
+        keys += 1
+        if not by_token:
+            raise ProblemError("forbidden", '"n" numbers the posts of a player token', pointer="/n")
     if isinstance(post.post_id, str):
         parse_post_id(post.post_id)
     if post.at:

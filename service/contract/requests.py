@@ -4,6 +4,7 @@ If a body (other than a profile) has a field that its type does not have, the wh
 below fields are the descriptions of the fields in the OpenAPI document.
 """
 
+import decimal
 import unicodedata
 from datetime import datetime
 from typing import Annotated, Literal
@@ -11,7 +12,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
-from storage.boards.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX
+from storage.boards.family_ids import FACET_PATTERN, FACET_VALUE_PATTERN, FACETS_TOGETHER_MAX, FAMILY_PATTERN
 from storage.periods import EVERY_PATTERN, PERIOD_NAME_PATTERN, PeriodKind
 from storage.records import Best, ColumnKind, Each, Merge, RefreshMethod, TableSharing, Ties
 
@@ -115,6 +116,7 @@ Reason = Annotated[
 ]
 _COLUMNS_NAMED = Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})
 StatsSent = Annotated[dict[str, Scalar], _COLUMNS_NAMED]
+_Limit = Annotated[decimal.Decimal, Meta(extra_json_schema={"type": ["number", "string"], "format": "decimal"})]
 _TieNames = Annotated[list[ColumnName], Meta(min_length=1, max_length=TIE_COLUMNS_MAX + 1, extra_json_schema=_UNIQUE)]
 TiesSent = Ties | _TieNames
 
@@ -302,6 +304,23 @@ class JoinBoard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owner: OwnerName
 
 
+class IssueToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The owner who is to have a player token, and what it allows."""
+
+    owner: OwnerName
+    boards: list[BoardId] = []
+    """The leaderboards to which the token may post, and which it may join."""
+    families: list[Annotated[str, matching(FAMILY_PATTERN)]] = []
+    """The families to which the token may post, and whose leaderboards it may join."""
+    posts: Annotated[int, Meta(ge=1)] = 1
+    """The largest number of posts to each of the leaderboards and families."""
+    expires_in: Annotated[int, Meta(ge=1)] = 900
+    """The time in seconds after which the token is no longer valid."""
+    limits: Annotated[dict[str, _Limit], _COLUMNS_NAMED] = {}
+    """The best value that one post may bring, by column: the greatest, or if low values are the better ones, the
+    least."""
+
+
 class MergeOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_": "from"}):
     """The owner who gets the entries, and what makes them."""
 
@@ -328,6 +347,9 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     retry sends the same time, or again no time. Another time with the same `post_id` is a `post_id_conflict`."""
     reason: Reason | None = None
     """The reason for which an operator overwrites values, for the list of acts. It belongs to `set`."""
+    n: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
+    """The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
+    of `post_id`, so a repeated post has the same number."""
 
     @property
     def at_us(self) -> int | None:

@@ -8,15 +8,22 @@ streams of revoked keys. While the store does not answer, the known keys stay va
 The watch is not a job, because a revoked key must stop working even if an operator has paused all jobs.
 """
 
+from __future__ import annotations
+
 import asyncio
 from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import structlog
 
 from config import Settings
 from service.contract.api_keys import KeyRing
 from storage.boards.api_keys import KeyCounts, StoredKey, count_keys, list_keys
+from storage.boards.token_voids import VoidsSign, list_voids, read_sign
 from storage.store import Program, Store
+
+if TYPE_CHECKING:
+    from service.contract.player_tokens import PlayerTokens
 
 log = structlog.get_logger(__name__)
 KEY_POLL_INTERVAL_S = 1.0  # the API promises that a change takes effect within 5 s in every process
@@ -26,6 +33,7 @@ class KeyWatch:
     def __init__(self, store: Store, keyring: KeyRing, *, keys_max: int) -> None:
         self._store, self.keyring, self._keys_max = store, keyring, keys_max
         self._known: KeyCounts | None = None
+        self._known_voids: VoidsSign = (0, 0)
         self._poll_lock = asyncio.Lock()  # one poll at a time: an older poll must not undo a newer one
 
     async def poll_keys(self) -> None:
@@ -36,6 +44,8 @@ class KeyWatch:
         """
         async with self._poll_lock:
             counts, rows = await self._store.read(self._changed)
+            await self._poll_voids()
+            self.keyring.end_invalid()
             if rows is None:
                 return
             was_open, is_first = self.keyring.open, self._known is None
@@ -45,6 +55,17 @@ class KeyWatch:
                 log.warning("closed_by_first_key", detail="an API key exists: every caller needs one from now on")
             if not is_first:
                 log.info("keys_changed", valid=self.keyring.valid_count)
+
+    async def _poll_voids(self) -> None:
+        if (tokens := self.keyring.tokens) is None:
+            return
+        sign, voids = await self._store.read(self._changed_voids)
+        if voids is not None:
+            self._known_voids, tokens.voids = sign, voids
+
+    def _changed_voids(self) -> Program[tuple[VoidsSign, dict[str, int] | None]]:
+        sign = yield from read_sign()
+        return sign, None if sign == self._known_voids else (yield from list_voids())
 
     async def poll_forever(self) -> None:
         failing = False
@@ -65,9 +86,12 @@ class KeyWatch:
         return counts, (yield from list_keys(limit=self._keys_max))
 
 
-async def watch_keys(settings: Settings, store: Store, stack: AsyncExitStack) -> KeyWatch:
+async def watch_keys(
+    settings: Settings, store: Store, stack: AsyncExitStack, *, tokens: PlayerTokens | None
+) -> KeyWatch:
     """Return a watch that has polled the store once. It continues to poll until `stack` is closed."""
     watch = KeyWatch(store, KeyRing(anonymous=settings.anonymous_role == "reader"), keys_max=settings.keys_max)
+    watch.keyring.tokens = tokens
     await watch.poll_keys()
     polling = asyncio.create_task(watch.poll_forever(), name="key watch")
     stack.push_async_callback(asyncio.wait, [polling], timeout=settings.job_stop_s_max)

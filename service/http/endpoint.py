@@ -222,6 +222,8 @@ class Endpoint:
             if self.route.needs_key:
                 raise make_unauthorized("this needs an API key")
             call.address = self._context.anonymous.begin_request(call.request)
+        elif identity.player is not None:
+            self._context.key_limits.players.admit(identity.key_id)
         elif self._rate is not None:
             self._rate.admit(identity.key_id)
 

@@ -21,6 +21,8 @@ from config.settings import Settings
 from service.contract.problems import ProblemError
 from storage.meter import Meter
 
+PLAYERS_MAX = 10_000  # at most this many players have buckets
+
 
 class RateLimit:
     """One bucket of tokens for each caller, refilled with `rate_per_s` tokens per second up to `burst`.
@@ -80,6 +82,8 @@ class KeyLimits:
         limit = partial(RateLimit, callers_max=settings.keys_max + 1, meter=meter, monotonic=monotonic)
         self.reads = limit("reads", settings.key_reads_per_s, settings.key_reads_burst)
         self.posts = limit("posts", settings.key_posts_per_s, settings.key_posts_burst)
+        rate, burst = settings.player_requests_per_s, settings.player_requests_burst
+        self.players = RateLimit("requests", rate, burst, callers_max=PLAYERS_MAX, meter=meter, monotonic=monotonic)
 
 
 ADDRESSES_MAX = 10_000  # at most this many addresses have buckets, see `RateLimit`

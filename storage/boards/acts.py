@@ -20,7 +20,7 @@ ActName = Literal[
     "family.created", "family.changed", "family.reset", "family.deleted",
     "entry.set", "entry.erased", "entries.erased", "post.voided", "owner.hidden", "owner.shown", "owner.erased",
     "owner.merged",
-    "key.created", "key.revoked", "job.paused", "job.resumed", "job.run",
+    "key.created", "key.revoked", "tokens.voided", "job.paused", "job.resumed", "job.run",
     "webhook.created", "webhook.changed", "webhook.resumed", "webhook.deleted",
     "pool.created", "pool.deleted", "resources.added", "resources.removed",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ All packages use the constants with the names. `lease_tables` and `ingest_tables
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
 
-SCHEMA_VERSION = 9  # raise it with every change of what is stored
+SCHEMA_VERSION = 10  # raise it with every change of what is stored
 
 META = "meta"
 BOARDS = "boards"
@@ -20,6 +20,7 @@ PROFILES = "profiles"
 OWNER_CHANGES = "owner_changes"
 EVENTS = "events"
 WEBHOOKS = "webhooks"
+TOKEN_VOIDS = "token_voids"
 GRANT_REWARDS = "grant_rewards"
 GRANT_WALKS = "grant_walks"
 GRANTS = "grants"
@@ -99,6 +100,8 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .with_columns(id=TEXT, name=TEXT, role=TEXT, hash=TEXT, created_at=INTEGER)
     .column("revoked_at", INTEGER, null=True)
     .primary_key("id"),
+    # When all earlier player tokens of an owner became void. The owner is a keyed hash, which names nobody.
+    create_table(TOKEN_VOIDS).with_columns(owner_hash=TEXT, voided_at=INTEGER).primary_key("owner_hash").clustered(),
     create_table(PROFILES).with_columns(owner=TEXT, profile=TEXT, updated_at=INTEGER).primary_key("owner").clustered(),
     # Changes of owners that are to be made in partitions which did not answer. See `boards.postponed_changes`.
     create_table(OWNER_CHANGES)

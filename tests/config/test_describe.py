@@ -10,7 +10,8 @@ from config import Settings, describe, load
 
 ROOT = Path(__file__).parents[2]
 UNITS_BY_SUFFIX = {
-    "_reads_per_s": "reads/s", "_rows_per_s": "rows/s", "_posts_per_s": "posts/s", "_s": "s", "_s_max": "s",
+    "_reads_per_s": "reads/s", "_rows_per_s": "rows/s", "_posts_per_s": "posts/s", "_requests_per_s": "requests/s",
+    "_s": "s", "_s_max": "s",
     "_seconds": "s", "_mib": "MiB", "_bytes_max": "bytes", "_ratio": "ratio",
 }  # fmt: skip
 

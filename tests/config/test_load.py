@@ -255,3 +255,15 @@ PEERS = ["us", "us=us.example", "us=ftp://x", "=http://x", "US=http://x", "us=ht
 def test_text_that_is_no_peer_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="should"):
         parse_peers(text)
+
+
+def test_secrets_of_player_tokens_are_read_and_never_shown(tmp_path: Path) -> None:
+    secrets = ["a" * 32, "b" * 40]
+    path = tmp_path / "rankcurve.toml"
+    path.write_text(f'player_token_keys = ["{secrets[0]}", "{secrets[1]}"]', encoding="utf-8")
+    for settings in load({}, {}, path), load({}, {"RANKCURVE_PLAYER_TOKEN_KEYS": ",".join(secrets)}):
+        assert [each.get_secret_value() for each in settings.player_token_keys] == secrets
+        assert not any(each in str(describe(settings)) + repr(settings) for each in secrets)
+    with pytest.raises(ConfigError, match="at least 32 characters") as error:
+        load({}, {"RANKCURVE_PLAYER_TOKEN_KEYS": "too-short"})
+    assert "too-short" not in str(error.value)

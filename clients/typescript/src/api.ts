@@ -29,7 +29,7 @@ export type ActAnswer = {
   id: string;
   /** ISO 8601 in UTC, with microseconds */
   at: string;
-  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.rebuilt" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.merged" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
+  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.rebuilt" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.merged" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "tokens.voided" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
   key: string | null;
   owner: string | null;
   board: string | null;
@@ -501,6 +501,11 @@ export type FacetedPostBody = {
   post_id?: string | null;
   at?: string | null;
   reason?: string | null;
+  /**
+   * The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
+   * of `post_id`, so a repeated post has the same number.
+   */
+  n?: number;
   /** The value of each facet. If a facet has no value here, the boards of the lists with this facet are skipped. */
   facets?: Record<string, string>;
 };
@@ -587,6 +592,11 @@ export type FanPostBody = {
   post_id?: string | null;
   at?: string | null;
   reason?: string | null;
+  /**
+   * The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
+   * of `post_id`, so a repeated post has the same number.
+   */
+  n?: number;
   boards: Array<string>;
 };
 
@@ -699,6 +709,36 @@ export type Previous = {
   board: string;
   position: Position | null;
   value_position: Position | null;
+};
+
+/** The owner who is to have a player token, and what it allows. */
+export type IssueToken = {
+  /**
+   * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+   * surrogates.
+   */
+  owner: string;
+  /** The leaderboards to which the token may post, and which it may join. */
+  boards?: Array<string>;
+  /** The families to which the token may post, and whose leaderboards it may join. */
+  families?: Array<string>;
+  /** The largest number of posts to each of the leaderboards and families. */
+  posts?: number;
+  /** The time in seconds after which the token is no longer valid. */
+  expires_in?: number;
+  /**
+   * The best value that one post may bring, by column: the greatest, or if low values are the better ones, the
+   * least.
+   */
+  limits?: Record<string, string>;
+};
+
+/** A player token that was just issued. `id` is its claim `jti`. */
+export type IssuedToken = {
+  token: string;
+  id: string;
+  /** ISO 8601 in UTC, with microseconds */
+  expires_at: string;
 };
 
 /** An owner who takes part in a leaderboard with entry rules. */
@@ -1064,6 +1104,11 @@ export type PostBody = {
   post_id?: string | null;
   at?: string | null;
   reason?: string | null;
+  /**
+   * The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
+   * of `post_id`, so a repeated post has the same number.
+   */
+  n?: number;
 };
 
 /** An API key to create. `name` says whom the key is for. `role` says what callers may do with the key. */
@@ -1999,6 +2044,19 @@ export interface Operations {
     answer: KeyList;
   };
   revoke_key: {
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
+    body: never;
+    answer: never;
+  };
+  issue_token: {
+    query: {};
+    body: IssueToken;
+    answer: IssuedToken;
+  };
+  void_tokens: {
     query: {
       /** Why an operator does this, for the list of acts. */
       reason?: string;

@@ -61,8 +61,15 @@ async def get_owner_grants(context: Context, call: Call) -> OwnerGrants:
 
 
 async def claim_grant(context: Context, call: Call) -> ClaimedGrant:
-    key, now_us = grants.parse_key(call.path["grant"]), context.now_us()
-    grant, first = await context.store.write(lambda: grants.claim_grant(key, now_us=now_us))
+    key, now_us, player = grants.parse_key(call.path["grant"]), context.now_us(), call.identity.player
+
+    def program() -> Program[tuple[Grant, bool]]:
+        grant, first = yield from grants.claim_grant(key, now_us=now_us)
+        if player is not None:
+            player.check_owner(grant.owner)  # an error takes the claim back
+        return grant, first
+
+    grant, first = await context.store.write(program)
     context.metrics.meter.add("rankcurve_grants_claimed", int(first))
     return ClaimedGrant(**structs.asdict(_answer(grant)), first=first)
 

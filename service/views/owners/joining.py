@@ -20,6 +20,9 @@ async def join_board(context: Context, call: Call) -> Reply:
     body: JoinBoard = call.body
     owner = parse_owner(body.owner, pointer="/owner")
     board = await context.catalog.find_board(call.path["board"])
+    if (player := call.identity.player) is not None:
+        player.check_owner(owner)
+        player.check_board(board.id)
     opens_us = None
     if board.family_key is not None:
         board, opens_us = await _make_board(context, board)

@@ -25,6 +25,8 @@ from .posts import Resolved, check_time, make_post, parse_changes, parse_request
 
 async def post_to_family(context: Context, call: Call) -> Answer:
     family = await context.catalog.families.find_family(call.path["family"])
+    if call.identity.player is not None:
+        call.identity.player.check_family(family.id)
     posts, single = parse_request_posts(context, call, PostTarget.FAMILY)
     boards, resolve = len(family.spec.periods) * len(family.spec.facets), partial(_resolve_posts, context, family.id)
     check_parts(len(posts) * boards, context.settings)

@@ -13,6 +13,7 @@ from msgspec import Raw
 
 from service.context import Context
 from service.contract.api_keys import Identity, Role
+from service.contract.players import Player
 from service.contract.post_bodies import PostTarget, parse_posts
 from service.contract.problems import ProblemError, name_post, post_problem_of
 from service.contract.queries import PostStateQuery
@@ -77,6 +78,8 @@ _time_text = lru_cache(maxsize=64)(format_us)  # nearly all rows of one transact
 
 async def post_to_board(context: Context, call: Call) -> Answer:
     board = context.catalog.find_known(call.path["board"]) or await _find_named_board(context, call.path["board"])
+    if call.identity.player is not None:
+        call.identity.player.check_board(call.path["board"], board.id)
     posts, single = parse_request_posts(context, call, PostTarget.ONE_BOARD)
     asked = await find_asked(context, call, len(posts), board) if call.query.positions else None
     resolve = partial(_resolve_posts, context, board.id)
@@ -96,11 +99,14 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
     """
     may_set = call.identity.role >= Role.OPS
     overwriting: list[PostBody] = []
-    parse = partial(parse_posts, kind=kind, may_set=may_set, overwriting=overwriting)
+    player = call.identity.player
+    parse = partial(parse_posts, kind=kind, may_set=may_set, by_token=player is not None, overwriting=overwriting)
     posts, single = parse(call.body, call.media_type, context.settings)
+    if player is not None:
+        player.take_posts(posts)
     call.overwrites = bool(overwriting)
     call.is_batch = len(posts) >= BATCH_POSTS_MIN
-    if context.key_limits.posts.is_set:
+    if context.key_limits.posts.is_set and player is None:
         context.key_limits.posts.admit(call.identity.key_id, len(posts))
     return posts, single
 
@@ -169,6 +175,7 @@ class PostRequest(msgspec.Struct):
     family: Sequence[str] = ()  # the id by which to confirm the family, if the caller posts to one
     asked: AskedPositions | None = None  # the positions that the results are to have
     operator: Identity | None = None  # the caller, if a post has `set`
+    player: Player | None = None  # the caller, if it has a player token
 
     async def confirm(self, leaves: Iterable[Leaf]) -> bool:
         """Read the boards of these leaves, and the family, from the store. Return whether there was any to read."""
@@ -195,6 +202,13 @@ class PostRequest(msgspec.Struct):
             for body, each in zip(posts, found, strict=True):
                 if body.set and each.post is not None:
                     each.post.act = _make_act(self.operator, body)
+        if self.player is not None:
+            for each in found:
+                if (post := each.post) is None or not post.parts:
+                    continue
+                error = self.player.find_breach(post.parts[0].leaf.spec, post.parts[0].changes)
+                if error is not None:
+                    each.targets, each.post = [(part.leaf, error) for part in post.parts], None
         return found
 
     async def find_accepted(self) -> list[Post]:
@@ -276,7 +290,7 @@ async def take_posts(
     """
     family = [f"{call.path['family']}:"] if "family" in call.path else ()
     operator = call.identity if call.overwrites else None
-    request = PostRequest(context, posts, resolve, single, family, asked, operator)
+    request = PostRequest(context, posts, resolve, single, family, asked, operator, call.identity.player)
     if call.query.mode == QUEUED:
         return await queue_posts(request)
     if not single:

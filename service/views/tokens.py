@@ -1,0 +1,64 @@
+"""Handlers and routes of player tokens: issue a token, and void all earlier ones of an owner."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from service.context import Context
+from service.contract.api_keys import Role
+from service.contract.problems import ProblemError
+from service.contract.requests import IssueToken
+from service.contract.routes import Call, Reply, Route
+from service.contract.values import Time, format_us, parse_owner
+from storage.boards.token_voids import void_tokens
+from storage.errors import StorageError
+
+if TYPE_CHECKING:
+    from service.contract.player_tokens import PlayerTokens
+
+_TAG = "Players"
+
+
+class IssuedToken(msgspec.Struct, frozen=True):
+    """A player token that was just issued. `id` is its claim `jti`."""
+
+    token: str
+    id: str
+    expires_at: Time
+
+
+async def issue_token(context: Context, call: Call) -> Reply:
+    body: IssueToken = call.body
+    for name, limit in body.limits.items():
+        if not limit.is_finite():
+            raise ProblemError("bad_value", "a limit is a number", pointer=f"/limits/{name}")
+    limits = {name: str(limit) for name, limit in body.limits.items()}
+    rights = {"boards": body.boards, "families": body.families, "limits": limits}
+    owner = parse_owner(body.owner, pointer="/owner")
+    issued = _tokens_of(context).issue(owner, body.posts, rights, expires_in_s=body.expires_in)
+    text, token_id, expires_us = issued
+    return Reply(IssuedToken(text, token_id, format_us(expires_us)), status=201, headers={"Cache-Control": "no-store"})
+
+
+async def remove_tokens(context: Context, call: Call) -> None:
+    tokens = _tokens_of(context)
+    owner_hash, now_us = tokens.hash_owner(call.path["owner"]), context.now_us()
+    await context.store.write(lambda: void_tokens(owner_hash, now_us=now_us, token_us_max=tokens.us_max))
+    with suppress(StorageError):  # other processes, and this one if it fails, read it within a second
+        await context.key_watch.poll_keys()
+
+
+def _tokens_of(context: Context) -> PlayerTokens:
+    if context.keyring.tokens is None:
+        raise ProblemError("unsupported", "player tokens are not configured (player_token_keys, player_token_jwks)")
+    return context.keyring.tokens
+
+
+TOKENS = [
+    Route("POST", "/v1/tokens", issue_token, Role.WRITER, "issue_token", _TAG, body=IssueToken, by_fronts=True),
+    Route("DELETE", "/v1/owners/{owner}/tokens", remove_tokens, Role.OPS, "void_tokens", _TAG,
+        acts=("tokens.voided",)),
+]  # fmt: skip
