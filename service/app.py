@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from aiohttp import HttpVersion11, hdrs, web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from service.contract.api_keys import Role
 from service.contract.problems import ProblemError, clip_text, internal_problem
 from service.contract.routes import Call, Route
 from service.http.bodies import BodyReader
@@ -42,7 +41,7 @@ def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemSer
         endpoint = Endpoint(route, context, ids, bodies)
         table.add_route(_methods(route), route.path, endpoint.serve, open_ended=route.foreign_protocol)
     if context.cross_origin is not None:
-        for path, methods in _read_methods(listed).items():
+        for path, methods in _page_methods(listed, to_players=context.keyring.tokens is not None).items():
             table.add_route((hdrs.METH_OPTIONS,), path, Preflight(context.cross_origin, methods).serve)
     serve_unrouted = _make_unrouted_handler(table, listed, context, ids, bodies)
 
@@ -81,11 +80,11 @@ def _methods(route: Route) -> tuple[str, ...]:
     return (hdrs.METH_GET, hdrs.METH_HEAD) if route.method == hdrs.METH_GET else (route.method,)
 
 
-def _read_methods(routes: Sequence[Route]) -> dict[str, list[str]]:
-    """Return, by path, the methods of the routes for the role reader."""
+def _page_methods(routes: Sequence[Route], *, to_players: bool) -> dict[str, list[str]]:
+    """Return, by path, the methods that web pages of other sites may use."""
     found: dict[str, list[str]] = {}
     for route in routes:
-        if route.role is Role.READER:
+        if route.answers_pages(to_players=to_players):
             found.setdefault(route.path, []).extend(_methods(route))
     return found
 

@@ -165,9 +165,7 @@ def _read_keys(path: str) -> list[tuple[jwt.PyJWK, str]]:
         documents = json.loads(Path(path).read_text(encoding="utf-8"))["keys"]
         keys = [(jwt.PyJWK(each, algorithm=_ALGORITHMS[each["kty"]]), _ALGORITHMS[each["kty"]]) for each in documents]
     except (OSError, ValueError, KeyError, TypeError, jwt.PyJWTError) as error:
-        raise TokenKeysError(
-            f"{path}: should be a JSON Web Key Set with keys for EdDSA, ES256 or RS256"
-        ) from error
+        raise TokenKeysError(f"{path}: should be a JSON Web Key Set with keys for EdDSA, ES256 or RS256") from error
     if not keys:
         raise TokenKeysError(f"{path}: has no keys")
     return keys

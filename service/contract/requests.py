@@ -4,7 +4,6 @@ If a body (other than a profile) has a field that its type does not have, the wh
 below fields are the descriptions of the fields in the OpenAPI document.
 """
 
-import decimal
 import unicodedata
 from datetime import datetime
 from typing import Annotated, Literal
@@ -116,7 +115,6 @@ Reason = Annotated[
 ]
 _COLUMNS_NAMED = Meta(extra_json_schema={"propertyNames": {"pattern": COLUMN_PATTERN}})
 StatsSent = Annotated[dict[str, Scalar], _COLUMNS_NAMED]
-_Limit = Annotated[decimal.Decimal, Meta(extra_json_schema={"type": ["number", "string"], "format": "decimal"})]
 _TieNames = Annotated[list[ColumnName], Meta(min_length=1, max_length=TIE_COLUMNS_MAX + 1, extra_json_schema=_UNIQUE)]
 TiesSent = Ties | _TieNames
 
@@ -316,7 +314,7 @@ class IssueToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The largest number of posts to each of the leaderboards and families."""
     expires_in: Annotated[int, Meta(ge=1)] = 900
     """The time in seconds after which the token is no longer valid."""
-    limits: Annotated[dict[str, _Limit], _COLUMNS_NAMED] = {}
+    limits: Annotated[dict[str, Decimal], _COLUMNS_NAMED] = {}
     """The best value that one post may bring, by column: the greatest, or if low values are the better ones, the
     least."""
 

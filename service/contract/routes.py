@@ -144,6 +144,10 @@ class Route:
         writes = self.method not in SAFE_METHODS and self.role is not None and self.role > Role.READER
         return writes and not self.by_fronts and not self.foreign_protocol
 
+    def answers_pages(self, *, to_players: bool) -> bool:
+        """Return whether pages of the origins in `cors_origins` may see answers. `to_players`: also to players."""
+        return self.role is Role.READER or (to_players and self.role is Role.PLAYER)
+
     @property
     def takes_body(self) -> bool:
         return self.body is not None or (self.foreign_protocol and self.method == "POST")

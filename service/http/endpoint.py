@@ -148,6 +148,7 @@ class Endpoint:
         self._keyring = context.keyring
         self._tracer = context.tracer
         self._is_read = route.role is Role.READER
+        self._answers_pages = route.answers_pages(to_players=context.keyring.tokens is not None)
         self._cross_origin = context.cross_origin
         self._rate = context.key_limits.reads if self._is_read and context.key_limits.reads.is_set else None
         self._logged = context.request_log.should_log
@@ -198,7 +199,7 @@ class Endpoint:
 
     def _find_answer_headers(self, call: Call) -> None:
         assert self._cross_origin is not None
-        origin = call.request.headers.get(hdrs.ORIGIN) if self._is_read else None
+        origin = call.request.headers.get(hdrs.ORIGIN) if self._answers_pages else None
         call.answer_headers = self._cross_origin.find_headers(origin)
 
     def _start_span(self, call: Call) -> None:

@@ -11,7 +11,8 @@ With the setting `cors_origins`, web pages of other sites may read (the CORS pro
     browser ──OPTIONS, Access-Control-Request-Method──> Preflight ──> may the page send this request?
             ──GET, Origin──────────────────────────────> Endpoint ──> the answer, which the page may see
 
-Only routes for the role reader let pages see an answer. Without their headers, a browser hides the answer.
+Only routes for the role reader let pages see an answer, and if player tokens are configured, those for players, too.
+Without their headers, a browser hides the answer.
 """
 
 import re
@@ -96,7 +97,7 @@ class Preflight:
     """Answers preflight requests for one path. With such a request, a browser asks what a page may send."""
 
     def __init__(self, cross_origin: CrossOrigin, methods: Sequence[str]) -> None:
-        """Prepare the answers for a path. `methods`: the methods of the path's routes for the role reader."""
+        """Prepare the answers for a path. `methods`: the methods of the path that pages may use."""
         self._cross_origin = cross_origin
         self._methods = ", ".join(methods)
 

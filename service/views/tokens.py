@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from service.contract.api_keys import Role
 from service.contract.problems import ProblemError
 from service.contract.requests import IssueToken
 from service.contract.routes import Call, Reply, Route
-from service.contract.values import Time, format_us, parse_owner
+from service.contract.values import DECIMAL_PATTERN, Time, format_us, parse_owner
 from storage.boards.token_voids import void_tokens
 from storage.errors import StorageError
 
@@ -32,15 +33,19 @@ class IssuedToken(msgspec.Struct, frozen=True):
 
 async def issue_token(context: Context, call: Call) -> Reply:
     body: IssueToken = call.body
-    for name, limit in body.limits.items():
-        if not limit.is_finite():
-            raise ProblemError("bad_value", "a limit is a number", pointer=f"/limits/{name}")
-    limits = {name: str(limit) for name, limit in body.limits.items()}
+    limits = {name: _parse_limit(raw, f"/limits/{name}") for name, raw in body.limits.items()}
     rights = {"boards": body.boards, "families": body.families, "limits": limits}
     owner = parse_owner(body.owner, pointer="/owner")
     issued = _tokens_of(context).issue(owner, body.posts, rights, expires_in_s=body.expires_in)
     text, token_id, expires_us = issued
     return Reply(IssuedToken(text, token_id, format_us(expires_us)), status=201, headers={"Cache-Control": "no-store"})
+
+
+def _parse_limit(raw: msgspec.Raw, pointer: str) -> str:
+    text = bytes(raw).decode("ascii", "replace").strip('"')
+    if re.fullmatch(DECIMAL_PATTERN[1:-1], text) is None:
+        raise ProblemError("bad_value", "a limit is a decimal number", pointer=pointer)
+    return text
 
 
 async def remove_tokens(context: Context, call: Call) -> None:

@@ -730,7 +730,7 @@ export type IssueToken = {
    * The best value that one post may bring, by column: the greatest, or if low values are the better ones, the
    * least.
    */
-  limits?: Record<string, string>;
+  limits?: Record<string, number | string>;
 };
 
 /** A player token that was just issued. `id` is its claim `jti`. */

@@ -82,6 +82,18 @@ async def test_answers_vary_by_origin_wherever_origins_are_listed(game: Service)
         assert "Vary" not in (await game.call("GET", f"{B}/entries/o1", headers={"Origin": GAME})).headers
 
 
+async def test_pages_post_with_player_tokens_only_where_tokens_are_configured(game: Service) -> None:
+    asked = {"Origin": GAME, "Access-Control-Request-Method": "POST"}
+    assert (await game.call("OPTIONS", f"{B}/posts", headers=asked)).status == 405
+    await game.restart(player_token_keys=("s" * 32,))
+    answer = await game.call("OPTIONS", f"{B}/posts", headers=asked)
+    assert (answer.status, answer.headers["Access-Control-Allow-Methods"]) == (204, "POST")
+    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+    refused = await game.call("POST", f"{B}/posts", {"owner": "o1", "stats": {"xp": 1}}, {"Origin": GAME})
+    assert (refused.status, refused.headers["Access-Control-Allow-Origin"]) == (401, GAME)
+    assert (await game.call("OPTIONS", f"{B}/reset", headers=asked)).status == 405
+
+
 async def test_a_preflight_allows_reads_only(game: Service) -> None:
     asked = {"Origin": GAME, "Access-Control-Request-Method": "GET"}
     answer = await game.call("OPTIONS", f"{B}/entries/o1/positions", headers=asked)
