@@ -18,8 +18,15 @@ import structlog
 
 from config import Settings
 from service.contract.api_keys import KeyRing
-from storage.boards.api_keys import KeyCounts, StoredKey, count_keys, list_keys
-from storage.boards.token_voids import VoidsSign, list_voids, read_sign
+from storage.boards.api_keys import (
+    KeyCounts,
+    StoredKey,
+    VoidsSign,
+    count_keys,
+    list_keys,
+    list_voids,
+    read_voids_sign,
+)
 from storage.store import Program, Store
 
 if TYPE_CHECKING:
@@ -64,7 +71,7 @@ class KeyWatch:
             self._known_voids, tokens.voids = sign, voids
 
     def _changed_voids(self) -> Program[tuple[VoidsSign, dict[str, int] | None]]:
-        sign = yield from read_sign()
+        sign = yield from read_voids_sign()
         return sign, None if sign == self._known_voids else (yield from list_voids())
 
     async def poll_forever(self) -> None:

@@ -14,7 +14,7 @@ from service.contract.problems import ProblemError
 from service.contract.requests import IssueToken
 from service.contract.routes import Call, Reply, Route
 from service.contract.values import DECIMAL_PATTERN, Time, format_us, parse_owner
-from storage.boards.token_voids import void_tokens
+from storage.boards.api_keys import void_tokens
 from storage.errors import StorageError
 
 if TYPE_CHECKING:

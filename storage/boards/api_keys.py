@@ -1,10 +1,15 @@
-"""API keys, each stored as a hash with a role. The secret is shown once, when a key is created, and never stored."""
+"""API keys, each stored as a hash with a role, and owners whose player tokens are void.
+
+The secret of a key is shown once, when the key is created, and never stored. Player tokens are not stored at all. When
+an owner's tokens are voided, the time is kept until all tokens from before would have expired anyway.
+"""
 
 from dataclasses import astuple, dataclass
 
-from querybuilder import ASC, Lock, asc, col, count, count_if, insert, param, seek, select, update
+from querybuilder import ASC, Lock, asc, col, count, count_if, delete, insert, max_, param, seek, select, update
 from storage.errors import CatalogFullError, OpsKeyNeededError, UnknownKeyError
-from storage.schema.tables import API_KEYS
+from storage.schema.placement import prepare_put
+from storage.schema.tables import API_KEYS, TOKEN_VOIDS
 from storage.store import Program
 
 
@@ -20,6 +25,8 @@ class StoredKey:
 
 # How many keys were ever created, and how many of them were revoked. Rows are never deleted, so both counts only grow.
 KeyCounts = tuple[int, int]
+VoidsSign = tuple[int, int]  # how many owners have void tokens, and the newest time; changes with every voiding
+VOIDS_MAX = 100_000  # owners with void tokens; every process holds all of them in memory
 OPS = "ops"
 _COLUMNS = ("id", "name", "role", "hash", "created_at", "revoked_at")  # in the order of the fields of `StoredKey`
 
@@ -82,3 +89,32 @@ def _hold_ops_keys() -> Program[list[str]]:
     valid = select(col("id")).from_(API_KEYS).where(col("role").eq(OPS), col("revoked_at").is_null())
     rows = yield valid.locked(Lock.UPDATE, asc(col("id"))).bind()
     return [row[0] for row in rows]
+
+
+_VOIDS_SIGN = select(count(), max_(col("voided_at"))).from_(TOKEN_VOIDS).prepared()
+_VOIDS = select(col("owner_hash"), col("voided_at")).from_(TOKEN_VOIDS).limit(VOIDS_MAX).prepared()
+_VOID = prepare_put(TOKEN_VOIDS)
+_PRUNE_VOIDS = delete(TOKEN_VOIDS).where(col("voided_at").lt(param("before_us"))).prepared()
+
+
+def read_voids_sign() -> Program[VoidsSign]:
+    [[rows, newest_us]] = yield _VOIDS_SIGN.bind()
+    return rows, newest_us or 0
+
+
+def list_voids() -> Program[dict[str, int]]:
+    """Return by hash of an owner when the earlier tokens of this owner became void."""
+    rows = yield _VOIDS.bind()
+    return {row[0]: row[1] for row in rows}
+
+
+def void_tokens(owner_hash: str, *, now_us: int, token_us_max: int) -> Program[None]:
+    """Void all tokens of an owner that were issued until now. No token is valid for more than `token_us_max`.
+
+    Raises CatalogFullError if VOIDS_MAX owners have void tokens that have not expired.
+    """
+    yield _PRUNE_VOIDS.bind(before_us=now_us - token_us_max)
+    rows, newest_us = yield from read_voids_sign()
+    if rows >= VOIDS_MAX:
+        raise CatalogFullError(f"the tokens of {rows} owners are void already; replace the keys that sign tokens")
+    yield _VOID.bind(owner_hash=owner_hash, voided_at=max(now_us, newest_us + 1))
