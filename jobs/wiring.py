@@ -18,6 +18,7 @@ from jobs.curves.audit import AuditJob, Auditor
 from jobs.curves.fold import FoldJob
 from jobs.curves.refresh import JOB, REQUESTS, Refresher, RefreshJob
 from jobs.events.deliver import DeliverJob, SendEvent
+from jobs.events.tops import TopsJob
 from jobs.leases.liberate import LiberateJob
 from jobs.leases.peer_journals import ExchangeJob, ReadPeer
 from jobs.leases.rebalance import BalanceJob
@@ -77,6 +78,7 @@ def start_jobs(parts: JobParts) -> Jobs:
     runner.start("close", CloseJob(parts, clock=parts.leases.clock).run_forever)
     if parts.send_event is not None:
         runner.start("deliver", DeliverJob(parts, parts.send_event).run_forever)
+        runner.start("tops", TopsJob(parts).run_forever)
     if parts.runs_pools:
         _start_pool_jobs(runner, parts)
     if parts.queue is not None:

@@ -1,4 +1,4 @@
-"""The job that delivers events to webhooks, with a function of the caller that sends one delivery.
+"""The jobs that notice changed tops, and that deliver events to webhooks by a function of the caller.
 
-It knows nothing of HTTP. What was delivered is in the store, so another process can go on at any time.
+The latter knows nothing of HTTP. What was delivered is in the store, so another process can go on at any time.
 """

@@ -25,7 +25,7 @@ from storage.store import Program
 
 _TAG = "Events"
 _WEBHOOK = "/v1/webhooks/{webhook}"
-EventType = Literal["board.created", "board.closed", "grants.made", "grant.claimed", "board.archived"]
+EventType = Literal["board.created", "board.closed", "grants.made", "grant.claimed", "top.changed", "board.archived"]
 BoardsNamed = Annotated[str, Meta(min_length=1, max_length=320), matching(WATCHED_PATTERN)]
 
 
@@ -48,7 +48,7 @@ class PutWebhook(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     url: Annotated[str, Meta(min_length=1, max_length=2_000)]
     events: Annotated[list[EventType], Meta(max_length=20)] = []
-    """The types of events that are sent; empty: all."""
+    """The types of events that are sent; empty: all. There is `top.changed` only where a webhook names it."""
     boards: Annotated[list[BoardsNamed], Meta(max_length=100)] = []
     """Ids of leaderboards, or beginnings of ids with `*` at the end, such as `arena:*`; empty: all leaderboards."""
     reason: Reason | None = None

@@ -22,6 +22,7 @@ from storage.records import Board, Leaf, Place
 from storage.schema.sequences import count_fact, take_keys
 from storage.schema.tables import (
     ARCHIVE_BLOCKS,
+    BOARD_TOPS,
     BOARDS,
     CURVES,
     GATES,
@@ -64,7 +65,7 @@ def delete_board(*, board_id: str) -> Program[Board]:
     keys = [board.key, *(leaf.key for leaf in board.leaves), *(row.leaf.key for row in others)]
     if board.is_spread:  # the archive of all segments has the board's own key; a part may be stored already
         yield from in_partition(board.home, delete_of_leaves([ARCHIVE_BLOCKS], [board.key]))
-    yield from delete_of_leaves([REFRESH_REQUESTS, GRANT_WALKS], keys)
+    yield from delete_of_leaves([REFRESH_REQUESTS, GRANT_WALKS, BOARD_TOPS], keys)
     yield delete(BOARDS).where(col("board_key").in_(param("keys"))).bind(keys=keys)
     earlier = [replace(row.leaf, segment=1) for row in others if row.kind is not RowKind.PENDING]
     if board.is_spread:  # before a split, the board itself may have had rows

@@ -5,7 +5,7 @@ All packages use the constants with the names. `lease_tables` and `ingest_tables
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
 
-SCHEMA_VERSION = 10  # raise it with every change of what is stored
+SCHEMA_VERSION = 11  # raise it with every change of what is stored
 
 META = "meta"
 BOARDS = "boards"
@@ -21,6 +21,7 @@ OWNER_CHANGES = "owner_changes"
 EVENTS = "events"
 WEBHOOKS = "webhooks"
 TOKEN_VOIDS = "token_voids"
+BOARD_TOPS = "board_tops"
 GRANT_REWARDS = "grant_rewards"
 GRANT_WALKS = "grant_walks"
 GRANTS = "grants"
@@ -117,6 +118,8 @@ CATALOG_TABLES: tuple[Query, ...] = (
     .primary_key("number")
     .clustered(),
     create_table(WEBHOOKS).with_columns(id=TEXT, document=TEXT).primary_key("id").clustered(),
+    # A digest of the first owners of each board for which a webhook asks. See `events.tops`.
+    create_table(BOARD_TOPS).with_columns(leaf_key=INTEGER, digest=TEXT).primary_key("leaf_key").clustered(),
     # Rewards of closed boards, how far their grants are made, and the grants. See `storage.rewards`.
     create_table(GRANT_REWARDS)
     .column("board_key", INTEGER)  # the board may be deleted

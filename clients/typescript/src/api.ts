@@ -452,7 +452,7 @@ export type EventLine = {
   seq: number;
   /** ISO 8601 in UTC, with microseconds */
   at: string;
-  type: "board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made";
+  type: "board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made" | "top.changed";
   board: string;
   grant?: string;
   owner?: string | null;
@@ -1285,8 +1285,8 @@ export type PutFamily = {
 /** A webhook: the address that receives events, and which ones. */
 export type PutWebhook = {
   url: string;
-  /** The types of events that are sent; empty: all. */
-  events?: Array<"board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made">;
+  /** The types of events that are sent; empty: all. There is `top.changed` only where a webhook names it. */
+  events?: Array<"board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made" | "top.changed">;
   /** Ids of leaderboards, or beginnings of ids with `*` at the end, such as `arena:*`; empty: all leaderboards. */
   boards?: Array<string>;
   reason?: string | null;

@@ -37,7 +37,7 @@ COUNTED = sorted({route.metrics_name for route in TABLE} | {UNROUTED})
 CLASSES = ("2xx", "4xx", "5xx")
 JOBS = (
     "refresh", "prune", "audit", "fold", "close", "demands", "drain", "size workers", "liberate", "balance", "watch",
-    "deliver", "events",
+    "deliver", "events", "tops",
 )  # fmt: skip
 XP = {"name": "xp", "merge": "sum"}
 METHODS = ("PUT", "POST", "GET", "DELETE")

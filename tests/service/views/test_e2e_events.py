@@ -44,6 +44,15 @@ async def test_what_happens_to_boards_is_listed_in_order(service: Service) -> No
     assert [event["seq"] for event in await service.get("/v1/events?after=1")] == [2]
 
 
+async def test_a_top_changes_for_those_who_ask(service: Service) -> None:
+    await service.must("PUT", HOOK, {"url": "https://127.0.0.1/", "events": ["top.changed"], "boards": ["a*"]})
+    for name in ("a", "b"):
+        await service.must("PUT", f"/v1/leaderboards/{name}", SPEC)
+        await service.post_xp(name, ada=1)
+    events = await wait_for_events(service, 3)
+    assert [event["board"] for event in events if event["type"] == "top.changed"] == ["a"]
+
+
 async def test_a_webhook_is_made_changed_rotated_paused_and_deleted(service: Service) -> None:
     asked = {"url": "https://game.example/events", "events": ["board.closed"], "boards": ["arena:*"]}
     made = await service.call("PUT", HOOK, asked)
