@@ -96,6 +96,11 @@ static class Session {
         }
         found["owners"] = owners;
         found["row"] = (await game.TopAsync("low", "xp", 1)).Rows[0].Value;
+        IReadOnlyList<Grant> open = await game.OwnerGrantsAsync("ada", "open");
+        found["granted"] = new JArray(open.Select(each => $"{each.Owner} {each.Board} {each.Reward} {each.Rank} {each.Data["coins"]}"));
+        Grant claimed = await game.ClaimGrantAsync(open[0].Id), again = await game.ClaimGrantAsync(open[0].Id);
+        found["claimed"] = new JArray(claimed.First, again.First, claimed.ClaimedAt == again.ClaimedAt, open[0].ClaimedAt,
+            (await game.OwnerGrantsAsync("ada", "open")).Count);
         found["families"] = (await game.RequestAsync(HttpMethod.Get, "/v1/families"))["families"];
     }
 

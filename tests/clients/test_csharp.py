@@ -15,11 +15,12 @@ from service.contract.values import format_us
 from storage.log.cells import Padding
 from storage.records import Best, Ties
 from tests.clients.csharp_builds import CLIENT, build_client, build_program, mono, run_program
+from tests.service.closing import grant_prize
 from tests.service.offline_ranks import board_of, decode_document, make_curve, make_tied_curve, move_entries, rank_of
 from tests.service.real_service import ROOT, WAIT_S, Service, without
 
 OWNERS = 1_000
-LINES_MAX = 920
+LINES_MAX = 970
 COLUMNS_MAX = 120
 TIERS = [{"name": "first", "to_rank": 60}, {"name": "second", "to_percent": 7.07}]
 SMALL = {"predictor": {"exact_top": 10, "samples": 40, "method": "skip"}}
@@ -49,6 +50,7 @@ async def game(tmp_path: Path) -> AsyncIterator[Service]:
             await service.refresh(board, "xp")
         family = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "week"]}
         await service.must("PUT", "/v1/families/season", {**family, "facets": [[], ["clan"]]})
+        await grant_prize(service)
         await service.create_first_key()
         yield service
 
@@ -98,6 +100,8 @@ async def test_a_program_reads_posts_follows_and_ranks_offline(library: Path, ga
         assert len({name for name, _ in found[f"tiers {board}"]}) == 4, "three tiers, and none"
     assert found["week"] == 1
     assert found["family"] == [["season", "applied", 1]] * 2  # all time, and this week
+    assert found["granted"] == ["ada prize gold 1 5"]
+    assert found["claimed"] == [True, False, True, None, 0]
     assert found["followed"] == ["position", "position", 1, True], "the stream went on after the id of its last event"
     assert found["top"][0] == "p7"
     await check_posts(found, game)

@@ -11,6 +11,7 @@ import pytest
 from tests.browser import open_page
 from tests.clients.typescript_builds import build_typescript, serving_site
 from tests.installed_clients import CLIENTS, node
+from tests.service.closing import grant_prize
 from tests.service.real_service import WAIT_S, Service, without
 
 OWNERS = 1_000
@@ -42,6 +43,7 @@ async def game(tmp_path: Path) -> AsyncIterator[Service]:
             posts = [{"owner": f"p{index}", "stats": {"xp": value(index)}} for index in range(OWNERS)]
             await service.post(board, *posts)
             await service.refresh(board, "xp")
+        await grant_prize(service)
         await service.create_first_key()
         yield service
 
@@ -106,6 +108,7 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
 
 def check_what_is_short(found: dict[str, Any]) -> None:
     assert found["joined"] == [2, ["ApiError", 409, "board_full"]]
+    assert found["claimed"] == ["gold", True, False]
     assert found["created"] == [[True, "low"]]
     assert (found["lap"]["stats"], found["again"]) == ({"lap": 58.25}, "duplicate")
     assert (found["placed"]["rank"], found["placed"]["rank_before"]) == (1, 1)

@@ -117,6 +117,10 @@ const spec = { columns: [{ name: "lap", merge: "min", scale: 3 }], ties: "earlie
 found.created = (await game.createBoard("laps", spec)).columns.map(({ sorted, best }) => [sorted, best]);
 await game.createBoard("cup", { ...spec, entry: { posts_max: 2, owners_max: 1 } });
 found.joined = [(await game.join("cup", "ada")).posts_left, await codeOf(game.join("cup", "bob"))];
+found.claimed = [];
+for await (const { id, reward } of game.ownerGrants("ada", { state: "open" })) {
+  found.claimed.push(reward, (await game.claimGrant(id)).first, (await game.claimGrant(id)).first);
+}
 found.lap = await game.postOne("laps", "bob", { lap: 58.25 }, { post_id: "one" });
 found.placed = (await game.postOne("laps", "bob", { lap: 58.25 }, {}, { positions: ["lap"], moved: true })).positions[0];
 found.again = (await game.postOne("laps", "bob", { lap: 58.25 }, { post_id: "one" })).status;

@@ -7,7 +7,8 @@ import asyncio
 import random
 import sys
 import time
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from jobs.boards.close_periods import RESOURCE, CloseJob
 from jobs.job_context import JobContext
@@ -16,7 +17,7 @@ from service.context import Context
 from service.wiring import make_work_leases
 from storage.meter import NO_METER
 from storage.store import Program
-from tests.service.real_service import Service
+from tests.service.real_service import WAIT_S, Service
 
 LEASE_US = 100_000_000
 
@@ -64,3 +65,16 @@ async def close_as_of(service: Service, at: datetime, *, steps: int = sys.maxsiz
     while steps and await job.close_due(held):
         steps -= 1
     await store.write(held.release)
+
+
+async def grant_prize(service: Service) -> None:
+    """Let the service end the contest `prize`, which ada wins, and return when the grants are made."""
+    contest: dict[str, Any] = {"columns": [{"name": "xp", "merge": "sum"}], "grace_seconds": 0}
+    await service.must("PUT", "/v1/leaderboards/prize", contest)
+    await service.post_xp("prize", ada=1)
+    gold = {"name": "gold", "column": "xp", "to_rank": 1, "data": {"coins": 5}}
+    ends_at = datetime.now(UTC) + timedelta(seconds=0.5)
+    await service.must("PUT", "/v1/leaderboards/prize", {**contest, "closes_at": ends_at, "rewards": [gold]})
+    async with asyncio.timeout(WAIT_S):
+        while not (await service.get("/v1/leaderboards/prize/grants"))["made"]:
+            pass

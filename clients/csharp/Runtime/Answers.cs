@@ -86,6 +86,23 @@ namespace Rankcurve {
         internal Lookup(JToken json) : base(json) => Entries = json.List("entries", entry => new Entry(entry));
     }
 
+    /// <summary>A reward that an owner has got.</summary>
+    public sealed class Grant : Answer {
+        /// <summary>It never changes and belongs to no other grant: let it be the key of what you pay.</summary>
+        public string Id => Json.Text("id");
+        public string Owner => Json.Text("owner");
+        public string Board => Json.Text("board");
+        public string Reward => Json.Text("reward");
+        public long Rank => (long)Json["rank"];
+        /// <summary>What the board's specification says of the reward.</summary>
+        public JToken Data => Json["data"];
+        public DateTimeOffset? ClaimedAt => Json.Time("claimed_at");
+        /// <summary>Whether this very request has claimed it.</summary>
+        public bool First => (bool?)Json.Member("first") ?? false;
+
+        internal Grant(JToken json) : base(json) => json.Require("id");
+    }
+
     /// <summary>The result of a post.</summary>
     public sealed class PostResult : Answer {
         /// <summary>The owner; null in a result in <c>Boards</c>.</summary>

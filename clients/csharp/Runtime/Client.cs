@@ -80,6 +80,17 @@ namespace Rankcurve {
             transport.SendAsync(HttpMethod.Post, PathOf("leaderboards", board, "entries"),
                 new JObject(new JProperty("owner", owner)), (json, _) => CheckOwner(json, owner).Whole("posts_left"));
 
+        /// <summary>Return an owner's grants, at most a page of them, those of the newest board first. <c>state</c>
+        /// <c>open</c>: only those to claim.</summary>
+        public Task<IReadOnlyList<Grant>> OwnerGrantsAsync(string owner, string state = null) =>
+            GetAsync(WithQuery(PathOf("owners", owner, "grants"), ("state", state)),
+                json => CheckOwner(json, owner).List("grants", each => new Grant(each)));
+
+        /// <summary>Claim a grant (role <c>writer</c>). Again, it returns the same, with <c>First</c> false: pay
+        /// before you claim, with the grant's id as the key of the payout.</summary>
+        public Task<Grant> ClaimGrantAsync(string id) =>
+            transport.SendAsync(HttpMethod.Post, PathOf("grants", id, "claim"), null, (json, _) => new Grant(json));
+
         /// <summary>Erase an owner's entry on one board (role <c>ops</c>). Entries on other boards stay.</summary>
         public Task EraseEntryAsync(string board, string owner) =>
             RequestAsync(HttpMethod.Delete, PathOf("leaderboards", board, "entries", owner));

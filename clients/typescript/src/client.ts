@@ -159,6 +159,14 @@ export class Client {
     return this.#walk(pathOf`/v1/owners/${owner}/grants`, query, "grants");
   }
 
+  /**
+   * Claim a grant by its id (role `writer`). A second call returns the same, with `first` false: pay before you claim,
+   * with the grant's id as the key of the payout.
+   */
+  claimGrant(grant: string): Promise<Answer<"claim_grant">> {
+    return this.#ask(pathOf`/v1/grants/${grant}/claim`, undefined);
+  }
+
   /** Post one owner's stats, and return the result once they are durable. `query` asks for the owner's positions. */
   async postOne(
     board: string,
