@@ -90,15 +90,19 @@ class BeforeResetError(PeriodClosedError):
     """The post is from a time before the leaderboard was last emptied."""
 
 
-class NotJoinedError(PeriodClosedError):
+class EntryRefusedError(PeriodClosedError):
+    """The entry rules of the leaderboard refuse this."""
+
+
+class NotJoinedError(EntryRefusedError):
     """The owner has not joined the leaderboard."""
 
 
-class NoPostsLeftError(PeriodClosedError):
+class NoPostsLeftError(EntryRefusedError):
     """The owner has used all posts that the leaderboard takes of an owner."""
 
 
-class BoardFullError(PeriodClosedError):
+class BoardFullError(EntryRefusedError):
     """The leaderboard has as many owners as it may have."""
 
 

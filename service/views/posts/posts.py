@@ -15,7 +15,7 @@ from service.context import Context
 from service.contract.api_keys import Identity, Role
 from service.contract.players import Player
 from service.contract.post_bodies import PostTarget, parse_posts
-from service.contract.problems import ProblemError, name_post, post_problem_of
+from service.contract.problems import ProblemError, name_post, post_problem_of, problem_of
 from service.contract.queries import PostStateQuery
 from service.contract.requests import FacetedPostBody, FanPostBody, PostBody
 from service.contract.responses.boards import (
@@ -31,6 +31,7 @@ from service.contract.values import format_us, parse_decimal, parse_owner, parse
 from service.views.retry_on_change import PAUSES_S
 from storage.errors import (
     ColumnComputedError,
+    EntryRefusedError,
     FamilyBoardError,
     OutcomeUnknownError,
     PostError,
@@ -554,6 +555,9 @@ def make_results(
     results = []
     for post, each in zip(posts, settled, strict=True):
         if each.named or each.status is PostStatus.REJECTED:
+            for error in filter(None, map(_error_of, (part for _, part in each.parts))):
+                if isinstance(error, EntryRefusedError):
+                    context.metrics.meter.add("rankcurve_entry_refused_posts", 1, problem_of(error).code)
             results.append(_make_result(post, each, single=single))
             continue
         [(leaf, part)] = each.parts

@@ -1,5 +1,6 @@
 """Test boards with entry rules over HTTP: who may join and post, what answers say of it, and what a full board says."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +86,12 @@ async def test_clients_that_race_get_exactly_the_places_and_attempts_there_are(
             await race.run()
             assert race.faults == []
             assert race.codes["board_full"] > 0
+            if not join:
+                refused = race.codes
+        counted = Counter[str]()
+        for _ in service.contexts:  # each call asks the next process
+            figures = await service.figures()
+            for code in ("no_posts_left", "board_full"):
+                counted[code] += int(figures["rankcurve_entry_refused_posts_total", code])
+        assert counted["board_full"] == refused["board_full"]
+        assert counted["no_posts_left"] >= refused["no_posts_left"]
