@@ -50,6 +50,7 @@ _REWARDS = [
 _CLAIMED, _CLAIMERS = 20, 2  # the claimed grants of each contest, and the clients that claim each of them
 _LIVES_S, _WAITS_S = (0.8, 1.4), 0.8  # the time between kills, and how long a kill then waits for grants being made
 _ENDS_S = (0.1, 1.5)  # from the request that ends a contest to its end
+_FAR = datetime(2100, 1, 1, tzinfo=UTC)
 _EVENTS = ["board.created", "board.closed", "grants.made"]  # of each contest
 _PAUSE_S, _PAGE, _SETTLED_S = 0.02, 1_000, 120.0
 
@@ -110,8 +111,7 @@ class Trial:
 
     async def play(self, contest: str) -> None:
         """End a contest, wait for its grants, and claim some of them."""
-        ends_at = datetime.now(UTC) + timedelta(seconds=self.rng.uniform(*_ENDS_S))
-        await self.settle("PUT", f"/v1/leaderboards/{contest}", spec_of(ends_at))
+        await self.end(contest)
         path = f"/v1/leaderboards/{contest}/grants?limit={_CLAIMED}"
         while not (page := (await self.settle("GET", path))[0])["made"]:
             if page["grants"]:
@@ -122,6 +122,17 @@ class Trial:
         for grant in page["grants"]:
             path = f"/v1/grants/{grant['id']}/claim"
             self.claims[grant["id"]] = await asyncio.gather(*(self.settle("POST", path) for _ in range(_CLAIMERS)))
+
+    async def end(self, contest: str) -> None:
+        """Let a contest end soon. If no process answered until then, choose another end."""
+        path, ends_at = f"/v1/leaderboards/{contest}", _FAR
+        while ends_at == _FAR:
+            soon = datetime.now(UTC) + timedelta(seconds=self.rng.uniform(*_ENDS_S))
+            try:
+                await self.settle("PUT", path, spec_of(soon))
+            except BadAnswerError:
+                self.seen["ends refused"] += 1  # because they have passed; perhaps an attempt has set one before
+            ends_at = datetime.fromisoformat((await self.settle("GET", path))[0]["closes_at"])
 
     async def kill(self, server: Server) -> None:
         """Kill a process, after waiting for grants that are being made."""
@@ -215,11 +226,10 @@ async def run_trial(server: Server, *, kills: int, contests: int, rows: int) -> 
     async with run_receiver(port) as receiver:
         receiver.is_broken = True
         await trial.settle("PUT", HOOK, {"url": f"http://{HOST}:{port}/"})
-        far = datetime.now(UTC) + timedelta(days=1)
         for number in range(contests):
             contest, drawn = f"cup-{number}", draw_values(rows, number)
             draw = partial(_return_first, drawn)
-            await fill_board(server.port, contest, rows=rows, draw=draw, fields=spec_of(far), refresh=False)
+            await fill_board(server.port, contest, rows=rows, draw=draw, fields=spec_of(_FAR), refresh=False)
             trial.values[contest] = {owner_at(index): value for index, value in enumerate(drawn)}
         trial.hidden = {owner_at(index) for index in range(min(_HIDDEN, rows // 5))}
         for owner in trial.hidden:
