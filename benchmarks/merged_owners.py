@@ -1,9 +1,10 @@
 """Kill the service 100 times by `kill -9` while it merges owners. Check that each post counts once.
 
-python -m benchmarks.merged_owners [--kills N]
+python -m benchmarks.merged_owners [--kills N] [--store URL]
 
 An owner and another one have 2,000 posts together on 25 boards, some in a shared table. The merge is killed at a random
-moment, and repeated until it is answered. Then all entries are compared with a model in plain Python.
+moment, and repeated until it is answered. Then all entries are compared with a model in plain Python. The trial runs on
+a SQLite file and on a PostgreSQL server of its own, or on the empty store that `--store` names.
 
 Bars: no entry differs from the model, no earlier id keeps an entry or takes a post.
 """
@@ -11,11 +12,14 @@ Bars: no entry differs from the model, no earlier id keeps an entry or takes a p
 import asyncio
 import random
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks import report
 from benchmarks.options import Options
-from benchmarks.servers import Server, serve_file
+from benchmarks.servers import Server, serve_store
+from service.stores import SQLITE_PREFIX
+from tests.servers import DURABLE, postgres
 from tests.service.killed_merges import BOARDS, KilledMerges
 from tests.service.real_service import Caller
 
@@ -41,13 +45,19 @@ async def run_kills(server: Server, kills: int) -> KilledMerges:
 
 
 def measure(options: Options, folder: Path) -> list[report.Bar]:
-    with serve_file(folder / "merged.db") as server:
-        merges = asyncio.run(run_kills(server, options.kills))
-    print(*merges.faults[:3], sep="\n")
-    return [
-        report.Bar("entries that differ from the model", len(merges.faults), 0, at_most=True),
-        report.Bar("kills during a merge", merges.under_way, options.kills),
-    ]
+    bars: list[report.Bar] = []
+    with ExitStack() as stack:
+        stores = {"the store": options.store or ""}
+        if options.store is None:
+            url = stack.enter_context(postgres(DURABLE)).url()
+            stores = {"SQLite": f"{SQLITE_PREFIX}{folder / 'merged.db'}", "PostgreSQL": url}
+        for name, url in stores.items():
+            with serve_store(url, folder) as server:
+                merges = asyncio.run(run_kills(server, options.kills))
+            print(*merges.faults[:3], sep="\n")
+            differing = report.Bar(f"{name}: entries that differ from the model", len(merges.faults), 0, at_most=True)
+            bars += [differing, report.Bar(f"{name}: kills during a merge", merges.under_way, options.kills)]
+    return bars
 
 
 if __name__ == "__main__":
