@@ -51,6 +51,7 @@ from storage.records import Leaf
 from storage.schema.tables import CHANGE_LOG
 from storage.store import Program
 
+from .count_policy import DEFAULT_CHANGES_MAX
 from .row_tables import SHARED_STATEMENTS_MAX, Layout, layout_of, scope_of
 from .totals import check_copy, totals_and_edition
 
@@ -107,20 +108,15 @@ class GapCounts:
     def __init__(self, leaf: Leaf, index: int, padding: Padding) -> None:
         self._leaf, self._padding = leaf, padding
         self._key_and_scope = {"totals_key": leaf.key, **scope_of(leaf)}
-        self.passed_mark: int | None = None  # too many changes follow this mark; later there can only be more
+        self.passed_mark: int | None = None  # more than DEFAULT_CHANGES_MAX changes follow this mark
         self._span = RankedCells(leaf.spec).find_span(index)
         self._statement = _prepare_count(layout_of(leaf), index)
 
-    def count_better(
-        self, start: CountStart, cells: Iterable[CellOf], *, unless_passed: bool = False
-    ) -> Program[dict[CellOf, GapCount | None]]:
+    def count_better(self, start: CountStart, cells: Iterable[CellOf]) -> Program[dict[CellOf, GapCount | None]]:
         """Count the entries better than each cell, and the entries with this cell that stand before its owner.
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
-        `unless_passed`: if an earlier call has found too many changes after the mark, do not look again.
         """
-        if unless_passed and start.mark == self.passed_mark:
-            return dict.fromkeys(cells)
         asked: list[_Place] = []
         find_gap, key_of_cell = start.curve.find_gap, self._padding.key_of_cell
         for cell, owner in cells:
@@ -169,7 +165,7 @@ class GapCounts:
                 read[number] = counted, *row
         check_copy(self._leaf, stored)
         _, _, changes, following, pruned_before, changed_us = read[0]  # all rows of places have the same
-        if changes > changes_max:
+        if changes > DEFAULT_CHANGES_MAX:
             self.passed_mark = mark
         if changes > changes_max or not pruned_before <= mark <= following:
             return [None] * len(asked)

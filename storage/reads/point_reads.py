@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from storage.archive.archive_reader import ArchivedEntries
 from storage.coalesce import Crowd, StoreCoalescers
-from storage.leaves.count_policy import CountPolicy, limit_gap_rows
+from storage.leaves.count_policy import SHORT_GAP_ROWS, CountPolicy, limit_gap_rows
 from storage.leaves.entrants import find_joined
 from storage.leaves.entries import Entries, find_on_leaves
 from storage.leaves.exact_ranks import CountStart, GapCount
@@ -273,8 +273,9 @@ def _read_and_count(
         }
         wanted = {*cells.values(), *past.values()}
         # A count at a knot is of this snapshot, but what the curve knows there may be of a time before the changes.
-        chosen = policy.choose_cells(start.curve, ranking.padding, wanted, gap_rows_max, knots=bool(had))
-        counted = (yield from ranking.gaps.count_better(start, chosen, unless_passed=True)) if chosen else {}
+        rows_max = min(gap_rows_max, SHORT_GAP_ROWS) if ranking.gaps.passed_mark == start.mark else gap_rows_max
+        chosen = policy.choose_cells(start.curve, ranking.padding, wanted, rows_max, knots=bool(had))
+        counted = (yield from ranking.gaps.count_better(start, chosen)) if chosen else {}
         for owner, asked in cells.items():
             if asked in counted:
                 counts[owner][index] = counted[asked]
@@ -295,8 +296,9 @@ def _read_around(
     for number, (near, _, _) in found.items():
         own = near.after[0]
         cells[number] = str(own.cells[ranking.index]), own.owner if ranking.timed else ""
-    chosen = policy.choose_cells(start.curve, ranking.padding, {*cells.values()}, gap_rows_max)
-    counted = (yield from ranking.gaps.count_better(start, chosen, unless_passed=True)) if chosen else {}
+    rows_max = min(gap_rows_max, SHORT_GAP_ROWS) if ranking.gaps.passed_mark == start.mark else gap_rows_max
+    chosen = policy.choose_cells(start.curve, ranking.padding, {*cells.values()}, rows_max)
+    counted = (yield from ranking.gaps.count_better(start, chosen)) if chosen else {}
     return {number: each._replace(counted=counted.get(cells[number])) for number, each in found.items()}
 
 

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from storage.leaves.count_policy import DEFAULT_CHANGES_MAX
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.row_rankings import RowRanking
 from storage.leaves.totals import find_totals
@@ -125,6 +126,17 @@ async def test_counts_of_many_cells_share_a_bound_on_changes(deployment: Deploym
     assert await deployment.store.read(lambda: count(29)) == [None] * 5
 
 
+async def test_a_ranking_remembers_a_mark_that_many_changes_follow(deployment: Deployment) -> None:
+    board = await deployment.create("b", *columns(Best.HIGH))
+    await fill(deployment, board, random.Random(3), posts=5)
+    fitted = await fit(deployment, board, 1)
+    gaps = deployment.open_rows(board).rankings[1].gaps
+    for more, passed in ((DEFAULT_CHANGES_MAX, None), (1, fitted.mark)):
+        await deployment.apply(*(deployment.post("ada", part(board, {"shots": 1})) for _ in range(more)))
+        assert await asked(deployment, board, fitted) is not None
+        assert gaps.passed_mark == passed
+
+
 async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(deployment: Deployment) -> None:
     board = await deployment.create("b", *columns(Best.HIGH))
     rng = random.Random(2)
@@ -136,11 +148,8 @@ async def test_the_short_count_refuses_where_the_log_is_incomplete_or_too_long(d
     await fill(deployment, board, rng, posts=30)
     since = [bundle for bundle in await deployment.read_log() if bundle.position >= fitted.mark]
     logged = sum(bool(after) for bundle in since for *_, after in bundle.changes())
-    gaps = deployment.open_rows(board).rankings[1].gaps
     assert await asked(deployment, board, fitted._replace(changes_max=logged)) is not None
-    assert gaps.passed_mark != fitted.mark
     assert await asked(deployment, board, fitted._replace(changes_max=logged - 1)) is None, "too many changes"
-    assert gaps.passed_mark == fitted.mark
     await fill(deployment, board, rng, posts=30)
     await deployment.prune_log()
     assert await asked(deployment, board, fitted) is None, "the log no longer reaches back to the mark"
