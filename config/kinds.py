@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, SecretStr
 
 _POSTGRES = ("postgresql://", "postgres://")
 _HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[^\[\]:/?#,@]*)(?::\d{1,5})?"
@@ -120,5 +120,11 @@ PeersText = Annotated[str, AfterValidator(_peers)]
 StoreUrl = Annotated[str, AfterValidator(_store_url)]
 Servers = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_servers)]
 Hosts = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_hosts)]
-Secrets = Annotated[tuple[SecretStr, ...], BeforeValidator(_listed), AfterValidator(_secrets)]
+Secrets = Annotated[
+    tuple[SecretStr, ...],
+    BeforeValidator(_listed),
+    AfterValidator(_secrets),
+    # A supervisor dumps the settings for its processes. Texts for people are made in other ways, which hide secrets.
+    PlainSerializer(lambda secrets: [each.get_secret_value() for each in secrets]),
+]
 Origins = Annotated[tuple[str, ...], BeforeValidator(_listed), AfterValidator(_origins)]

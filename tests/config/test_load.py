@@ -264,6 +264,8 @@ def test_secrets_of_player_tokens_are_read_and_never_shown(tmp_path: Path) -> No
     for settings in load({}, {}, path), load({}, {"RANKCURVE_PLAYER_TOKEN_KEYS": ",".join(secrets)}):
         assert [each.get_secret_value() for each in settings.player_token_keys] == secrets
         assert not any(each in str(describe(settings)) + repr(settings) for each in secrets)
+        sent = json.loads(json.dumps(settings.model_dump()))
+        assert Settings(**sent).player_token_keys == settings.player_token_keys, "for processes of the service"
     with pytest.raises(ConfigError, match="at least 32 characters") as error:
         load({}, {"RANKCURVE_PLAYER_TOKEN_KEYS": "too-short"})
     assert "too-short" not in str(error.value)

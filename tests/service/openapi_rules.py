@@ -65,6 +65,8 @@ RULES = (
     Rule("post|post_to_family", "bad_request", "moved:|positions:", "queued posts have no positions yet"),
     Rule("erase_entries", "bad_request|bad_value|value_out_of_range", "", "it has exactly one of its members"),
     Rule("put_webhook", "bad_value", "/url:", "no schema tells which hosts are public"),
+    Rule("issue_token", "bad_value", "/(posts|expires_in):", "settings bound them"),
+    Rule("issue_token", "bad_request", ": the token would be too long", "no schema bounds the length of a token"),
     Rule("ask_lease", "bad_request", "/lease_expires:", "exactly one of `lease_expires` and `lease_seconds`"),
     Rule("ask_lease", "bad_value", "(/lease_expires)?:", "the end of a lease is compared with the clock"),
 )

@@ -19,6 +19,7 @@ RUN_S_MAX = 600  # a run usually takes about 15 s on one core
 # Schemathesis reads these limits from the document, and sends requests at each limit and beyond it. Small limits keep
 # the requests short.
 BOUNDS = ("--set", "posts_per_request_max=20", "--set", "lookup_owners_max=50", "--set", "query_values_max=50")
+TOKENS = ("--set", f"player_token_keys={'s' * 32}")
 
 
 def schemathesis(service: Process, *options: str) -> subprocess.CompletedProcess[str]:
@@ -40,14 +41,14 @@ def check_clean(done: subprocess.CompletedProcess[str]) -> None:
 
 async def test_a_service_with_keys_does_what_its_document_says(spawn: Spawn, tmp_path: Path) -> None:
     key = await asyncio.to_thread(make_key, tmp_path, "ops")
-    service = spawn(*BOUNDS).ready()
+    service = spawn(*BOUNDS, *TOKENS).ready()
     async with Caller(service.url, key) as caller:
         await fill(caller)
     check_clean(schemathesis(service, "--header", f"Authorization: Bearer {key}"))
 
 
 async def test_a_service_without_keys_does_what_its_document_says(spawn: Spawn) -> None:
-    service = spawn(*BOUNDS).ready()
+    service = spawn(*BOUNDS, *TOKENS).ready()
     async with Caller(service.url) as caller:
         await fill(caller)
     # Without keys, every caller has the role ops, so the check `ignored_auth` does not apply. More requests, those at
