@@ -37,7 +37,7 @@ OWNERS = [f"owner{number}" for number in range(40)]
 # No request fills these tables, or a job empties them soon: these rows are made up.
 MADE_UP = {
     tables.ARCHIVE_BLOCKS, tables.DROPPED_ROWS, tables.FOLLOWERS, tables.JOURNAL_BLOCKS, tables.OWNER_CHANGES,
-    tables.ENTRANTS, tables.GRANT_REWARDS, tables.GRANT_WALKS, tables.GRANTS,
+    tables.BOARD_TOPS, tables.ENTRANTS, tables.GRANT_REWARDS, tables.GRANT_WALKS, tables.GRANTS, tables.TOKEN_VOIDS,
     ingest_tables.INGEST_BLOCKS, ingest_tables.SEMAPHORES, "lease_elsewhere", "lease_loads", "lease_peers",
 }  # fmt: skip
 BOARDS = ("own", "shared", "other", "wider", "segments", "deals")
