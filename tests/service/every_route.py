@@ -15,6 +15,7 @@ BODIES: dict[str, Any] = {
     "post_to_family": {**POST, "post_id": "once", "facets": {"team": "red"}},
     "create_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
                    "facets": [[], ["team"]]},
+    "issue_token": {"owner": "ada"},
     "put_webhook": {"url": "https://game.example/events", "events": ["board.closed"], "boards": ["arena:*"]},
     "put_pool": {}, "reset_family": {"period": "day"},
     "add_resources": {"region": "eu", "resources": ["one", "two"]},

@@ -204,7 +204,10 @@ async def test_every_route_on_a_thousand_boards_stays_within_the_bound(
 ) -> None:
     key, key_id = await make_boards(tmp_path, store_url, 1_000)
     headers = bearer(key)
-    node = spawn("--store", store_url, "--workers", "2", "--set", f"memcached_servers={cache.address}").ready()
+    settings = f"memcached_servers={cache.address}", f"player_token_keys={'s' * 32}"
+    node = spawn(
+        "--store", store_url, "--workers", "2", *(word for each in settings for word in ("--set", each))
+    ).ready()
     statuses = await use_everything(node.url, headers, key_id)
     failed = {view: found for view, found in statuses.items() if not any(status < 300 for status in found)}
     # No leaderboard has closed, so there is no grant; and none has rules of entry.

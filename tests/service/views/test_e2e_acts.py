@@ -35,7 +35,7 @@ NO_ACTS = {
 
 @pytest.fixture
 async def service(tmp_path: Path, either_store: dict[str, Any]) -> AsyncIterator[Service]:
-    async with Service(tmp_path, **either_store).running() as made:
+    async with Service(tmp_path, player_token_keys=("s" * 32,), **either_store).running() as made:
         await made.create_first_key()
         yield made
 
@@ -75,6 +75,7 @@ async def test_every_act_is_kept_with_its_key_and_reason(service: Service) -> No
         ("POST", f"{BOARD}/posts", {"owner": "ada", "set": {"xp": 7}}, "entry.set", {"set": {"xp": 7}}),
         ("PUT", HIDDEN, None, "owner.hidden", None),
         ("DELETE", HIDDEN, None, "owner.shown", None),
+        ("DELETE", "/v1/owners/ada/tokens", None, "tokens.voided", None),
         ("DELETE", f"{BOARD}/posts/once?owner=bob", None, "post.voided", {"post_id": "once"}),
         ("DELETE", f"{FAMILY_PATH}/posts/once?owner=bob", None, "post.voided", {"family": "f", "post_id": "once"}),
         ("DELETE", f"{BOARD}/entries/ada", None, "entry.erased", None),
