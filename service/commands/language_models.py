@@ -10,7 +10,7 @@ import importlib.metadata
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 from rankcurve import AsyncClient, RankcurveError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 Role = Literal["reader", "writer", "ops"]
-ROLES = get_args(Role)  # each may do what those before it may
+ROLES = ("reader", "player", "writer", "ops")  # each may do what those before it may
 DESTRUCTIVE = ("reset_board", "reset_family")  # apart from operations with the method DELETE
 COMPONENT = re.compile(r"#/components/schemas/(\w+)")
 INSTRUCTIONS = (

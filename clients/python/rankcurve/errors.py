@@ -212,8 +212,32 @@ class UnauthorizedError(ApiError, status=401, code="unauthorized"):
     """An API key is needed."""
 
 
+class BadTokenError(UnauthorizedError, code="bad_token"):
+    """The player token is not valid."""
+
+
+class TokenExpiredError(UnauthorizedError, code="token_expired"):
+    """The player token has expired, or is not valid yet."""
+
+
+class TokenVoidedError(UnauthorizedError, code="token_voided"):
+    """All earlier player tokens of the owner are void."""
+
+
 class ForbiddenError(ApiError, status=403, code="forbidden"):
     """The API key's role does not allow this."""
+
+
+class ForeignOwnerError(ForbiddenError, code="foreign_owner"):
+    """The player token was issued for another owner."""
+
+
+class ForeignBoardError(ForbiddenError, code="foreign_board"):
+    """The player token does not name this leaderboard or family."""
+
+
+class TokenUsedUpError(ForbiddenError, code="token_used_up"):
+    """The player token does not allow that many posts."""
 
 
 class HostNotAllowedError(ForbiddenError, code="host_not_allowed"):
@@ -410,6 +434,10 @@ class ValueOutOfRangeError(InvalidError, code="value_out_of_range"):
 
 class BadRankError(InvalidError, code="bad_rank"):
     """Ranks start at 1."""
+
+
+class PostLimitError(InvalidError, code="post_limit"):
+    """The post brings more than it may."""
 
 
 class BadSpecError(InvalidError, code="bad_spec"):
