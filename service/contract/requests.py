@@ -314,7 +314,7 @@ class IssueToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The largest number of posts to each of the leaderboards and families."""
     expires_in: Annotated[int, Meta(ge=1)] = 900
     """The time in seconds after which the token is no longer valid."""
-    limits: dict[ColumnName, Decimal] = {}
+    limits: Annotated[dict[str, Decimal], _COLUMNS_NAMED] = {}
     """The best value that one post may bring, by column: the greatest, or if low values are the better ones, the
     least."""
 

@@ -13,7 +13,7 @@ from service.contract.api_keys import Role
 from service.contract.problems import ProblemError
 from service.contract.requests import IssueToken
 from service.contract.routes import Call, Reply, Route
-from service.contract.values import DECIMAL_PATTERN, Time, format_us, parse_owner
+from service.contract.values import COLUMN_PATTERN, DECIMAL_PATTERN, Time, format_us, parse_matching, parse_owner
 from storage.boards.api_keys import void_tokens
 from storage.errors import StorageError
 
@@ -33,6 +33,8 @@ class IssuedToken(msgspec.Struct, frozen=True):
 
 async def issue_token(context: Context, call: Call) -> Reply:
     body: IssueToken = call.body
+    for name in body.limits:
+        parse_matching(name, pattern=COLUMN_PATTERN, what="a column name", pointer="/limits")
     limits = {name: _parse_limit(raw, f"/limits/{name}") for name, raw in body.limits.items()}
     rights = {"boards": body.boards, "families": body.families, "limits": limits}
     owner = parse_owner(body.owner, pointer="/owner")

@@ -153,7 +153,8 @@ def _name_in(body: Any) -> None:
     """Replace the owners, columns and stats of a body, or of each post in a list, by existing ones."""
     if not isinstance(body, dict):
         return
-    for post in body.get("posts") or ():
+    posts = body.get("posts")
+    for post in posts if isinstance(posts, list) else ():
         _name_in(post)
     for name in ("owner", "column", "client_id", "pool_id", "key"):
         if name in body:

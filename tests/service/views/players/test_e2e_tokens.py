@@ -205,7 +205,14 @@ async def test_parallel_replays_of_a_token_apply_its_posts_once(tmp_path: Path, 
 
 
 async def test_faulty_requests_for_tokens_are_refused(arena: Service) -> None:
-    for wrong in {"posts": 0}, {"posts": 1_001}, {"expires_in": 86_401}, {"limits": {"score": "NaN"}}, {"more": 1}:
+    for wrong in (
+        {"posts": 0},
+        {"posts": 1_001},
+        {"expires_in": 86_401},
+        {"limits": {"score": "NaN"}},
+        {"limits": {"": 1}},
+        {"more": 1},
+    ):
         assert (await arena.refused("POST", "/v1/tokens", {"owner": "ada", **wrong}))[0] in (400, 422), wrong
     many = [f"board-{number}" for number in range(1_000)]
     assert await arena.refused("POST", "/v1/tokens", {"owner": "ada", "boards": many}) == (400, "bad_request")
