@@ -59,7 +59,7 @@ Grant = tuple[str, str, int]  # owner, reward, rank
 
 @dataclass
 class Trial:
-    """What clients were told of the contests, and what went wrong."""
+    """The answers that clients got about the contests, and the faults that were found."""
 
     port: int
     rng: random.Random = field(default_factory=lambda: random.Random(12))

@@ -20,8 +20,8 @@ PREFIX = "RANKCURVE_"
 FILE_VARIABLE = "RANKCURVE_CONFIG"
 # These variables are allowed, but they are not settings. Commands that send requests to a service read them.
 CLIENT_VARIABLES = frozenset({"RANKCURVE_URL", "RANKCURVE_KEY"})
+SECRETS = tuple[SecretStr, ...]  # the type of settings whose values are never shown, not even masked
 # Variables that Kubernetes sets in containers for a Service named `rankcurve` or `rankcurve-…`. `load` ignores them.
-_SECRETS = tuple[SecretStr, ...]  # the type of settings whose values are never shown, not even masked
 _OF_KUBERNETES = re.compile(
     r"RANKCURVE_([A-Z0-9_]+_)?(SERVICE_HOST=.*|SERVICE_PORT(_[A-Z0-9_]+)?=\d+"
     r"|PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://.*|PORT_\d+_(TCP|UDP|SCTP)_(PROTO|PORT|ADDR)=.*)"
@@ -110,7 +110,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def _shown(name: str, raw: object) -> str:
-    text = "not valid" if Settings.model_fields[name].annotation == _SECRETS else repr(_masked_parts(raw))
+    text = "not valid" if Settings.model_fields[name].annotation == SECRETS else repr(_masked_parts(raw))
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -21,7 +21,8 @@ class TopsJob:
     def __init__(self, context: JobContext) -> None:
         self._store, self._open_boards, self._ownership = context.store, context.open_boards, Ownership(context)
         self._now_us, self._sleep = context.now_us, context.make_sleep(RESOURCE)
-        self._may_have_tops = True  # whether something may be stored that nobody asks for any more
+        # The fencing number under which all tops were forgotten. Another process may have stored some since.
+        self._forgotten_by: int | None = None
 
     async def run_forever(self) -> None:
         await self._ownership.run_steps(
@@ -34,9 +35,11 @@ class TopsJob:
         is_asked = any(TOP_CHANGED in each.events for each in webhooks)
         for partition in range(partitions) if is_asked else ():
             await self._look_at(partition, webhooks, held)
-        if self._may_have_tops and not is_asked:
+        if is_asked:
+            self._forgotten_by = None
+        elif self._forgotten_by != held.lease.version:
             await self._store.write(lambda: held.renew_and(forget_tops(partitions)))
-        self._may_have_tops = is_asked
+            self._forgotten_by = held.lease.version
         return False
 
     async def _look_at(self, partition: int, webhooks: list[Webhook], held: HeldLease) -> None:

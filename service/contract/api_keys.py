@@ -104,11 +104,12 @@ class KeyRing:
     any keys.
     """
 
-    def __init__(self, rows: Iterable[StoredKey] = (), *, anonymous: bool = False) -> None:
-        self._anonymous = anonymous
+    def __init__(
+        self, rows: Iterable[StoredKey] = (), *, anonymous: bool = False, tokens: PlayerTokens | None = None
+    ) -> None:
+        self._anonymous, self.tokens = anonymous, tokens  # `tokens` is None if player tokens are not configured
         self._identities: dict[str, Identity] = {}
         self._valid_ids: set[str] = set()
-        self.tokens: PlayerTokens | None = None  # None: player tokens are not configured
         self._sessions: dict[Callable[[], None], Identity] = {}  # function that ends a session -> the session's caller
         self.open = True
         self.replace_keys(rows)
@@ -128,7 +129,7 @@ class KeyRing:
 
     def end_invalid(self) -> None:
         """End the sessions of callers whose key or token is no longer valid."""
-        for end in [end for end, identity in self._sessions.items() if not self._is_valid(identity)]:
+        for end in [end for end, identity in self._sessions.items() if self._find_refusal(identity) is not None]:
             end()
 
     @property
@@ -149,17 +150,16 @@ class KeyRing:
             del self._sessions[end]
 
     def check_valid(self, identity: Identity) -> None:
-        """Raise ProblemError `unauthorized` if the caller's key was revoked after `identify_caller` accepted it."""
-        if identity.player is not None and self.tokens is not None:
-            if (error := self.tokens.find_refusal(identity.player)) is not None:
-                raise error
-        elif not self._is_valid(identity):
-            raise make_unauthorized("the API key was revoked while the request arrived")
+        """Raise ProblemError if the caller's key or token stopped being valid after `identify_caller` accepted it."""
+        if (error := self._find_refusal(identity)) is not None:
+            raise error
 
-    def _is_valid(self, identity: Identity) -> bool:
-        if identity.player is not None:
-            return self.tokens is not None and self.tokens.find_refusal(identity.player) is None
-        return identity.key_id in self._valid_ids or identity is ANONYMOUS or (self.open and identity is ANYONE)
+    def _find_refusal(self, identity: Identity) -> ProblemError | None:
+        if identity.player is not None and self.tokens is not None:
+            return self.tokens.find_refusal(identity.player)
+        if identity.key_id in self._valid_ids or identity is ANONYMOUS or (self.open and identity is ANYONE):
+            return None
+        return make_unauthorized("the API key was revoked while the request arrived")
 
     def identify_caller(self, authorization: str | None) -> Identity:
         """Return the caller whose key is in the Authorization header, or ANYONE while the ring is open.

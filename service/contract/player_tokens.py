@@ -60,7 +60,7 @@ class PlayerTokens:
         self._owner_hash = hashlib.blake2b(digest_size=OWNER_HASH_BYTES, key=bytes.fromhex(salt), person=b"token")
         self._now_us = now_us
         self._posts_max = settings.player_token_posts_max
-        self.us_max = round(min(settings.player_token_s_max, settings.post_id_retention_s) * 1_000_000)
+        self.lifetime_us_max = round(min(settings.player_token_s_max, settings.post_id_retention_s) * 1_000_000)
         self._secrets = [each.get_secret_value() for each in settings.player_token_keys]
         self._public = _read_keys(settings.player_token_jwks) if settings.player_token_jwks else []
         self._verified: dict[str, Player] = {}  # by the text of the token, the oldest first
@@ -79,8 +79,8 @@ class PlayerTokens:
         """
         if not self._secrets:
             raise ProblemError("unsupported", "no secret is set to sign tokens with (player_token_keys)")
-        if expires_in_s * 1_000_000 > self.us_max:
-            raise ProblemError("bad_value", f"at most {self.us_max // 1_000_000} s", pointer="/expires_in")
+        if expires_in_s * 1_000_000 > self.lifetime_us_max:
+            raise ProblemError("bad_value", f"at most {self.lifetime_us_max // 1_000_000} s", pointer="/expires_in")
         if posts > self._posts_max:
             raise ProblemError("bad_value", f"at most {self._posts_max} posts", pointer="/posts")
         token_id, now_us = secrets.token_urlsafe(JTI_BYTES), self._now_us()
@@ -124,8 +124,8 @@ class PlayerTokens:
             raise _refuse("the token is not signed by a known key, or its claims are not valid") from error
         if not _JTI.fullmatch(claims["jti"]) or not all(each.is_finite() for each in rights.limits.values()):
             raise _refuse("the claims of the token are not valid")
-        if expires_us - issued_us > self.us_max:
-            raise _refuse(f"the token is valid for more than {self.us_max // 1_000_000} s after its issue")
+        if expires_us - issued_us > self.lifetime_us_max:
+            raise _refuse(f"the token is valid for more than {self.lifetime_us_max // 1_000_000} s after its issue")
         if not 0 < rights.posts <= self._posts_max:
             raise _refuse(f"the token allows {rights.posts} posts; it should be 1 to {self._posts_max}")
         return Player(

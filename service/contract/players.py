@@ -1,4 +1,4 @@
-"""What a player token allows, and checks of requests that come with one. `player_tokens` verifies the tokens."""
+"""The rights of a player token, and checks of requests that come with one. `player_tokens` verifies the tokens."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Player(msgspec.Struct, frozen=True, kw_only=True):
         if family not in self.families:
             raise ProblemError("foreign_board", "the token does not name this family")
 
-    def take_posts(self, posts: Iterable[PostBody]) -> None:
+    def number_posts(self, posts: Iterable[PostBody]) -> None:
         """Give each post the id that its number makes. Raise ProblemError if the token does not allow a post."""
         for post in posts:
             self.check_owner(post.owner)

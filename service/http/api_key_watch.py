@@ -97,8 +97,8 @@ async def watch_keys(
     settings: Settings, store: Store, stack: AsyncExitStack, *, tokens: PlayerTokens | None
 ) -> KeyWatch:
     """Return a watch that has polled the store once. It continues to poll until `stack` is closed."""
-    watch = KeyWatch(store, KeyRing(anonymous=settings.anonymous_role == "reader"), keys_max=settings.keys_max)
-    watch.keyring.tokens = tokens
+    keyring = KeyRing(anonymous=settings.anonymous_role == "reader", tokens=tokens)
+    watch = KeyWatch(store, keyring, keys_max=settings.keys_max)
     await watch.poll_keys()
     polling = asyncio.create_task(watch.poll_forever(), name="key watch")
     stack.push_async_callback(asyncio.wait, [polling], timeout=settings.job_stop_s_max)

@@ -53,7 +53,7 @@ def _parse_limit(raw: msgspec.Raw, pointer: str) -> str:
 async def remove_tokens(context: Context, call: Call) -> None:
     tokens = _tokens_of(context)
     owner_hash, now_us = tokens.hash_owner(call.path["owner"]), context.now_us()
-    await context.store.write(lambda: void_tokens(owner_hash, now_us=now_us, token_us_max=tokens.us_max))
+    await context.store.write(lambda: void_tokens(owner_hash, now_us=now_us, token_us_max=tokens.lifetime_us_max))
     with suppress(StorageError):  # other processes, and this one if it fails, read it within a second
         await context.key_watch.poll_keys()
 

@@ -113,6 +113,7 @@ def void_tokens(owner_hash: str, *, now_us: int, token_us_max: int) -> Program[N
 
     Raises CatalogFullError if VOIDS_MAX owners have void tokens that have not expired.
     """
+    yield from _hold_ops_keys()  # one voiding at a time, so that the newest time grows with each, and the sign changes
     yield _PRUNE_VOIDS.bind(before_us=now_us - token_us_max)
     rows, newest_us = yield from read_voids_sign()
     if rows >= VOIDS_MAX:

@@ -31,7 +31,7 @@ FOLLOWER = "tops"
 
 
 class Changes(NamedTuple):
-    """What happened in a log since the stored mark. `until` is the next mark."""
+    """The leaves that have changed in a log since the stored mark. `until` is the next mark."""
 
     mark: int | None
     until: int

@@ -19,9 +19,9 @@ from storage.log.cells import CellOf, Padding
 RankMode = Literal["auto", "exact", "estimate"]
 SHORT_GAP_ROWS = 50  # `auto` counts in gaps of up to this many entries even while many requests come
 COUNT_SLACK = 2  # `auto` counts at most COUNT_SLACK * `exact_top` rows from the top; for worse ranks it uses the curve
-DEFAULT_CHANGES_MAX = (
-    100  # `auto` compares at least this many changes after a curve's mark, on boards without a top, too
-)
+# `auto` counts while up to this many changes follow the curve's mark, however small the board's top is. With more, it
+# counts in short gaps only.
+DEFAULT_CHANGES_MAX = 100
 
 
 def limit_gap_rows(gap_rows_max: int, *, ranks: int = 1, crowded: bool) -> int:

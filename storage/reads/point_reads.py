@@ -273,7 +273,7 @@ def _read_and_count(
         }
         wanted = {*cells.values(), *past.values()}
         # A count at a knot is of this snapshot, but what the curve knows there may be of a time before the changes.
-        rows_max = min(gap_rows_max, SHORT_GAP_ROWS) if ranking.gaps.passed_mark == start.mark else gap_rows_max
+        rows_max = _limit_gaps(ranking, start, gap_rows_max)
         chosen = policy.choose_cells(start.curve, ranking.padding, wanted, rows_max, knots=bool(had))
         counted = (yield from ranking.gaps.count_better(start, chosen)) if chosen else {}
         for owner, asked in cells.items():
@@ -286,6 +286,11 @@ def _read_and_count(
     return [each._replace(earlier=earlier[number]) for number, each in enumerate(reads)] if had else reads
 
 
+def _limit_gaps(ranking: RowRanking, start: CountStart, gap_rows_max: int) -> int:
+    """Return the size of the longest gap in which to count: that of short gaps, if many changes follow the mark."""
+    return min(gap_rows_max, SHORT_GAP_ROWS) if ranking.gaps.passed_mark == start.mark else gap_rows_max
+
+
 def _read_around(
     ranking: RowRanking, owners: Sequence[str], asked: AroundOwner, gap_rows_max: int
 ) -> Program[dict[int, OwnersNeighbours]]:
@@ -296,7 +301,7 @@ def _read_around(
     for number, (near, _, _) in found.items():
         own = near.after[0]
         cells[number] = str(own.cells[ranking.index]), own.owner if ranking.timed else ""
-    rows_max = min(gap_rows_max, SHORT_GAP_ROWS) if ranking.gaps.passed_mark == start.mark else gap_rows_max
+    rows_max = _limit_gaps(ranking, start, gap_rows_max)
     chosen = policy.choose_cells(start.curve, ranking.padding, {*cells.values()}, rows_max)
     counted = (yield from ranking.gaps.count_better(start, chosen)) if chosen else {}
     return {number: each._replace(counted=counted.get(cells[number])) for number, each in found.items()}

@@ -104,7 +104,7 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
     parse = partial(parse_posts, kind=kind, may_set=may_set, by_token=player is not None, overwriting=overwriting)
     posts, single = parse(call.body, call.media_type, context.settings)
     if player is not None:
-        player.take_posts(posts)
+        player.number_posts(posts)
     call.overwrites = bool(overwriting)
     call.is_batch = len(posts) >= BATCH_POSTS_MIN
     if context.key_limits.posts.is_set and player is None:

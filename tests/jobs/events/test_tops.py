@@ -24,13 +24,13 @@ async def watch(world: World, *boards: str) -> None:
     await world.deployment.write(put_webhook, "w", "https://x", [TOP_CHANGED], boards, secret="whsec_1", now_us=1)
 
 
-async def look(world: World, *, dies: bool = False) -> None:
-    """Let a new process look once. If it dies, what it has added is stored, and how far it came is not."""
+async def look(world: World, *, dies: bool = False, job: TopsJob | None = None) -> None:
+    """Let a process look once, by default a new one. If it dies, it has not stored how far it came."""
     async with world.hold_job_lease(RESOURCE, 10_000_000) as held:
         with pytest.MonkeyPatch.context() as patch, suppress(StoreBusyError):
             if dies:
                 patch.setattr("jobs.events.tops.store_mark", _die)
-            await TopsJob(world.context()).look(held)
+            await (job or TopsJob(world.context())).look(held)
 
 
 def _die(until: int) -> None:
@@ -82,3 +82,15 @@ async def test_nothing_is_kept_when_no_webhook_asks(world: World) -> None:
     assert await deployment.store.read_query(select(col("digest")).from_(BOARD_TOPS).bind()) == []
     found = await deployment.store.at(board.home).read(partial(find_changes, 0))
     assert found.mark is None
+
+
+async def test_what_another_process_has_stored_is_forgotten_too(world: World) -> None:
+    deployment, one, other = world.deployment, TopsJob(world.context()), TopsJob(world.context())
+    board = await deployment.create("a:1", ranked("xp"))
+    await look(world, job=one)
+    await watch(world, "a:*")
+    await deployment.apply_one(deployment.post("ada", part(board, {"xp": 1})))
+    await look(world, job=other)
+    await deployment.write(delete_webhook, "w")
+    await look(world, job=one)
+    assert await deployment.store.read_query(select(col("digest")).from_(BOARD_TOPS).bind()) == []
