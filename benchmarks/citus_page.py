@@ -34,7 +34,8 @@ from benchmarks import report
 from benchmarks.boards import board_spec, create_board, refresh_columns
 from benchmarks.client import call_service
 from benchmarks.options import Options
-from benchmarks.servers import PROJECT, Server, free_port, rankcurve_command, run_sql, serve_store
+from benchmarks.servers import PROJECT, Server, rankcurve_command, run_sql, serve_store
+from tests.servers import free_port
 
 _PAGE = PROJECT / "docs" / "citus.md"
 _DATABASE = "rankcurve"

@@ -22,8 +22,9 @@ from benchmarks import report
 from benchmarks.boards import board_spec, create_board
 from benchmarks.client import HOST, call_service
 from benchmarks.options import Options
-from benchmarks.servers import free_port, serve_store
+from benchmarks.servers import serve_store
 from service.stores import SQLITE_PREFIX
+from tests.servers import free_port
 
 HOOK = "/v1/webhooks/trial"
 ENVIRONMENT = {"RANKCURVE_WEBHOOK_HOSTS": HOST}

@@ -38,8 +38,8 @@ from benchmarks.boards import (
 from benchmarks.client import Connection
 from benchmarks.options import Options
 from benchmarks.proxies import run_slow_proxy
-from benchmarks.servers import free_port, serve_store
-from tests.servers import DURABLE, postgres
+from benchmarks.servers import serve_store
+from tests.servers import DURABLE, free_port, postgres
 
 _POSTS = 100  # posts per request
 _POSTERS = 48

@@ -34,9 +34,9 @@ from benchmarks.client import HOST, BadAnswerError, Connection
 from benchmarks.delivery_latency import ENVIRONMENT as WEBHOOKS
 from benchmarks.delivery_latency import HOOK, Receiver, run_receiver
 from benchmarks.options import Options
-from benchmarks.servers import Server, free_port, serve_store
+from benchmarks.servers import Server, serve_store
 from service.stores import SQLITE_PREFIX
-from tests.servers import DURABLE, postgres
+from tests.servers import DURABLE, free_port, postgres
 
 # A short lease, because the process that makes grants is killed every few seconds.
 ENVIRONMENT = WEBHOOKS | {"RANKCURVE_WORKERS": "2", "RANKCURVE_LEASE_S": "1"}

@@ -28,8 +28,8 @@ from typing import Any
 from benchmarks import report
 from benchmarks.client import HOST, Connection
 from benchmarks.options import Options
-from benchmarks.servers import Server, free_port, serve_store
-from tests.servers import DURABLE, postgres
+from benchmarks.servers import Server, serve_store
+from tests.servers import DURABLE, free_port, postgres
 
 CLIENTS, RESOURCES, KEYS_A_CLIENT = 64, 1_000, 40
 POOL = "/v1/pools/race/all"

@@ -24,7 +24,7 @@ import asyncpg
 
 from benchmarks.client import HOST, call_once
 from service.stores import SQLITE_PREFIX
-from tests.servers import DURABLE
+from tests.servers import DURABLE, free_port
 
 PROJECT = Path(__file__).resolve().parent.parent
 # The settings that an operator would choose for a PostgreSQL server with a million rows. All contestants share one
@@ -36,13 +36,6 @@ _STOP_S = 40.0
 
 class ServerFailedError(Exception):
     """A server did not start, or ended unexpectedly. The message ends with the last lines of the server's log."""
-
-
-def free_port() -> int:
-    """Return a port that no process uses at the moment."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def require_program(program: str, package: str) -> str:

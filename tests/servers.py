@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ from typing import Self
 HOST = "127.0.0.1"
 READY_S = 60.0
 POLL_S = 0.02
+PORTS = 10_000, 32_768  # below net.ipv4.ip_local_port_range
 INSTALL_HINT = "`make test` installs what is missing, by tests/install_missing.sh"
 # In a test run, PostgreSQL creates and removes thousands of small files, which is slow on a disk.
 MEMORY = Path("/dev/shm")
@@ -44,9 +46,15 @@ def has_memory() -> bool:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """Return a random port that no process listens on, outside of the range that Linux gives to connections.
+
+    A port inside that range could be taken, before the server listens, by any connection of another test.
+    """
+    while True:
+        port = random.SystemRandom().randrange(*PORTS)  # Hypothesis gives every process the same `random`
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def program(name: str, package: str) -> Path:

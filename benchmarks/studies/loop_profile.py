@@ -19,8 +19,9 @@ from benchmarks import report
 from benchmarks.against_commit import contestants
 from benchmarks.boards import copy_store, fill_board
 from benchmarks.options import Options
-from benchmarks.servers import PROJECT, Server, free_port, serve_file
+from benchmarks.servers import PROJECT, Server, serve_file
 from service.stores import SQLITE_PREFIX
+from tests.servers import free_port
 
 _FILLED = "filled.db"
 _SHOWN = 16  # parts of each path, those with the most time
