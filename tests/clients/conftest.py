@@ -10,5 +10,5 @@ from tests.service.real_service import Service
 
 @pytest.fixture
 async def service(tmp_path: Path) -> AsyncIterator[Service]:
-    async with Service(tmp_path).running() as made:
+    async with Service(tmp_path, player_token_keys=["s" * 32]).running() as made:
         yield made

@@ -67,6 +67,7 @@ static class Session {
             await PostAsync(game);
             await PostToFamilyAsync(game);
             await FollowAsync(game);
+            await UseTokensAsync(game);
         }
         await FailAsync();
         await RepeatAsync();
@@ -199,6 +200,38 @@ static class Session {
             found["ended"] = await CodeOfAsync(() => waiting);
         }
         found["nowhere"] = await CodeOfAsync(() => game.Stream("none", "xp", top: 3).NextAsync());
+    }
+
+    static async Task UseTokensAsync(Client game) {
+        int asked = 0;
+        Func<Task<string>> ask = () => {
+            asked++;
+            return game.IssueTokenAsync(new JObject { { "owner", "tess" }, { "boards", new JArray("high") } });
+        };
+        using (var player = new Client(url, ask)) {
+            Post post = Post.Parse(new Post("tess") { N = 0, ["xp"] = 5 }.ToString());
+            var posted = new[] { await player.PostOneAsync("high", post), await player.PostOneAsync("high", post) };
+            await game.VoidTokensAsync("tess");
+            using (RankingStream stream = player.Stream("high", "xp", owner: "tess")) {
+                found["byToken"] = new JArray(posted[0].Status, posted[1].Status, (await stream.NextAsync()).Position.Value, asked);
+            }
+        }
+        foreach (bool isLost in new[] { false, true }) {
+            int number = 0;
+            var sent = new JArray();
+            var refusing = new Between((attempt, request, send) => {
+                sent.Add(request.Headers.Authorization.Parameter);
+                string problem = "{\"type\":\"urn:rankcurve:problem:token_expired\",\"code\":\"token_expired\"}";
+                var content = new StringContent(problem, Encoding.UTF8, "application/problem+json");
+                return isLost && attempt == 1 ? Task.FromException<HttpResponseMessage>(new HttpRequestException("lost"))
+                    : Task.FromResult(new HttpResponseMessage(HttpStatusCode.Unauthorized) { Content = content });
+            });
+            using (var client = new Client(url, () => Task.FromResult("t" + ++number), handler: refusing)) {
+                sent.Add(await CodeOfAsync(() => client.PostAsync("high", new Post("ada") { N = 0, ["xp"] = 1 })));
+            }
+            found["tokens" + (isLost ? " lost" : "")] = sent;
+        }
+        found["badToken"] = await CodeOfAsync(() => new Client(url, () => Task.FromResult("t 1")).EntryAsync("high", "p7"));
     }
 
     static async Task FailAsync() {

@@ -20,7 +20,7 @@ from tests.service.offline_ranks import board_of, decode_document, make_curve, m
 from tests.service.real_service import ROOT, WAIT_S, Service, without
 
 OWNERS = 1_000
-LINES_MAX = 970
+LINES_MAX = 1_030
 COLUMNS_MAX = 120
 TIERS = [{"name": "first", "to_rank": 60}, {"name": "second", "to_percent": 7.07}]
 SMALL = {"predictor": {"exact_top": 10, "samples": 40, "method": "skip"}}
@@ -38,7 +38,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 async def game(tmp_path: Path) -> AsyncIterator[Service]:
     """Start a service with a key. Board `low` has decimals, and the earliest of equal values is better there."""
-    async with Service(tmp_path).running() as service:
+    async with Service(tmp_path, player_token_keys=["s" * 32]).running() as service:
         by_value = {"high": {"name": "third", "value": 3_000}, "low": {"name": "fast", "value": 90}}
         high = {"name": "xp", "merge": "sum", "tiers": [*TIERS, by_value["high"]]}
         low = {"name": "xp", "merge": "min", "best": "low", "scale": 2, "tiers": [*TIERS, by_value["low"]]}
@@ -106,6 +106,10 @@ async def test_a_program_reads_posts_follows_and_ranks_offline(library: Path, ga
     assert found["top"][0] == "p7"
     await check_posts(found, game)
     check_failures(found)
+    expired = ["ApiException", 401, "token_expired"]
+    assert (found["byToken"], found["badToken"]) == (["applied", "duplicate", 5, 2], "ArgumentException")
+    assert found["tokens"] == ["t1", "t2", expired], "no loop"
+    assert found["tokens lost"] == ["t1", "t1", expired], "with another token, the lost post would count again"
 
 
 async def check_posts(found: dict[str, Any], game: Service) -> None:

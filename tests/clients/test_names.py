@@ -31,7 +31,7 @@ NOT_OF_GAMES = {
     "post_state", "queue", "remove_profile", "create_key", "keys", "revoke_key", "ask_lease", "lease",
     "give_back_lease", "lease_journal", "pools", "put_pool", "pool", "delete_pool", "add_resources", "resources",
     "remove_resources", "events", "put_webhook", "webhook", "webhooks", "delete_webhook", "rotate_webhook",
-    "resume_webhook", "test_webhook", "issue_token", "void_tokens",
+    "resume_webhook", "test_webhook",
 }  # fmt: skip
 SAMPLES: dict[str, Any] = {
     "columns": (), "boards": ["b"], "values": [1], "value": 1, "posts": {"owner": "ada", "stats": {"xp": 1}},
@@ -59,7 +59,7 @@ def first_request(name: str) -> Send:
         if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
     given = [curve if each == "curve" else SAMPLES.get(each, "xp") for each in required]
-    keywords = {"owner": "ada"} if name.startswith("void") else {}
+    keywords = {"owner": "ada"} if name.endswith("_post") else {}
     effect = next(program(Client("http://none"), *given, **keywords))
     sent = effect.request if isinstance(effect, Open) else effect
     assert isinstance(sent, Send)

@@ -256,6 +256,9 @@ async def use_owners(client: Recorded) -> None:
     with pytest.raises(OwnerMergedError) as merged:
         await client.entry("b", "guest")
     assert merged.value.problem.into == "p296"
+    issued = await client.issue_token("p295", ["b"], families=["arena"], posts=3, limits={"lap": Decimal("0.5")})
+    assert (issued.token.count("."), issued.expires_at > datetime.now(UTC)) == (2, True)
+    await client.void_tokens("p295", reason="a lost phone")
     assert await client.erase_owner("p299") >= 1
     with pytest.raises(UnknownOwnerError):
         await client.entry("b", "p299")

@@ -52,7 +52,9 @@ class Pauses:
 class Asked:
     """Either client, as coroutines. The sync one runs in a thread, because its server runs on this event loop."""
 
-    def __init__(self, kind: str, url: str, pauses: Pauses, told: list[RankcurveError], **retries: Any) -> None:
+    def __init__(
+        self, kind: str, url: str, pauses: Pauses, told: list[RankcurveError], key: Any = "rk_a_b", **retries: Any
+    ) -> None:
         async def pause(seconds: float) -> None:
             pauses(seconds)
 
@@ -60,9 +62,9 @@ class Asked:
         self._sync = kind == "sync"
         self._client: Any
         if self._sync:
-            self._client = Client(url, "rk_a_b", retries=settings, pause=pauses, on_unreachable=told.append)
+            self._client = Client(url, key, retries=settings, pause=pauses, on_unreachable=told.append)
         else:
-            self._client = AsyncClient(url, "rk_a_b", retries=settings, pause=pause, on_unreachable=told.append)
+            self._client = AsyncClient(url, key, retries=settings, pause=pause, on_unreachable=told.append)
 
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         method = getattr(self._client, name)

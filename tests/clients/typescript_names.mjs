@@ -8,7 +8,8 @@ Object.assign(given, { post: ["b", post], postToFamily: ["f", post], postToBoard
   voidFamilyPost: ["f", "id", "ada"], createBoard: ["b", {}], createFamily: ["f", {}], history: ["f", "ada", { period: "day" }],
   facetValues: ["f", { facet: "clan", period: "day" }], familyBoard: ["f", { period: "day" }], stream: ["b", {}],
   page: ["b"], pages: ["b"], top: ["b"], curve: ["b"], buckets: ["b"], values: ["b", {}], valuePositions: ["b", {}],
-  valueAround: ["b", {}], board: ["b"], family: ["f"], families: [], postOne: ["b", "ada", {}] });
+  valueAround: ["b", {}], board: ["b"], family: ["f"], families: [], postOne: ["b", "ada", {}], issueToken: [{ owner: "ada" }],
+  voidTokens: ["ada"] });
 for (const name of Object.getOwnPropertyNames(Client.prototype)) {
   if (name === "constructor" || name === "buffer") continue; // a buffer sends by `post`
   const fetch = async (address, { method }) => {

@@ -201,5 +201,43 @@ for (const [clock, failures] of [[Date, 1], [performance, 1], [performance, 3]])
   set(now);
   found.slept.push(await receipt.result.then(({ status }) => status, () => "lost"));
 }
+
+// A player's program asks a function for tokens, and again once a token is over.
+const askToken = async () => (found.issued = (await game.issueToken({ owner: "tess", boards: ["high"], limits: { xp: 500 } })).token);
+const player = new Client(url, { key: askToken });
+found.byToken = [];
+for (const xp of [5, 5, 501]) found.byToken.push(await player.postOne("high", "tess", { xp }, { n: 0 }).then(({ status }) => status, ({ code }) => code));
+const voided = found.issued;
+await game.voidTokens("tess", "a lost phone");
+for await (const { data } of player.stream("high", { owner: "tess" })) {
+  found.byToken.push(data.value, found.issued !== voided);
+  break;
+}
+let number = 0, losing = "";
+const [refusedTokens, sentTokens] = [{ t1: "token_expired" }, []];
+const refusing = async (_, init) => {
+  const token = init.headers["Authorization"].slice("Bearer ".length);
+  sentTokens.push(token);
+  if (token === losing) {
+    [losing, refusedTokens[token]] = ["", "token_expired"];
+    throw new TypeError("the answer was lost");
+  }
+  const code = refusedTokens[token];
+  const headers = { "Content-Type": "application/problem+json" };
+  if (code) return Response.json({ type: `urn:rankcurve:problem:${code}`, code }, { status: 401, headers });
+  return Response.json({ results: [{ owner: "ada", status: init.body.includes("post_id") ? "named" : "applied" }] });
+};
+const renewing = new Client(url, { key: () => `t${(number += 1)}`, fetch: refusing });
+const postByToken = () => renewing.postOne("high", "ada", { xp: 1 }, { n: 0 }).then(({ status }) => status, ({ code }) => code);
+found.renewed1 = [await postByToken(), ...sentTokens.splice(0)];
+Object.assign(refusedTokens, { t2: "token_expired", t3: "token_voided" });
+found.renewed2 = [await postByToken(), ...sentTokens.splice(0)];
+found.renewed3 = await Promise.all([postByToken(), postByToken(), postByToken()]);
+sentTokens.splice(0);
+losing = "t4";
+found.renewed4 = [await postByToken(), ...sentTokens.splice(0)];
+const failing = [() => "t 1", () => { throw new TypeError("not logged in"); }, () => "t9"];
+const unsure = new Client(url, { key: () => failing.shift()(), fetch: refusing });
+found.tokenless = [await codeOf(unsure.board("high")), await codeOf(unsure.postOne("high", "ada", {})), failing.length, number];
 clearInterval(awake);
 console.log(JSON.stringify(found));

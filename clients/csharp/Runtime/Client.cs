@@ -17,8 +17,15 @@ namespace Rankcurve {
         /// a request may take <c>timeoutS</c>. A <c>handler</c> sends requests in place of the client's own; it must
         /// not follow redirects.</summary>
         public Client(string url, string key = null, double timeoutS = 10, int attemptsMax = 5,
+            HttpMessageHandler handler = null) : this(url, Always(CheckKey(key)), timeoutS, attemptsMax, handler) { }
+
+        /// <summary>Make a client of a player: the function returns a player token. It is called when there is none,
+        /// and once more for a request whose token has expired or was voided, on any thread.</summary>
+        public Client(string url, Func<Task<string>> askToken, double timeoutS = 10, int attemptsMax = 5,
             HttpMessageHandler handler = null) =>
-            transport = new Transport(url, key, timeoutS, attemptsMax, handler);
+            transport = new Transport(url, askToken, timeoutS, attemptsMax, handler);
+
+        static Func<Task<string>> Always(string key) => () => Task.FromResult(key);
 
         /// <summary>Close the connections. Whatever still waits ends with an OperationCanceledException.</summary>
         public void Dispose() => transport.Dispose();
@@ -91,6 +98,15 @@ namespace Rankcurve {
         public Task<Grant> ClaimGrantAsync(string id) =>
             transport.SendAsync(HttpMethod.Post, PathOf("grants", id, "claim"), null, (json, _) => new Grant(json));
 
+        /// <summary>Issue a player token (role <c>writer</c>), and return it. <c>asked</c> has <c>owner</c>, and may
+        /// have <c>boards</c>, <c>families</c>, <c>posts</c>, <c>expires_in</c> and <c>limits</c>.</summary>
+        public Task<string> IssueTokenAsync(JObject asked) => transport.SendAsync(HttpMethod.Post, PathOf("tokens"),
+            asked, (json, _) => (string)json.Require("token"));
+
+        /// <summary>Void all player tokens that were issued for an owner until now (role <c>ops</c>).</summary>
+        public Task VoidTokensAsync(string owner) =>
+            RequestAsync(HttpMethod.Delete, PathOf("owners", owner, "tokens"));
+
         /// <summary>Erase an owner's entry on one board (role <c>ops</c>). Entries on other boards stay.</summary>
         public Task EraseEntryAsync(string board, string owner) =>
             RequestAsync(HttpMethod.Delete, PathOf("leaderboards", board, "entries", owner));
@@ -144,7 +160,7 @@ namespace Rankcurve {
                     throw new UnexpectedAnswerException($"{posts.Length} posts have {read.Length} results");
                 }
                 return read.Zip(posts, (result, post) => new PostResult(CheckOwner(result, post.Owner))).ToArray();
-            }).ConfigureAwait(false);
+            }, numbered: true).ConfigureAwait(false);
             bool isStored = results.All(result => result.Status != "rejected");
             return isStored ? results : throw new PostsRejectedException(results);
         }

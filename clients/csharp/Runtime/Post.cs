@@ -26,6 +26,15 @@ namespace Rankcurve {
             set => Json["post_id"] = value;
         }
 
+        /// <summary>The number of a post by player token, from 0 on, in place of the id. A token counts each number
+        /// once.</summary>
+        public int N {
+            set {
+                Json["n"] = value;
+                Json.Remove("post_id");
+            }
+        }
+
         /// <summary>The time at which it happened; by default the one at which the service gets it.</summary>
         public DateTimeOffset At { set => Json["at"] = value.UtcDateTime.ToString("O"); }
 
@@ -45,7 +54,7 @@ namespace Rankcurve {
         /// <summary>Return the post that <c>ToString</c> has written. Throws RankcurveException.</summary>
         public static Post Parse(string text) => Rankcurve.Json.Understand(() => {
             JToken json = Rankcurve.Json.Parse(text);
-            json.Require("post_id");
+            json.Require(json.Member("n") == null ? "post_id" : "n");
             return new Post((JObject)json);
         });
 

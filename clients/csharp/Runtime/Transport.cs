@@ -19,25 +19,29 @@ namespace Rankcurve {
         const int ConnectionsMax = 16; // .NET's own limit may be two for each service, and a stream keeps one
 
         readonly string url;
-        readonly AuthenticationHeaderValue key;
+        readonly Func<Task<string>> askKey;
         readonly TimeSpan timeout;
         readonly int attemptsMax;
         readonly HttpClient http;
+        readonly object guard = new object();
+        Task<string> key; // what askKey returned last; null at first
 
-        public Transport(string url, string key, double timeoutS, int attemptsMax, HttpMessageHandler handler) {
+        public Transport(string url, Func<Task<string>> askKey, double timeoutS, int attemptsMax,
+            HttpMessageHandler handler) {
             bool isAddress = Uri.TryCreate(url, UriKind.Absolute, out Uri uri) && uri.Scheme.StartsWith("http");
             if (!isAddress || uri.UserInfo + uri.Query + uri.Fragment != "") {
                 throw new ArgumentException("the address is not http:// or https:// with a host, a port and a path");
             }
-            if (key?.All(letter => letter > ' ' && letter <= '~') == false) {
-                throw new ArgumentException("the API key has a line end, a space, or a character that no key has");
-            }
             this.url = url.TrimEnd('/');
-            this.key = key == null ? null : new AuthenticationHeaderValue("Bearer", key);
+            this.askKey = askKey;
             this.attemptsMax = attemptsMax;
             timeout = TimeSpan.FromSeconds(timeoutS);
             http = new HttpClient(handler ?? MakeHandler()) { Timeout = Timeout.InfiniteTimeSpan };
         }
+
+        // Return a key, which may be null. Throws ArgumentException, which does not show it, if it can't be sent.
+        public static string CheckKey(string key) => key?.All(letter => letter > ' ' && letter <= '~') != false ? key
+            : throw new ArgumentException("the API key has a line end, a space, or a character that no key has");
 
         static HttpMessageHandler MakeHandler() => new HttpClientHandler {
             AllowAutoRedirect = false, // a redirect by a proxy would make a GET of a POST
@@ -70,13 +74,15 @@ namespace Rankcurve {
             : value is bool ? "true" : Convert.ToString(value, CultureInfo.InvariantCulture);
 
         // Send a request until it is answered, and return what read makes of the JSON (null if there is none) and the
-        // ETag. A request that is not repeatable is sent again only after a 429: the service refused it unread.
+        // ETag. A request that is not repeatable is sent again only after a 429: the service refused it unread. Posts
+        // that are numbered belong to a token, so what may have been applied is not sent with another one.
         public async Task<T> SendAsync<T>(HttpMethod method, string path, JToken body, Func<JToken, string, T> read,
-            bool repeatable = true, string tag = null) {
+            bool repeatable = true, string tag = null, bool numbered = false) {
             for (int attempt = 1; ; attempt++) {
                 double askedS;
                 try {
-                    var opening = OpenAsync(method, path, body, "If-None-Match", tag);
+                    bool mayRenew = attempt == 1 || !numbered;
+                    var opening = OpenAsync(method, path, body, "If-None-Match", tag, mayRenew: mayRenew);
                     using (HttpResponseMessage answer = await opening.ConfigureAwait(false)) {
                         JToken json = await ReadAsync(answer).ConfigureAwait(false);
                         return Json.Understand(() => read(json, HeaderOf(answer, "ETag")));
@@ -98,11 +104,43 @@ namespace Rankcurve {
             return TimeSpan.FromSeconds(Math.Min(PauseMaxS, Math.Max(leastS, askedS * (1 + part / 2))));
         }
 
-        // Send a request once, with one more header if it has a value. Return the answer: if endless, once it begins.
+        // Send a request once, with one more header if it has a value. If its token has expired or was voided, send it
+        // once more with a new one. Return the answer: if endless, once it begins.
         public async Task<HttpResponseMessage> OpenAsync(HttpMethod method, string path, JToken body, string header,
-            string value, bool endless = false) {
+            string value, bool endless = false, bool mayRenew = true) {
+            Task<string> sent = GiveKey(null);
+            while (true) {
+                string bearer = await sent.ConfigureAwait(false);
+                var sending = SendOnceAsync(method, path, body, header, value, endless, bearer);
+                HttpResponseMessage answer = await sending.ConfigureAwait(false);
+                if (answer.StatusCode != HttpStatusCode.Unauthorized || !mayRenew) {
+                    return answer;
+                }
+                using (answer) {
+                    try {
+                        await ReadAsync(answer).ConfigureAwait(false); // throws
+                    } catch (ApiException error) when (error.Code == "token_expired" || error.Code == "token_voided") {
+                        sent = GiveKey(sent);
+                        mayRenew = false;
+                    }
+                }
+            }
+        }
+
+        // Return the key of now, or one in place of that which was refused.
+        Task<string> GiveKey(Task<string> refused) {
+            lock (guard) {
+                bool isGood = key != null && key != refused && !key.IsFaulted && !key.IsCanceled;
+                return key = isGood ? key : AskKeyAsync();
+            }
+        }
+
+        async Task<string> AskKeyAsync() => CheckKey(await askKey().ConfigureAwait(false));
+
+        async Task<HttpResponseMessage> SendOnceAsync(HttpMethod method, string path, JToken body, string header,
+            string value, bool endless, string bearer) {
             var request = new HttpRequestMessage(method, url + path);
-            request.Headers.Authorization = key;
+            request.Headers.Authorization = bearer == null ? null : new AuthenticationHeaderValue("Bearer", bearer);
             request.Headers.ExpectContinue = false;
             if (!string.IsNullOrEmpty(value)) {
                 request.Headers.TryAddWithoutValidation(header, value);

@@ -15,7 +15,7 @@ Begin with `client`. The logic is written once, as programs that say what to do 
     client | post_buffer | leases | offline_curve      what a game uses
       retries | spool | event_stream                    what they share
         programs | answers | errors                     words that all of them speak
-    transport                                           sends requests with httpx, and runs programs
+    transport | tokens                                  send requests with httpx, and run programs
 """
 
 from .answers import OwnerPosition, Page, Position, PostResult, RankedEntry, StreamEvent

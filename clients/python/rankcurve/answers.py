@@ -307,6 +307,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     profile: Record | None = None
 
 
+class IssuedToken(msgspec.Struct, frozen=True, kw_only=True):
+    """A new player token. Its `id` begins the ids of its posts."""
+
+    token: str
+    id: str
+    expires_at: datetime
+
+
 class Joined(msgspec.Struct, frozen=True, kw_only=True):
     """An owner who takes part in a board with entry rules."""
 

@@ -34,6 +34,7 @@ from .answers import (
     FamilyBoard,
     Grant,
     HiddenOwner,
+    IssuedToken,
     Joined,
     JournalLine,
     Lookup,
@@ -73,7 +74,15 @@ from .post_buffer import (
 from .posting import Post, post_all
 from .programs import Items, Program, Reply, Send, Walk, making, operation, walk
 from .retries import Retries, Sender
-from .transport import AsyncRunner, AsyncTransport, SyncRunner, SyncTransport, without_password
+from .transport import (
+    AskToken,
+    AskTokenAsync,
+    AsyncRunner,
+    AsyncTransport,
+    SyncRunner,
+    SyncTransport,
+    without_password,
+)
 
 Rank = Literal["auto", "exact", "estimate"]
 TIMEOUT_S = 30.0
@@ -151,13 +160,6 @@ def check_owner(answer: Answered, owner: str) -> Answered:
     """Return the answer. Raises UnexpectedAnswerError if it is about another owner."""
     check_name(answer.owner, owner)
     return answer
-
-
-def make_headers(key: str | None) -> dict[str, str]:
-    """Return the headers of all requests. Raises RankcurveError, which does not show the key, if it can't be sent."""
-    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
-        raise RankcurveError("the API key has a line end, a space, or another character that no key has")
-    return {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
 def ignore(_: object) -> None:
@@ -383,6 +385,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         /,
         *,
         post_id: str | None = None,
+        n: int | None = None,
         at: datetime | None = None,
         positions: Sequence[str] = (),
         moved: bool = False,
@@ -390,11 +393,13 @@ class Operations(Generic[Transport, Buffer, Holders]):
     ) -> Program[PostResult]:
         """Post one owner's stats, such as `xp=25`, and return the result once they are durable.
 
-        Without `post_id` the post gets an id, so that a retry never counts twice. Raises as `post` does. The result has
-        the owner's positions in the columns that `positions` names; with `moved`, each has `rank_before`.
+        Without `post_id` the post gets an id, so that a retry never counts twice. With a player token, give it its
+        number `n` instead. Raises as `post` does. The result has the owner's positions in the columns that `positions`
+        names; with `moved`, each has `rank_before`.
         """
         asked = {"positions": positions, "moved": moved}
-        return (yield from self._post_one(board_path(board, "posts"), owner, post_id, at, asked, stats=stats))
+        given = {"owner": owner, "post_id": post_id, "n": n, "at": at, "stats": stats}
+        return (yield from self._post_one(board_path(board, "posts"), asked, given))
 
     @operation
     def post_one_to_family(
@@ -405,6 +410,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         *,
         facets: Mapping[str, str] | None = None,
         post_id: str | None = None,
+        n: int | None = None,
         at: datetime | None = None,
         positions: Sequence[str] = (),
         moved: bool = False,
@@ -415,7 +421,8 @@ class Operations(Generic[Transport, Buffer, Holders]):
         A board of a period that is closed has the status `rejected` in the result's `boards`; nothing is raised for it.
         """
         path, asked = family_path(family, "posts"), {"positions": positions, "moved": moved}
-        return (yield from self._post_one(path, owner, post_id, at, asked, stats=stats, facets=facets))
+        given = {"owner": owner, "post_id": post_id, "n": n, "at": at, "stats": stats, "facets": facets}
+        return (yield from self._post_one(path, asked, given))
 
     @operation
     def post(
@@ -433,10 +440,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """Post one or many `{"owner", "stats", "post_id", "at"}`. Return a result for each, once all are durable.
 
         A post without `post_id` gets one, so that a retry never counts twice. Give ids of your own if you may call this
-        again after an `UnreachableError`. With `queued`, the service applies the posts soon after its answer. If one
-        post has no valid form, the service refuses all, unless `split` is true: then it alone is rejected.
-        `round_floats` rounds floats to the decimals of their columns, for which it asks the service first. At most 100
-        posts may ask for `positions`, as `post_one` does.
+        again after an `UnreachableError`. A post by player token has its number `n` instead. With `queued`, the service
+        applies the posts soon after its answer. If one post has no valid form, the service refuses all, unless `split`
+        is true: then it alone is rejected. `round_floats` rounds floats to the decimals of their columns, for which it
+        asks the service first. At most 100 posts may ask for `positions`, as `post_one` does.
 
         Raises:
             PostsRejectedError: posts were rejected, and the others stored; it has all results. Without
@@ -776,6 +783,31 @@ class Operations(Generic[Transport, Buffer, Holders]):
         return (yield from self._ask(_MergedOwner, "POST", owner_path(owner, "merge"), body)).boards
 
     @operation
+    def issue_token(
+        self,
+        owner: str,
+        boards: Sequence[str] = (),
+        *,
+        families: Sequence[str] = (),
+        posts: int = 1,
+        expires_in_s: int = 900,
+        limits: Mapping[str, Value | str] | None = None,
+    ) -> Program[IssuedToken]:
+        """Return a player token, with which an owner posts to these boards and families (role `writer`).
+
+        Each of them takes so many `posts`, with the numbers `n` from 0 on. `limits` are the best values, by column,
+        that one post may bring.
+        """
+        given = {"boards": boards, "families": families, "limits": limits or {}}
+        body = {"owner": owner, "posts": posts, "expires_in": expires_in_s, **given}
+        return (yield from self._ask(IssuedToken, "POST", path_of("v1", "tokens"), body))
+
+    @operation
+    def void_tokens(self, owner: str, *, reason: str | None = None) -> Program[None]:
+        """Void all player tokens that were issued for an owner until now (role `ops`)."""
+        yield from self._act("DELETE", owner_path(owner, "tokens"), reason)
+
+    @operation
     def profile(self, owner: str) -> Program[Record]:
         """Return an owner's profile, a small object such as a name and a picture."""
         return (yield from self._get(_Profile, owner_path(owner, "profile"))).profile
@@ -888,16 +920,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         path = board_path(board, "entries", owner, "positions")
         return check_owner((yield from self._get(_OwnerPositions, path, query)), owner).positions
 
-    def _post_one(
-        self,
-        path: str,
-        owner: str,
-        post_id: str | None,
-        at: datetime | None,
-        asked: Mapping[str, Any],
-        **more: object,
-    ) -> Program[PostResult]:
-        given = {"owner": owner, "post_id": post_id, "at": at, **more}
+    def _post_one(self, path: str, asked: Mapping[str, Any], given: Mapping[str, object]) -> Program[PostResult]:
         post = {name: each for name, each in given.items() if each is not None}
         [result] = yield from post_all(self._sender, path, post, **asked)
         return result
@@ -962,15 +985,19 @@ class Client(Operations[SyncTransport, PostBuffer, Leases], SyncRunner):
     def __init__(
         self,
         url: str,
-        key: str | None = None,
+        key: str | AskToken | None = None,
         *,
         timeout_s: float = TIMEOUT_S,
         retries: Retries | None = None,
         on_unreachable: Callable[[RankcurveError], object] | None = None,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage."""
-        self.transport = SyncTransport(url, make_headers(key), timeout_s, pause)
+        """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage.
+
+        `key` is an API key, or a function that returns a player token. The client calls it when it has no token, and
+        once more for a request whose token has expired or was voided.
+        """
+        self.transport = SyncTransport(url, key, timeout_s, pause)
         self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable or ignore)
 
     def close(self) -> None:
@@ -992,15 +1019,18 @@ class AsyncClient(Operations[AsyncTransport, AsyncPostBuffer, AsyncLeases], Asyn
     def __init__(
         self,
         url: str,
-        key: str | None = None,
+        key: str | AskToken | AskTokenAsync | None = None,
         *,
         timeout_s: float = TIMEOUT_S,
         retries: Retries | None = None,
         on_unreachable: Callable[[RankcurveError], object] | None = None,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage."""
-        self.transport = AsyncTransport(url, make_headers(key), timeout_s, pause)
+        """`timeout_s` bounds each wait for the network. `on_unreachable` is called once for each outage.
+
+        `key` is an API key, or a function or a coroutine function that returns a player token, as for a `Client`.
+        """
+        self.transport = AsyncTransport(url, key, timeout_s, pause)
         self._sender = Sender(without_password(self.transport.url), retries or Retries(), on_unreachable or ignore)
 
     async def close(self) -> None:

@@ -47,9 +47,9 @@ def make_post_id() -> str:
 
 
 def encode_posts(posts: Iterable[Post]) -> list[bytes]:
-    """Return the posts as JSON. A post without a `post_id` gets one, so that a retry never counts twice."""
+    """Return the posts as JSON. One with neither `post_id` nor `n` gets an id, so that a retry never counts twice."""
     return [
-        ENCODER.encode(post if post.get("post_id") is not None else {**post, "post_id": make_post_id()})
+        ENCODER.encode(post if post.get("post_id") is not None or "n" in post else {**post, "post_id": make_post_id()})
         for post in posts
     ]
 
@@ -124,7 +124,7 @@ def send_posts(sender: Sender, path: str, posts: Sequence[bytes], *, queued: boo
 
     body = b'{"posts":[' + b",".join(posts) + b"]}"
     queueing = ("&" if "?" in path else "?") + "mode=queued"
-    sent = Send("POST", path + queueing if queued else path, body)
+    sent = Send("POST", path + queueing if queued else path, body, numbered=True)
     return (yield from sender.send_and_read(sent, read, divisible=len(posts) > 1))
 
 

@@ -35,7 +35,8 @@ class Send(msgspec.Struct, frozen=True):
     """Send a request, and get a `Reply`. Raises UnreachableError in the program if no answer comes.
 
     `path` is percent-encoded. `repeatable` says whether a request whose answer was lost may be sent again. `timeout_s`
-    bounds each wait for the network, in addition to the client's own time.
+    bounds each wait for the network, in addition to the client's own time. `numbered` says that it may have posts whose
+    numbers belong to a player token; from the second `attempt` on it is not sent with another token.
     """
 
     method: str
@@ -44,6 +45,8 @@ class Send(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     repeatable: bool = True
     timeout_s: float | None = None
+    numbered: bool = False
+    attempt: int = 1
 
 
 class Open(msgspec.Struct, frozen=True):

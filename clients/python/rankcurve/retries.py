@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import msgspec
+
 from .errors import PROBLEM_TYPES, ApiError, RankcurveError, UnreachableError, refusal_of
 from .programs import Pause, Program, Reply, Send
 
@@ -92,7 +94,7 @@ class Sender:
         for attempt in range(1, self.retries.attempts_max + 1):
             reply: Reply | None = None
             try:
-                reply = yield request
+                reply = yield request if attempt == 1 else msgspec.structs.replace(request, attempt=attempt)
                 self._answered = True
                 if not (200 <= reply.status < 300 or reply.status == 304):
                     raise refusal_of(reply.status, reply.content)

@@ -11,7 +11,7 @@ import math
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0
 SILENCE_S_MAX = 60.0  # the service sends a heartbeat on every stream more often than this
+KEEPS_TOKEN = "keeps_token"  # the extension of a request that is not sent with another token
+AskToken = Callable[[], str]
+AskTokenAsync = Callable[[], Awaitable[str]]
 T = TypeVar("T")
 
 
@@ -44,11 +47,11 @@ class PerProcess(Generic[T]):
 class SyncTransport:
     """Sends the requests of a `Client`. Any thread may use it, and so may a process that was forked off."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, pause: Callable[[float], Any]) -> None:
+    def __init__(self, url: str, key: str | AskToken | None, timeout_s: float, pause: Callable[[float], Any]) -> None:
         import httpx
 
         self.url = check_address(url)
-        self._http = PerProcess(lambda: httpx.Client(headers=headers, timeout=timeouts(timeout_s)))
+        self._http = PerProcess(lambda: httpx.Client(**bear(key), timeout=timeouts(timeout_s)))
         self._pause = pause
 
     def close(self) -> None:
@@ -91,11 +94,17 @@ class SyncTransport:
 class AsyncTransport:
     """Sends the requests of an `AsyncClient`, on one event loop."""
 
-    def __init__(self, url: str, headers: Mapping[str, str], timeout_s: float, pause: Callable[[float], Any]) -> None:
+    def __init__(
+        self,
+        url: str,
+        key: str | AskToken | AskTokenAsync | None,
+        timeout_s: float,
+        pause: Callable[[float], Any],
+    ) -> None:
         import httpx
 
         self.url = check_address(url)
-        self._http = PerProcess(lambda: httpx.AsyncClient(headers=headers, timeout=timeouts(timeout_s)))
+        self._http = PerProcess(lambda: httpx.AsyncClient(**bear(key), timeout=timeouts(timeout_s)))
         self._pause = pause
 
     async def close(self) -> None:
@@ -280,6 +289,23 @@ def without_password(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
+def bear(key: str | AskToken | AskTokenAsync | None) -> dict[str, Any]:
+    """Return the options of an HTTP client whose requests have this key, or the token that this function returns."""
+    headers = {"Accept": "application/json"}
+    if callable(key):
+        from .tokens import TokenAuth
+
+        return {"headers": headers, "auth": TokenAuth(key)}
+    return {"headers": headers | ({"Authorization": f"Bearer {check_key(key)}"} if key else {})}
+
+
+def check_key(key: object) -> str:
+    """Return a key or a token. Raises RankcurveError, which does not show it, if it can't be sent."""
+    if isinstance(key, str) and key.isascii() and key.isprintable() and " " not in key:
+        return key
+    raise RankcurveError("the API key has a line end, a space, or another character that no key has")
+
+
 def timeouts(timeout_s: float) -> httpx.Timeout:
     import httpx
 
@@ -301,6 +327,8 @@ def make_request(
     request = http.build_request(sent.method, address, content=sent.body, headers=headers, timeout=timeout)
     if silence_s is not None:
         request.extensions["timeout"]["read"] = silence_s
+    if sent.numbered and sent.attempt > 1:
+        request.extensions[KEEPS_TOKEN] = True
     return request
 
 

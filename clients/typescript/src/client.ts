@@ -181,8 +181,9 @@ export class Client {
   /**
    * Post one or many, and return a result for each, once all are durable.
    *
-   * A post without `post_id` gets one, so that a retry never counts twice. Pass posts with ids of your own if you may
-   * call this again after an UnreachableError. At most 100 posts may ask for positions, such as `{ positions: ["xp"] }`.
+   * A post without `post_id` gets one, so that a retry never counts twice; a post by player token has its number `n`
+   * instead. Pass posts with ids of your own if you may call this again after an UnreachableError. At most 100 posts may
+   * ask for positions, such as `{ positions: ["xp"] }`.
    */
   post(board: string, posts: Post | Post[], query: Positioned = {}): Promise<PostResult[]> {
     return sendPosts(this.#transport, pathOf`/v1/leaderboards/${board}/posts`, posts, query);
@@ -226,6 +227,16 @@ export class Client {
   /** Let an owner join a board with entry rules, and return how many posts the owner has left. */
   join(board: string, owner: string): Promise<Answer<"join">> {
     return this.#ask(pathOf`/v1/leaderboards/${board}/entries`, { owner });
+  }
+
+  /** Issue a player token, with which an owner posts to boards and families (role `writer`). */
+  issueToken(asked: Body<"issue_token">): Promise<Answer<"issue_token">> {
+    return this.#ask("/v1/tokens", asked);
+  }
+
+  /** Void all player tokens that were issued for an owner until now (role `ops`). */
+  async voidTokens(owner: string, reason?: string): Promise<void> {
+    await this.#transport.send(pathOf`/v1/owners/${owner}/tokens`, { method: "DELETE", query: { reason }, once: true });
   }
 
   /** Erase an owner's entry on one board (role `ops`). Entries on other boards stay. */

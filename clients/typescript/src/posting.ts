@@ -10,14 +10,16 @@ const WHOLE_REQUEST_STATUSES = [400, 413, 422];
 const PASSING_STATUSES = [408, 429];
 const PROBLEM_TYPES = "urn:rankcurve:problem:";
 
-/** Send posts in requests of bounded size, and return their results in order. A post without an id gets one. */
+/** Send posts in requests of bounded size, and return their results in order. A post without `n` and id gets an id. */
 export async function sendPosts(
   transport: Transport,
   path: string,
   posts: Post | Post[],
   query: object = {},
 ): Promise<PostResult[]> {
-  const named = [posts].flat().map((post) => ({ ...post, post_id: post.post_id ?? makePostId() }));
+  const named = [posts].flat().map((post) =>
+    post.n === undefined ? { ...post, post_id: post.post_id ?? makePostId() } : post,
+  );
   const results: PostResult[] = [];
   for (let from = 0; from < named.length; from += POSTS_PER_REQUEST) {
     results.push(...(await sendOnce(transport, path, named.slice(from, from + POSTS_PER_REQUEST), query)));
@@ -44,7 +46,7 @@ export function isFinal({ status, problem }: ApiError): boolean {
 }
 
 async function sendOnce(transport: Transport, path: string, posts: Post[], query = {}): Promise<PostResult[]> {
-  const answer = await transport.send(path, { method: "POST", query, body: { posts } });
+  const answer = await transport.send(path, { method: "POST", query, body: { posts }, numbered: true });
   const { results } = (await answer.json()) as PostResults;
   if (results?.length !== posts.length) throw new RankcurveError("the answer does not have the results of the posts");
   return results;

@@ -1,7 +1,7 @@
 /** Sends requests, and tries again where that helps and does no harm. */
 
 import { ApiError, RankcurveError, UnreachableError } from "./errors.js";
-import type { Options, Problem } from "./types.js";
+import type { AskToken, Options, Problem } from "./types.js";
 
 const TIMEOUT_MS = 10_000;
 const RETRIES = 4;
@@ -10,6 +10,7 @@ export const PAUSE_MS_MAX = 30_000;
 const NO_FOLDER = "%25%7F"; // the service drops it from the end of a name
 const KEY = /^[!-~]*$/;
 const PROXY_STATUSES = [502, 504]; // a proxy got no answer of the service
+const RENEWED = ["token_expired", "token_voided"];
 
 export interface Sent {
   method?: "GET" | "POST" | "PUT" | "DELETE";
@@ -18,22 +19,22 @@ export interface Sent {
   headers?: Record<string, string>;
   signal?: AbortSignal;
   once?: boolean; // never send it again
+  numbered?: boolean; // its posts may have numbers, which belong to the token
 }
 
 export class Transport {
   readonly #url: string;
-  readonly #key: string | undefined;
+  readonly #key: Options["key"];
   readonly #timeoutMs: number;
   readonly #retries: number;
   readonly #fetch: typeof fetch;
+  #token: Promise<string> | undefined;
 
   constructor(url: string, options: Options) {
     this.#url = url.replace(/\/+$/, "");
     // An error of `fetch` would show a key that no header can carry, and the password of an address.
     if (/^[^/]*\/\/[^/]*@/.test(url)) throw new RankcurveError("the address has a name or a password");
-    if (options.key !== undefined && !KEY.test(options.key)) {
-      throw new RankcurveError("the API key has a line end, a space, or another character that no key has");
-    }
+    if (typeof options.key === "string") checkKey(options.key);
     this.#key = options.key;
     this.#timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
     this.#retries = options.retries ?? RETRIES;
@@ -50,7 +51,8 @@ export class Transport {
       const left = sent.once ? 0 : this.#retries - tried;
       let pauseMs = drawPauseMs(tried);
       try {
-        const answer = await this.open(path, sent, this.#timeoutMs);
+        // A post that may have been applied would be another one with another token.
+        const answer = await this.open(path, sent, this.#timeoutMs, tried === 0 || !sent.numbered);
         if (answer.ok || answer.status === 304) return answer;
         const after = Number(answer.headers.get("Retry-After") ?? Number.NaN);
         const again = PROXY_STATUSES.includes(answer.status) || (isBusy(answer.status) && after >= 0);
@@ -58,17 +60,39 @@ export class Transport {
         await answer.body?.cancel();
         if (after >= 0) pauseMs = Math.min(PAUSE_MS_MAX, after * 1000) * (1 + Math.random() / 4);
       } catch (error) {
-        if (error instanceof ApiError || sent.signal?.aborted) throw error;
+        if (error instanceof RankcurveError || sent.signal?.aborted) throw error;
         if (left <= 0) throw new UnreachableError(`no answer of ${this.#url}: ${String(error)}`, { cause: error });
       }
       await pause(pauseMs, sent.signal);
     }
   }
 
-  /** Send a request once. Without `timeoutMs`, the answer may take as long as it wants. */
-  open(path: string, sent: Sent, timeoutMs?: number): Promise<Response> {
+  /**
+   * Send a request once, and if its token has expired or was voided, once more with a new one if it `mayRenew`.
+   * Without `timeoutMs`, the answer may take as long as it wants.
+   */
+  async open(path: string, sent: Sent, timeoutMs?: number, mayRenew = true): Promise<Response> {
+    const key = this.#key;
+    if (typeof key !== "function") return this.#fetchOnce(path, sent, timeoutMs, key);
+    const token = this.#token ?? this.#askToken(key);
+    const answer = await this.#fetchOnce(path, sent, timeoutMs, await token);
+    if (answer.status !== 401 || !mayRenew) return answer;
+    if (!RENEWED.includes((await readProblem(answer.clone()))?.code ?? "")) return answer;
+    if (this.#token === token) this.#token = undefined; // otherwise another request has asked for a new one
+    return this.#fetchOnce(path, sent, timeoutMs, await (this.#token ?? this.#askToken(key)));
+  }
+
+  #askToken(key: AskToken): Promise<string> {
+    const asked: Promise<string> = (async () => checkKey(await key()))().catch((cause: unknown) => {
+      if (this.#token === asked) this.#token = undefined;
+      throw new RankcurveError(`no token came: ${String(cause)}`, { cause });
+    });
+    return (this.#token = asked);
+  }
+
+  #fetchOnce(path: string, sent: Sent, timeoutMs?: number, key?: string): Promise<Response> {
     const headers: Record<string, string> = { ...sent.headers };
-    if (this.#key !== undefined) headers["Authorization"] = `Bearer ${this.#key}`;
+    if (key !== undefined) headers["Authorization"] = `Bearer ${key}`;
     const init: RequestInit = { method: sent.method ?? "GET", headers };
     if (sent.body !== undefined) {
       headers["Content-Type"] = "application/json";
@@ -79,6 +103,11 @@ export class Transport {
     if (signal !== undefined) init.signal = signal;
     return this.#fetch(this.#url + path + queryText(sent.query), init);
   }
+}
+
+function checkKey(key: string): string {
+  if (KEY.test(key)) return key;
+  throw new RankcurveError("the API key has a line end, a space, or another character that no key has");
 }
 
 /** Return a path in which each name is escaped. `fetch` would take `.` and `..` for folders, even if they are escaped. */

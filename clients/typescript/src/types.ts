@@ -46,9 +46,15 @@ export interface OfflineTier {
   certain: boolean;
 }
 
+/** Returns a player token. */
+export type AskToken = () => string | Promise<string>;
+
 export interface Options {
-  /** The API key. Leave it out in a web page: the service may let readers in without one. */
-  key?: string;
+  /**
+   * The API key, or a function that returns a player token. It is called when there is no token, and once more for a
+   * request whose token has expired or was voided. Leave an API key out in a web page.
+   */
+  key?: string | AskToken;
   /** How long one try may take, in milliseconds (10,000). A stream is not bounded by it. */
   timeoutMs?: number;
   /** How often a request is tried again after the first time (4). */
