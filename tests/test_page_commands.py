@@ -25,7 +25,8 @@ RUNS = [
     ("operating.md", "file"), ("operating.md", "postgres"), ("citus.md", "postgres"), ("postgresql.md", "postgres"),
     *((page, "file") for page in ("events.md", "families.md", "leases.md", "monitoring.md", "queue.md")),
 ]  # fmt: skip
-FOLLOWED = {"tutorial.md", "contest.md", "rewards.md", "how_to.md", "migrating.md"}  # by tests/test_tutorial.py
+# By tests/test_tutorial.py and tests/test_game_without_server.py.
+FOLLOWED = {"tutorial.md", "contest.md", "game_without_server.md", "rewards.md", "how_to.md", "migrating.md"}
 SENT = {"endpoints.md"}  # by tests/service/http/test_openapi_operations.py
 
 # The commands that no test of this module runs, by their first words, and why.

@@ -2,7 +2,7 @@
 
 import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import httpx
@@ -16,6 +16,7 @@ from tests.servers import RedisServer
 from tests.service.real_service import ROOT, Process
 
 BLOCK = re.compile(r"(?P<before>[^\n]*)\n\n```(?P<kind>sh|python|csharp|toml|text)\n(?P<text>.*?)```", re.DOTALL)
+RUNNING = re.compile(r"^rankcurve serve|python token_endpoint\.py")
 FILE = re.compile(r"`(\w+\.(?:py|cs|toml))`:$")
 
 
@@ -36,11 +37,17 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return shell_environment()
 
 
-def follow(page: str, folder: Path, environment: dict[str, str]) -> int:
-    """Do what a page says, in a folder. Return the number of outputs that were compared."""
-    port, compared, printed = environment["RANKCURVE_PORT"], 0, ""
+def follow(
+    page: str, folder: Path, environment: dict[str, str], start: Callable[[str], object] = lambda _: None
+) -> int:
+    """Do what a page says, in a folder. Return the number of outputs that were compared.
+
+    `start` is called with each command that the page leaves running.
+    """
+    compared, printed = 0, ""
     for block in BLOCK.finditer((ROOT / "docs" / page).read_text(encoding="utf-8")):
-        text = block["text"].replace(":8080", f":{port}")
+        text = block["text"].replace(":8080", f":{environment['RANKCURVE_PORT']}")
+        text = text.replace("9000", environment.get("PAGE_PORT", "9000"))
         if block["kind"] in ("python", "csharp", "toml"):
             named = FILE.search(block["before"])
             assert named, f"which file? {block['before']}"
@@ -48,7 +55,9 @@ def follow(page: str, folder: Path, environment: dict[str, str]) -> int:
         elif block["kind"] == "text":
             assert normalised(printed) == normalised(text)
             compared += 1
-        elif text.strip() != "rankcurve serve":
+        elif RUNNING.search(text):
+            start(text)
+        else:
             printed = run_block(text, folder, environment)
     return compared
 
