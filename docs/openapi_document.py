@@ -243,7 +243,7 @@ def _operation(route: Route, refs: dict[type[msgspec.Struct], Schema]) -> Schema
         operation["tags"] = [route.tag]
     if route.body is not None:
         content: Schema = {JSON_TYPE: {"schema": _one_of(route.body, refs)}}
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": not route.optional_body, "content": content}
         if route.ndjson:
             content[NDJSON_TYPE] = {"schema": refs[_types(route.body)[0]]}  # this describes one line of the body
             listed = {"type": "array", "items": refs[_types(route.body)[0]], **LIST_BOUNDS}

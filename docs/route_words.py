@@ -118,8 +118,8 @@ ROUTE_WORDS: dict[str, Words] = {
         " The ranks agree with each other: all follow from the owner's rank by counting along the rows. An"
         " archived leaderboard has the rows of its archive; a `next` past them is answered with 410."),
     "entry": Words("An owner's entry", problems=("unknown_owner",),
-        description="The entry of a hidden owner says that it is hidden."
-        " It has no `ETag`, because it changes without the leaderboard."),
+        description="The entry of a hidden owner says that it is hidden, and has no `ETag`. That of a shadowed owner"
+        " says so to the role `ops` alone."),
     "page": Words("A page of a ranking", problems=("bad_rank", "archived", "unknown_tier"),
         description="With `tier`, the pages have only the rows of this tier, with their ranks in the whole ranking and"
         " each `tier_rank`, the rank among them."
@@ -258,9 +258,13 @@ ROUTE_WORDS: dict[str, Words] = {
         description="This erases entries, grants and profile, and the name, stats and post ids in the journal. A retry"
         " of an erased post stays a duplicate."),
     "hide_owner": Words("Hide an owner on every leaderboard",
-        description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner."),
-    "show_owner": Words("Show a hidden owner again"),
-    "hidden_owners": Words("The hidden owners, by name", description="Each has the time, key and reason of the act."),
+        description="Posts still merge. Once this is answered, rankings, totals and streams no longer have the owner."
+        " With `shadow`, the owner is hidden from everybody else: what is asked about the owner itself (entry,"
+        " positions, the rows around it, lookups, its boards and streams, the positions in results of its posts) is"
+        " answered as if it were ranked. A request may turn one into the other."),
+    "show_owner": Words("Show a hidden or shadowed owner again"),
+    "hidden_owners": Words("The hidden owners, by name",
+        description="Each has the time, key and reason of the act, and whether it is shadowed."),
     "acts": Words("What operators have done, the newest first", problems=("bad_cursor",),
         description="An act is kept with the transaction of its effect, for `acts_retention_s`. A request that changes"
         " nothing is not listed again. When an owner is erased, the name goes from the acts."),
@@ -274,15 +278,16 @@ ROUTE_WORDS: dict[str, Words] = {
         " range. If no leaderboard could be merged because of the journal, the answer is 409 `journal_pruned`; the"
         " owner is merged all the same. Posts to the earlier id are rejected, `owner_merged`, also those that wait in"
         " the queue; a retry of an applied one stays a duplicate. Reads of the earlier id answer 404 `owner_merged`"
-        " with `into`. `into` keeps its profile, or gets the owner's. If one of them is hidden, `into` is hidden. A"
-        " merge can't be undone; erasing `into` erases the earlier ids, too. It needs all partitions."),
+        " with `into`. `into` keeps its profile, or gets the owner's. If one of them is hidden, `into` is hidden; if"
+        " one is shadowed and none hidden, `into` is shadowed. A merge can't be undone; erasing `into` erases the"
+        " earlier ids, too. It needs all partitions."),
     "put_profile": Words("Store an owner's profile",
         description="This replaces an earlier profile. `profiles=true` adds profiles to the rows of a read."),
     "profile": Words("An owner's profile", problems=("no_profile",)),
     "remove_profile": Words("Remove an owner's profile", problems=("no_profile",)),
     "owner_boards": Words("The leaderboards on which an owner has an entry",
-        description="Archived leaderboards and hidden entries are left out. A request looks at 100 leaderboards, so a"
-        " page may have few or none of the owner's and still a `next`."),
+        description="Archived leaderboards and entries of hidden owners are left out. A request looks at 100"
+        " leaderboards, so a page may have few or none of the owner's and still a `next`."),
     "owner_posts": Words("An owner's posts, the newest first", problems=("bad_cursor",),
         description="The list reaches as far back as the journal is kept."),
     "stream": Words("The top of a ranking, or an owner's position, as it changes",

@@ -84,8 +84,10 @@ class OwnerChanges:
     postponed: PostponedChange | None = None  # the change that a job finishes in one partition; None: it is a new one
 
     async def make_change(self, change: OwnerChange) -> int:
-        """Erase, hide or show the owner. Return on how many boards the owner has, or had, an entry."""
-        return await self.erase() if change == "erase" else await self.set_hidden(hide=change == "hide")
+        """Erase, hide, shadow or show the owner. Return on how many boards the owner has, or had, an entry."""
+        if change == "erase":
+            return await self.erase()
+        return await self.set_hidden(hide=change != "show", shadow=change == "shadow")
 
     @property
     def _names(self) -> Sequence[str]:
@@ -151,8 +153,9 @@ class OwnerChanges:
             MergeConflictError, StoreBusyError: see `OwnerMerge.begin`. Nothing has changed.
         """
         merge = OwnerMerge(owner=self.owner, into=into, by_posts=by_posts, now_us=self.now_us())
-        if await self.store.write(merge.begin):  # all entries of a hidden owner are hidden
-            await replace(self, owner=into).set_hidden(hide=True)
+        if state := await self.store.write(merge.begin):  # all entries of a hidden owner are hidden
+            shadow = state == hidden_owners.SHADOWED
+            await replace(self, owner=into).set_hidden(hide=True, shadow=shadow)
         found, archived = {leaf.id for leaf in await self._list_joined()}, set[str]()
         await self._on_every_board(lambda boards: self._note_boards(boards, found))
         await self._on_every_archive(lambda leaves: self._note_archives(leaves, archived))
@@ -185,9 +188,12 @@ class OwnerChanges:
         found.update(leaf.id for leaf in theirs)
         return len(theirs)
 
-    async def set_hidden(self, *, hide: bool) -> int:
-        """Hide the owner or show the owner again. Return on how many boards the owner has an entry."""
-        await self._store_change("hide" if hide else "show")
+    async def set_hidden(self, *, hide: bool, shadow: bool = False) -> int:
+        """Hide the owner or show the owner again. Return on how many boards the owner has an entry.
+
+        `shadow`: the owner is not to notice that.
+        """
+        await self._store_change("shadow" if hide and shadow else "hide" if hide else "show")
         shown = None if hide else await self._list_hidden_boards()
         change = hidden_owners.hide_owner if hide else hidden_owners.show_owner
         await self._on_every_board(lambda boards: change(boards, self.owner, now_us=self.now_us()), shown)
@@ -254,8 +260,9 @@ class OwnerChanges:
                     yield from replace_postponed(left, name)
             elif not (yield from hold_postponed(self.postponed)):
                 raise BoardChangedError("another request has changed the owner meanwhile")
+            hide, shadow = change in ("hide", "shadow"), change == "shadow"
             yield from hidden_owners.store_state(
-                self.owner, now_us=self.now_us(), hide=change == "hide", concerns=self._concerns
+                self.owner, now_us=self.now_us(), hide=hide, shadow=shadow, concerns=self._concerns
             )
 
         await self.store.write(program)

@@ -503,6 +503,10 @@ class Entry(msgspec.Struct):
     cells: list[str | int | None]
 
 
+class ShadowEntry(Entry):
+    """The entry of a shadowed owner. No ranking has its row, but answers about the owner look as if one had."""
+
+
 class PostStatus(StrEnum):
     """The outcomes of a post, from the best to the worst."""
 

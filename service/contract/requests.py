@@ -319,6 +319,14 @@ class IssueToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     least."""
 
 
+class HideOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How to hide an owner."""
+
+    shadow: bool = False
+    """Answers about the owner go on as if the owner were ranked, so that the owner does not notice."""
+    reason: Reason | None = None
+
+
 class MergeOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_": "from"}):
     """The owner who gets the entries, and what makes them."""
 

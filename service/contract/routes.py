@@ -109,6 +109,7 @@ class Route:
     query: type[msgspec.Struct] | None = None
     body: Types = None  # the type of the body; a tuple: the body has one of these types; None: there is no body
     raw_body: bool = False  # the handler parses the bytes itself
+    optional_body: bool = False  # a request without a body is as one with {}
     ndjson: bool = False  # the route accepts a body in NDJSON, too
     needs_key: bool = False  # refuse callers without an API key, even if the setting `anonymous_role` lets them read
     has_own_metrics: bool = False  # the route has a name of its own in the metrics, because it is requested very often

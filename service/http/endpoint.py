@@ -158,6 +158,7 @@ class Endpoint:
         self._decoder: msgspec.json.Decoder[Any] | None = None
         if isinstance(route.body, type) and not route.raw_body and not passes_on:
             self._decoder = msgspec.json.Decoder(route.body)
+        self._empty = b"{}" if route.optional_body else b""
         self._takes = (JSON_TYPE, NDJSON_TYPE) if route.ndjson else (JSON_TYPE,)
         self._steps = self._list_steps()
 
@@ -274,10 +275,10 @@ class Endpoint:
         )
 
     async def _read_body(self, call: Call) -> None:
-        if not self.route.foreign_protocol:
+        if not self.route.foreign_protocol and (call.request.can_read_body or not self._empty):
             call.media_type = self._media_type(call.request)
         body = await self._bodies.read_body(call.request)
-        call.body = body if self._decoder is None else decode_strictly(body, self._decoder)
+        call.body = body if self._decoder is None else decode_strictly(body or self._empty, self._decoder)
         if self.route.role is not None:
             self._keyring.check_valid(call.identity)  # the key may have been revoked while the body arrived
 

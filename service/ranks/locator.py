@@ -43,6 +43,9 @@ class WantedRank(NamedTuple):
     column_index: int
     cell: str
     owner: str | None
+    # Entries of shadowed owners, which the ranking lacks: how many to count, and how many of these precede the cell.
+    shadows: int = 0
+    better_shadows: int = 0
 
 
 class CountBegin(NamedTuple):
@@ -136,7 +139,7 @@ class Locator:
         count = read.counts.get(index)
         if count is not None:
             return self.make_position(wanted, self.locate_by_count(count), count.totals)
-        if self._rankings[index].timed:
+        if wanted.shadows or self._rankings[index].timed:
             return None
         located: LocatedRank | None
         if index in starts and index not in read.counts:
@@ -193,7 +196,8 @@ class Locator:
             # Owners who reached the same value in the same microsecond are ordered by the code points of their names.
             # The curve does not know this order, so the bracket covers the ranks of all these owners.
             ties = curve.ties_at(key)
-            high = high + ties - 1 if ties else max(high, curve.locate(key + 1).high - 1)
+            own = 0 if wanted.shadows else 1  # whether the curve counts the owner's own row
+            high = high + ties - own if ties else max(high, curve.locate(key + 1).high - own)
             method = "knot" if low == high else "curve"
         return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
 
@@ -299,13 +303,16 @@ class Locator:
         return await read_single(self.store, lambda: count(start, wanted.cell, owner=owner))
 
     def make_position(self, wanted: WantedRank, located: LocatedRank, totals: Mapping[int, int]) -> Position:
-        index, cell, owner = wanted
+        index, cell, owner, shadows, better = wanted
         name, offset, width, scale = self._cells[index]
         value = int(cell if width is None else cell[:width]) - (offset or 0)
         total, rank, low, high = totals.get(index, 0), located.rank, located.low, located.high
         if self._segmented:
             # A curve has the total of all segments. A count includes entries that `totals` lacks, erased after `as_of`.
-            total = max(total, rank - (owner is None)) if located.curve is None else located.curve.total
+            others = rank - (owner is None or shadows > 0)
+            total = max(total, others) if located.curve is None else located.curve.total
+        if shadows:
+            total, rank, low, high = total + shadows, rank + better, low + better, high + better
         position = Position(
             column=name,
             value=value if scale == 0 else to_wire_number(value, scale),

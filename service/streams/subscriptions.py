@@ -23,6 +23,7 @@ from storage.leaves import hidden_owners
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.rankings import OpenBoard, Ranking
 from storage.leaves.totals import read_board_totals
+from storage.log.bundles import ChangeKind
 from storage.log.partition_journal import JournalRow
 from storage.records import Board, Entry
 from storage.store import Program, in_partition
@@ -32,6 +33,9 @@ from .rank_moves import MoveReader, Moves, RankMove
 RankedColumnId = tuple[int, int]  # the key of a board, and the index of a ranked column
 CountStarts = Mapping[RankedColumnId, CountStart | None]
 NEVER_SEEN = -1  # a number that no journal has
+_FLIPS = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
+# The records of these changes hold the cells of a hidden row, which the owner sees if it is shadowed.
+_HOLDING_CELLS = (ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.FIRST_UNSEEN)
 OVERTAKERS_MAX = 10  # maximum names in `overtaken_by` of an event, even if more owners overtook
 
 
@@ -139,6 +143,7 @@ class _Standing:
     rank: int | None  # None: no value
     total: int
     counted: Mapping[int, int]  # by the key of each leaf: `rank` takes account of all journal rows up to this number
+    shadows: int = 0  # 1: the owner is shadowed, so no ranking counts its entry, and `total` does
 
     @property
     def is_empty(self) -> bool:
@@ -236,7 +241,8 @@ class OwnerTopic(_Topic):
         """Raise an error if no post can give the owner a position."""
         leaf, is_archived = self.board.leaf_of(self.owner), self.board.gate.archived_us is not None
         finding = hidden_owners.find_hidden_owners([self.owner])
-        is_hidden = bool((yield from in_partition(leaf.partition, finding)))
+        states = yield from in_partition(leaf.partition, finding)
+        is_hidden = states.get(self.owner) in hidden_owners.TOLD
         if is_hidden or (is_archived and (yield from self._entries.find_entries([self.owner]))):
             raise NotRankedError(f"{self.owner!r} has no value in this column, or is hidden")
         if is_archived:
@@ -251,10 +257,10 @@ class OwnerTopic(_Topic):
         counted = before.counted
         fresh = [move for move in moves.all if move.row.number > counted.get(move.row.leaf_key, NEVER_SEEN)]
         overtakers, moved, more = self._passed(fresh, before.cell)
-        if moved:
+        if moved or any(move.row.owner == self.owner and move.row.kind in _FLIPS for move in fresh):
             now = yield from self._count(snapshot)
         elif before.rank is not None and (more or overtakers or changes_tiers):
-            total = (yield from snapshot.read_totals(self.board)).get(self.index, 0)
+            total = (yield from snapshot.read_totals(self.board)).get(self.index, 0) + before.shadows
             now = replace(before, rank=before.rank + more, total=total)
         else:
             return before
@@ -270,7 +276,8 @@ class OwnerTopic(_Topic):
         """
         moves = self._column.read_moves(rows)
         own = next((move for move in moves.all if move.row.owner == self.owner), None)
-        overtakers, moved, more = self._passed(moves.all, now.cell if own is None else own.before)
+        told = own is not None and own.row.kind is not ChangeKind.UNSEEN  # such a row does not have the cell before it
+        overtakers, moved, more = self._passed(moves.all, own.before if own is not None and told else now.cell)
         if not (moved or more or overtakers or self._may_change_tiers(moves)):
             return None
         before = None if moved or now.rank is None else now.rank - more
@@ -286,8 +293,9 @@ class OwnerTopic(_Topic):
                 moved = True  # the owner may have been erased, or the board may have been emptied
                 continue
             if row.owner == self.owner:
-                moved = moved or before != after
-                cell = after
+                own = self._own_cell(move)
+                moved = moved or own != cell or (before is None and row.kind in _HOLDING_CELLS)
+                cell = own
                 continue
             if cell is None or before == after:
                 continue
@@ -299,19 +307,33 @@ class OwnerTopic(_Topic):
                 past.pop(row.owner, None)
         return list(past), moved, more
 
+    def _own_cell(self, move: RankMove) -> str | None:
+        """Return the owner's cell after a change of its own, also of a hidden entry: if shadowed, it is told."""
+        record = move.row.record
+        if record is None or record.kind not in _HOLDING_CELLS:
+            return move.after
+        cell = record.cells[self.index] if self.index < len(record.cells) else None
+        return cell if isinstance(cell, str) else None
+
     def _count(self, snapshot: FeedSnapshot) -> Program[_Standing]:
         totals = yield from snapshot.read_totals(self.board)
         found = yield from snapshot.read_entry(self.board, self._entries, self.owner)
+        shadows = 0
+        if found is None:
+            leaf = self.board.leaf_of(self.owner)
+            found = yield from in_partition(leaf.partition, hidden_owners.find_shadow(leaf, self.owner))
+            shadows = int(found is not None)
         cell = None if found is None else found.cells[self.index]
         counted = {leaf.key: snapshot.ends[leaf.partition] for leaf in self.board.leaves}
         total = totals.get(self.index, 0)
         if not isinstance(cell, str):
             return _Standing(_UNTOLD, None, None, total, counted)
+        total += shadows
         among_ties = self.owner if self._ranking.timed else ""
         start = snapshot.starts.get((self.board.key, self.index))
         before = yield from self._ranking.count_before(cell, among_ties, start)
         rank = 1 + before.better_count + before.ties_before
-        return _Standing(_UNTOLD, cell, rank, total, counted)
+        return _Standing(_UNTOLD, cell, rank, total, counted, shadows)
 
     def _told(self, now: _Standing, until: Numbers, before: int | None, overtakers: list[str]) -> _Standing:
         """Return the state `now` with a new last event that shows it to clients. `before` is the previous rank."""

@@ -113,5 +113,8 @@ async def get_hidden_owners(context: Context, call: Call) -> HiddenList:
     after = context.cursors.find_start(query.cursor, "hidden", "")
     found = await context.store.read(lambda: list_hidden(after=after, limit=limit + 1))
     shown, following = context.cursors.cut_page(found, limit, "hidden", lambda last: last.owner)
-    owners = [HiddenOwner(each.owner or "", format_us(each.at_us), each.key, each.reason) for each in shown]
+    owners = [
+        HiddenOwner(each.owner or "", format_us(each.at_us), each.key, each.reason, each.act == "owner.shadowed")
+        for each in shown
+    ]
     return HiddenList(owners, following)

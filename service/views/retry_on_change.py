@@ -23,6 +23,7 @@ from service.contract.values import parse_owner
 from storage import errors
 from storage.boards.family_ids import has_alias
 from storage.histories import merged_owners
+from storage.records import ShadowEntry
 
 # The pause before each further try, in which the boards are read again. After the last one, the request fails.
 PAUSES_S = (0.0, 0.05, 0.2, 0.8)
@@ -115,7 +116,10 @@ class _Tries:
         owner = self._call.path.get("owner")
         if owner is not None and "board" in self._call.path:
             board = await self._context.catalog.find_board(self._call.path["board"])
-            if await self._context.reads.find_hidden(board, [owner]):
+            unseen = (await self._context.reads.find_hidden(board, [owner])).get(owner)
+            if isinstance(unseen, ShadowEntry):  # its row was moved while the handler looked for it
+                return await self._pause(error)
+            if unseen is not None:
                 raise errors.NotRankedError(f"{owner!r} is hidden") from None
             if await self._context.reads.find_joined(board, [owner]):
                 raise errors.NotRankedError(f"{owner!r} has joined, and has no value yet") from None

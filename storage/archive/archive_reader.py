@@ -13,7 +13,7 @@ from querybuilder import INTEGER, Lock, asc, col, desc, param, select, update
 from storage.errors import ArchivedError
 from storage.leaves.entries import add_totals
 from storage.leaves.exact_ranks import CountStart, GapCount, count_of
-from storage.leaves.hidden_owners import find_hidden_owners
+from storage.leaves.hidden_owners import TOLD, find_hidden_owners
 from storage.leaves.rankings import Neighbours, OpenLeaf, Ranking
 from storage.leaves.totals import CHANGES
 from storage.log.cells import Padding
@@ -81,14 +81,18 @@ class ArchivedRanking(Ranking):
     def keeps_all_rows(self) -> Program[bool]:
         return (yield from self._count(SectionKind.TOP)) == (yield from self._total())
 
-    def _top(self, rows_max: int = INT64_MAX) -> Program[list[Entry]]:
-        """Return archived best rows (all, or at least the first `rows_max`), but no rows of erased or hidden owners."""
+    def _top(self, rows_max: int = INT64_MAX, shadow: str = NOBODY) -> Program[list[Entry]]:
+        """Return archived best rows (all, or at least the first `rows_max`), but no rows of erased or hidden owners.
+
+        Keep the row of `shadow`, unless answers tell that this owner is hidden.
+        """
         blocks = yield _BEFORE_NUMBER.bind(**self._in(SectionKind.TOP), number=rows_max)
         kept = [entry for _, document in blocks for entry in _widened(document, self._columns)]
-        unseen = {NOBODY, *(yield from find_hidden_owners([entry.owner for entry in kept]))}
+        hidden = yield from find_hidden_owners([entry.owner for entry in kept])
+        unseen = {NOBODY, *(owner for owner, state in hidden.items() if owner != shadow or state in TOLD)}
         shown = [entry for entry in kept if entry.owner not in unseen]
         if len(shown) < rows_max <= len(kept):  # too many of the rows belong to unseen owners: read all blocks
-            return (yield from self._top())
+            return (yield from self._top(shadow=shadow))
         return shown
 
     def count_better(self, cell: str) -> Program[int]:
@@ -192,7 +196,7 @@ class ArchivedRanking(Ranking):
         return top[max(0, start - limit) : start]
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        top, start = yield from self._find_index(cell, owner)
+        top, start = yield from self._find_index(cell, owner, shadow=owner)
         if start == len(top) and worse_rows:
             yield from self._check_end()
         first = max(0, start - better_rows)
@@ -203,12 +207,12 @@ class ArchivedRanking(Ranking):
         near.shown_before = start
         return near
 
-    def _find_index(self, cell: str, owner: str) -> Program[tuple[list[Entry], int]]:
+    def _find_index(self, cell: str, owner: str, shadow: str = NOBODY) -> Program[tuple[list[Entry], int]]:
         """Return the rows of `_top`, and the 0-based index at which the row with this cell and owner stands.
 
         If no row has this cell and owner, return the index of the first row that ranks after them.
         """
-        top, key = (yield from self._top()), self.padding.key_of_cell(cell)
+        top, key = (yield from self._top(shadow=shadow)), self.padding.key_of_cell(cell)
         for index, entry in enumerate(top):
             if self._is_at(entry, cell, owner):
                 return top, index
@@ -257,8 +261,8 @@ class ArchivedEntries(OpenLeaf):
         return (yield from self._find_kept(owners, hidden=True))
 
     def _find_kept(self, owners: Sequence[str], *, hidden: bool) -> Program[dict[str, Entry]]:
-        unseen = yield from find_hidden_owners(owners)
-        owners = [owner for owner in owners if (owner in unseen) is hidden]
+        states = yield from find_hidden_owners(owners)
+        owners = [owner for owner in owners if (states.get(owner, "") in TOLD) is hidden]
         if not owners:
             return {}
         columns = len(self.leaf.spec.columns)

@@ -2,15 +2,15 @@
 
 A transaction that has an effect also stores the act. So there is no effect without its act, whatever process is killed.
 
-The act that has hidden an owner is marked as long as the owner is hidden. The marked acts are the list of the hidden
-owners, so they are never pruned. Another request to hide such an owner changes nothing, and stores no act.
+The act that has hidden or shadowed an owner is marked as long as the owner is so. The marked acts are the list of the
+hidden owners, so they are never pruned. Another such request for the owner changes nothing, and stores no act.
 """
 
 import secrets
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
-from querybuilder import INTEGER, TEXT, asc, col, delete, desc, insert, lit, null, param, select, update
+from querybuilder import INTEGER, TEXT, asc, col, delete, desc, insert, null, param, select, update
 from storage.schema.placement import TABLES
 from storage.schema.tables import ACTS
 from storage.store import Program
@@ -18,12 +18,15 @@ from storage.store import Program
 ActName = Literal[
     "board.created", "board.changed", "board.closed", "board.reset", "board.rebuilt", "board.deleted",
     "family.created", "family.changed", "family.reset", "family.deleted",
-    "entry.set", "entry.erased", "entries.erased", "post.voided", "owner.hidden", "owner.shown", "owner.erased",
-    "owner.merged",
+    "entry.set", "entry.erased", "entries.erased", "post.voided", "owner.hidden", "owner.shadowed", "owner.shown",
+    "owner.erased", "owner.merged",
     "key.created", "key.revoked", "tokens.voided", "job.paused", "job.resumed", "job.run",
     "webhook.created", "webhook.changed", "webhook.resumed", "webhook.deleted",
     "pool.created", "pool.deleted", "resources.added", "resources.removed",
 ]  # fmt: skip
+
+
+HIDING = ("owner.hidden", "owner.shadowed")
 
 
 class Act(NamedTuple):
@@ -47,7 +50,6 @@ _NAMES = ("at", "act", "key", "owner", "board", "reason", "detail")  # in the or
 _LISTED = select(col("id"), *map(col, _NAMES)).from_(ACTS)
 _OF_OWNER = col("owner").eq(param("owner"))
 _INSERT = insert(ACTS).rows(param("rows"), **TABLES[ACTS].kinds).prepared()
-_IS_HIDDEN = select(lit(1)).from_(ACTS).where(_OF_OWNER, col("hidden").not_null()).prepared()
 _HIDING = _LISTED.where(_OF_OWNER, col("hidden").not_null()).prepared()
 _SHOW = update(ACTS).set(hidden=null(INTEGER)).where(_OF_OWNER, col("hidden").not_null()).prepared()
 _hidden = _LISTED.where(col("hidden").not_null(), col("owner").gt(param("after"))).order_by(asc(col("owner")))
@@ -67,8 +69,10 @@ def store_acts(acts: Iterable[Act], *, hidden: int | None = None) -> Program[Non
 
 def record_act(act: Act) -> Program[None]:
     """Store an act in the transaction of its effect, after the effect. An erased owner is not named."""
-    if act.act == "owner.hidden":
-        if not (yield _IS_HIDDEN.bind(owner=act.owner)):
+    if act.act in HIDING:
+        hiding = [Act(*row[1:]).act for row in (yield _HIDING.bind(owner=act.owner))]
+        if act.act not in hiding:
+            yield _SHOW.bind(owner=act.owner)
             yield from store_acts([act], hidden=1)
         return
     if act.act in ("owner.shown", "owner.erased"):
@@ -79,8 +83,11 @@ def record_act(act: Act) -> Program[None]:
 def move_hidden(owner: str, into: str) -> Program[None]:
     """List `into` as hidden from now on, if the hidden owner `owner`, who is merged into it, was listed."""
     hiding = [Act(*row[1:]) for row in (yield _HIDING.bind(owner=owner))]
-    if hiding and not (yield _IS_HIDDEN.bind(owner=into)):
-        yield from store_acts([hiding[0]._replace(owner=into)], hidden=1)
+    if hiding:
+        told = [Act(*row[1:]).act for row in (yield _HIDING.bind(owner=into))]
+        if not told or (hiding[0].act == "owner.hidden" and "owner.hidden" not in told):
+            yield _SHOW.bind(owner=into)
+            yield from store_acts([hiding[0]._replace(owner=into)], hidden=1)
     yield _SHOW.bind(owner=owner)
 
 

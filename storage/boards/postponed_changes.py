@@ -1,4 +1,4 @@
-"""Remembers that an owner is to be erased, hidden or shown in partitions that did not answer.
+"""Remembers that an owner is to be erased, hidden, shadowed or shown in partitions that did not answer.
 
     request ──> all partitions answer ──> changed everywhere
             └─> some are away ──> changed in the others, postponed for these ── they answer again ──> a job finishes it
@@ -14,7 +14,7 @@ from storage.schema.placement import TABLES
 from storage.schema.tables import OWNER_CHANGES
 from storage.store import Program
 
-OwnerChange = Literal["erase", "hide", "show"]
+OwnerChange = Literal["erase", "hide", "shadow", "show"]
 LISTED_MAX = 100  # how many postponed changes a job finishes in one round
 
 

@@ -70,8 +70,8 @@ class OwnerMerge:
     by_posts: bool
     now_us: int
 
-    def begin(self) -> Program[bool]:
-        """Make the owner an earlier id, unless that was done before. Return whether `into` is hidden now.
+    def begin(self) -> Program[str | None]:
+        """Make the owner an earlier id, unless that was done before. Return the state of `into` if it is hidden now.
 
         Raises:
             MergeConflictError: one of the owners was merged into another one, or `into` has too many earlier ids.
@@ -92,7 +92,7 @@ class OwnerMerge:
             yield from grants.move_grants(self.owner, self.into)
             yield from acts.move_hidden(self.owner, self.into)
             yield from hidden_owners.store_merged(self.owner, self.into, now_us=self.now_us)
-        return bool((yield from in_partition(0, hidden_owners.find_hidden_owners([self.into]))))
+        return (yield from in_partition(0, hidden_owners.find_hidden_owners([self.into]))).get(self.into)
 
     def _move_profile(self) -> Program[None]:
         found = yield from profiles.find_profiles([self.owner, self.into])

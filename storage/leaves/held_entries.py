@@ -38,9 +38,9 @@ class HeldEntry(NamedTuple):
         ranked, key = self.entries.ranked_cells, self.entries.leaf.key
         before = [None] * len(cells) if self.entry is None else self.entry.cells
         previous, following = (ranked.none if self.is_hidden else ranked.join_cells(each) for each in (before, cells))
-        totals: dict[int, int] = {}
+        totals = {CHANGES: 1}
         if not self.is_hidden:
-            totals = {CHANGES: 1, ALL_ENTRIES: int(self.entry is None)}
+            totals[ALL_ENTRIES] = int(self.entry is None)
             for index in self.entries.leaf.sorted_indexes:
                 totals[index] = (cells[index] is not None) - (before[index] is not None)
         return RankingChange(entry, NewChange(key, self.owner, previous, following, record), totals)

@@ -1,7 +1,7 @@
 """Hides owners: moves their rows to the hidden table, so that no ranking has the rows. Posts still merge into the rows.
 
-The table `hidden_owners` has the state of an owner: HIDDEN or SHOWING. Nearly all owners have no state. An owner who
-was merged into another one is MERGED, or MERGED_HIDDEN, and keeps this state.
+The table `hidden_owners` has the state of an owner: HIDDEN, SHADOWED or SHOWING. Nearly all owners have no state. An
+owner who was merged into another one is MERGED, MERGED_HIDDEN or MERGED_SHADOWED, and keeps this state.
 
     no state ── store_state ──> HIDDEN ── hide_owner, one transaction after the other ──> all rows in the hidden table
                                 │    ^
@@ -14,6 +14,10 @@ was merged into another one is MERGED, or MERGED_HIDDEN, and keeps this state.
     HIDDEN     the hidden table      either table                 `hide_owner`
     SHOWING    the board's table     either table                 `show_owner`
     MERGED     posts are refused     either table                 `histories.owner_merges`, to the other owner
+
+SHADOWED is like HIDDEN for all who write, and for everybody else's ranks. But readers who answer about the owner get
+the hidden row as a `ShadowEntry` (`find_unseen`), and rank it among the rows of the board. They also do so in the state
+SHOWING, so that an owner who was shadowed never reads that the owner is hidden.
 
 An owner's row on a board is in one of the two tables. The most important rule: without a state, the owner has no row in
 the hidden table. So a post looks there only for owners with a state, and needs no query if none of its owners has one.
@@ -54,7 +58,7 @@ from storage.errors import BoardChangedError, LostRaceError
 from storage.log.bundles import ChangeKind, record_of_event
 from storage.log.cells import Cell
 from storage.log.change_log import NewChange
-from storage.records import Entry
+from storage.records import Entry, Leaf, ShadowEntry
 from storage.schema.creation import hold_partitions, in_each_partition
 from storage.schema.placement import TABLES, prepare_put_rows
 from storage.schema.sequences import count_fact
@@ -63,11 +67,14 @@ from storage.store import Program, in_partition
 
 from .entries import Entries, RankingChange, log_ranking_changes
 from .gates import hold_rows_key
+from .totals import CHANGES
 
-HIDDEN, SHOWING = "hidden", "showing"  # the states of an owner
-MERGED, MERGED_HIDDEN = "merged", "merged, hidden"
-UNSEEN = (HIDDEN, MERGED_HIDDEN)
-REFUSED = (MERGED, MERGED_HIDDEN)  # no post of such an owner is applied
+HIDDEN, SHADOWED, SHOWING = "hidden", "shadowed", "showing"  # the states of an owner
+MERGED, MERGED_HIDDEN, MERGED_SHADOWED = "merged", "merged, hidden", "merged, shadowed"
+HIDING = (HIDDEN, SHADOWED)  # new rows of such an owner are hidden
+TOLD = (HIDDEN, MERGED_HIDDEN)  # answers about such an owner say so
+UNSEEN = (*TOLD, SHADOWED, MERGED_SHADOWED)
+REFUSED = (MERGED, MERGED_HIDDEN, MERGED_SHADOWED)  # no post of such an owner is applied
 # A process remembers at most this many states of a partition. With more, each group of posts reads its owners' states.
 STATES_MAX = 20_000
 STATES_A_PAGE = 1_000  # how many states one step copies to a new partition
@@ -117,7 +124,7 @@ _PAGE = _states.where(col("owner").gt(param("after"))).order_by(asc(col("owner")
 _here = delete(HIDDEN_ENTRIES).where(_theirs, col("leaf_key").eq(param("key")))
 _TAKE = _here.returning(col("updated_at"), col("cells")).prepared()
 _STORE = prepare_put_rows(HIDDEN_OWNERS)
-_SHOW = update(HIDDEN_OWNERS).set(state=SHOWING).where(_theirs, col("state").eq(HIDDEN)).prepared()
+_SHOW = update(HIDDEN_OWNERS).set(state=SHOWING).where(_theirs, col("state").in_(param("hiding"))).prepared()
 _refused = any_of(*(col("state").eq(state) for state in REFUSED))
 _merged = all_of(col("owner").in_(param("merged")), _refused)
 _FORGET = delete(HIDDEN_OWNERS).where(any_of(all_of(_theirs, col("state").eq(SHOWING)), _merged)).prepared()
@@ -139,10 +146,34 @@ def find_hidden_entries(leaf_keys: Sequence[int], owners: Sequence[str]) -> Prog
     return [HiddenEntry(row[0], _entry(*row[1:])) for row in rows]
 
 
-def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[set[str]]:
-    """Return which of these owners are hidden. `held`: also lock their states until the transaction ends."""
+def find_unseen(leaves: Iterable[Leaf], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
+    """Return the hidden entries of these owners on leaves: each is a `ShadowEntry` unless its owner may know.
+
+    Run this program in the partition of the leaves. Archived leaves have no such entries.
+    """
+    columns = {leaf.key: len(leaf.spec.columns) for leaf in leaves}
+    rows = yield from find_hidden_entries([*columns], owners)
+    states = (yield _STATES_OF.bind(owners=[row.entry.owner for row in rows])) if rows else []
+    told = {owner for owner, state in states if state in TOLD}
+    found = []
+    for row in rows:
+        entry = row.widen_cells(columns[row.leaf_key])
+        if entry.owner not in told:
+            entry = ShadowEntry(entry.owner, entry.updated_at_us, entry.cells)
+        found.append(HiddenEntry(row.leaf_key, entry))
+    return found
+
+
+def find_shadow(leaf: Leaf, owner: str) -> Program[ShadowEntry | None]:
+    """Return the entry of a shadowed owner on a leaf, or None. Run this program in the partition of the leaf."""
+    found = yield from find_unseen([leaf], [owner])
+    return next((entry for _, entry in found if isinstance(entry, ShadowEntry)), None)
+
+
+def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[dict[str, str]]:
+    """Return which of these owners are hidden, with their states. `held`: lock these until the transaction ends."""
     rows = yield (_HELD_STATES if held else _STATES_OF).bind(owners=owners)
-    return {owner for owner, state in rows if state in UNSEEN}
+    return {owner: state for owner, state in rows if state in UNSEEN}
 
 
 def insert_rows(rows: Iterable[HiddenEntry]) -> Program[int]:
@@ -162,25 +193,33 @@ def _encode_row(row: HiddenEntry) -> tuple[int, str, int, str]:
     return key, entry.owner, entry.updated_at_us, _encode(entry.cells).decode()
 
 
-def store_state(owner: str, *, now_us: int, hide: bool, concerns: Concerns = lambda _: True) -> Program[None]:
+def store_state(
+    owner: str, *, now_us: int, hide: bool, shadow: bool = False, concerns: Concerns = lambda _: True
+) -> Program[None]:
     """Store that an owner is hidden, or with `hide=False` is being shown again. Other programs move the rows later.
 
-    `concerns`: store it only in the partitions that this function accepts.
+    `shadow`: the owner is not to notice it. `concerns`: store it only in the partitions that this function accepts.
 
     The state holds for all present and future boards. With `hide=False`, nothing changes if the owner is not hidden.
     Call this last in its transaction.
     """
-    storing = _STORE.bind(rows=[(owner, HIDDEN)]) if hide else _SHOW.bind(owner=owner)
+    hiding = [(owner, SHADOWED if shadow else HIDDEN)]
+    storing = _STORE.bind(rows=hiding) if hide else _SHOW.bind(owner=owner, hiding=list(HIDING))
     yield from _change_states(storing, now_us, concerns)
 
 
 def store_merged(owner: str, into: str, *, now_us: int) -> Program[None]:
     """Store that an owner was merged into another one. If the owner is hidden, `into` is hidden from now on.
 
-    The owner's rows stay where they are until they are merged. Call this last in its transaction.
+    `into` is shadowed only if answers tell of neither that it is hidden. The owner's rows stay where they are until
+    they are merged. Call this last in its transaction.
     """
-    hidden = bool((yield from in_partition(0, find_hidden_owners([owner]))))
-    states = [(owner, MERGED_HIDDEN), (into, HIDDEN)] if hidden else [(owner, MERGED)]
+    found = yield from in_partition(0, find_hidden_owners([owner, into]))
+    states = [(owner, MERGED)]
+    if owner in found:
+        told = HIDDEN in found.values()
+        states = [(owner, MERGED_HIDDEN if found[owner] == HIDDEN else MERGED_SHADOWED)]
+        states.append((into, HIDDEN if told else SHADOWED))
     yield from _change_states(_STORE.bind(rows=states), now_us, lambda _: True)
 
 
@@ -225,11 +264,16 @@ def copy_states(number: int) -> Program[None]:
 
 
 def hide_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program[None]:
-    """Move the owner's rows on these boards to the hidden table, unless the owner is no longer hidden."""
-    if not (yield from _hold_state(owner, HIDDEN)):
+    """Move the owner's rows on these boards to the hidden table, unless the owner is no longer hidden or shadowed."""
+    if not (yield from _hold_state(owner, *HIDING)):
         return
-    changes: list[RankingChange] = []
     moved: list[HiddenEntry] = []
+    # Rows that are hidden already stay, but what is told of them may change: streams and entity tags have to notice.
+    there = {entries.leaf.key: entries for entries in boards}
+    changes = [
+        _change_of(there[row.leaf_key], row.entry, ChangeKind.HIDDEN, row.entry.cells)
+        for row in (yield from find_hidden_entries([*there], [owner]))
+    ]
     for entries in boards:
         change = yield from entries.remove_entry(owner, ChangeKind.HIDDEN)
         if change is not None:
@@ -260,9 +304,9 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
     yield from log_ranking_changes(changes, now_us=now_us)
 
 
-def _hold_state(owner: str, wanted: str) -> Program[bool]:
-    """Lock the owner's state for this transaction. Return whether it is `wanted`."""
-    return [state for _, state in (yield _HELD_STATES.bind(owners=[owner]))] == [wanted]
+def _hold_state(owner: str, *wanted: str) -> Program[bool]:
+    """Lock the owner's state for this transaction. Return whether it is one of `wanted`."""
+    return any(state in wanted for _, state in (yield _HELD_STATES.bind(owners=[owner])))
 
 
 def list_hidden_boards(owner: str, *, limit: int) -> Program[list[int]]:
@@ -275,9 +319,14 @@ def erase_hidden_entry(entries: Entries, owner: str) -> Program[RankingChange | 
     rows = yield _TAKE.bind(owner=owner, key=entries.leaf.key)
     if not rows:
         return None
-    none = entries.ranked_cells.none
-    change = NewChange(entries.leaf.key, owner, none, none, record_of_event(ChangeKind.ERASED))
-    return RankingChange(_entry(owner, *rows[0]), change, {})
+    return _change_of(entries, _entry(owner, *rows[0]), ChangeKind.ERASED)
+
+
+def _change_of(entries: Entries, entry: Entry, kind: ChangeKind, cells: Sequence[Cell] = ()) -> RankingChange:
+    """Return a change of a hidden entry, which no ranking has, before or afterwards."""
+    none, version = entries.ranked_cells.none, entry.updated_at_us if cells else None
+    change = NewChange(entries.leaf.key, entry.owner, none, none, record_of_event(kind, cells, version))
+    return RankingChange(entry, change, {CHANGES: 1})
 
 
 def _entry(owner: str, updated_at_us: int, cells: str) -> Entry:

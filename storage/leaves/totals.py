@@ -15,7 +15,8 @@ from storage.store import Program, in_partition
 
 # In the table of totals, these values of `column_index` stand for numbers that belong to no column.
 ALL_ENTRIES = -1  # the number of rows
-CHANGES = -2  # the number of rows ever written or erased; while this number is the same, the leaf is unchanged
+# The number of rows ever written or erased, hidden ones included. While it is the same, the leaf is unchanged.
+CHANGES = -2
 
 Totals = dict[int, int]  # by column index, or `ALL_ENTRIES` or `CHANGES`
 

@@ -321,6 +321,7 @@ def _add_rows(table: TableChanges, board: BoardChanges) -> None:
     more: dict[int, int] = defaultdict(int)
     for row in board.rows.values():
         if row.is_hidden:
+            changes += row.expected is None or bool(row.changed)  # an entity tag of a hidden entry changes with it
             continue
         if row.expected is None:
             table.new.append((board.rows_key, row))

@@ -36,7 +36,7 @@ from storage.leaves.catalog_rows import find_posted_leaves
 from storage.leaves.entrants import Entrants, EntrantsPlace, hold_entrants
 from storage.leaves.entries import Entries, RowId, TableRows
 from storage.leaves.gates import admit_accepted, hold_gates, read_gates
-from storage.leaves.hidden_owners import HIDDEN, REFUSED, STATES_MAX, read_states
+from storage.leaves.hidden_owners import HIDING, REFUSED, STATES_MAX, read_states
 from storage.leaves.totals import find_demands
 from storage.records import Entry, Gate, Leaf, Post
 from storage.store import Program, Store, in_partition
@@ -58,7 +58,7 @@ class Facts(NamedTuple):
     demands: dict[int, str]  # by leaf key, its `Leaf.demands`; filled by posts
 
     def is_hidden(self, owner: str) -> bool:
-        return self.owner_states.get(owner) == HIDDEN
+        return self.owner_states.get(owner) in HIDING
 
     def is_merged(self, owner: str) -> bool:
         return self.owner_states.get(owner) in REFUSED

@@ -19,13 +19,13 @@ from storage.leaves.count_policy import SHORT_GAP_ROWS, CountPolicy, limit_gap_r
 from storage.leaves.entrants import find_joined
 from storage.leaves.entries import Entries, find_on_leaves
 from storage.leaves.exact_ranks import CountStart, GapCount
-from storage.leaves.hidden_owners import find_hidden_entries
+from storage.leaves.hidden_owners import find_shadow, find_unseen
 from storage.leaves.rankings import OpenLeaf
 from storage.leaves.row_rankings import AroundOwner, OwnersNeighbours, RowRanking
 from storage.leaves.totals import ALL_ENTRIES, read_totals
 from storage.log.cells import CellOf
 from storage.reads.open_boards import OpenBoards
-from storage.records import Board, Entry, Leaf
+from storage.records import Board, Entry, Leaf, ShadowEntry
 from storage.segments.segmented_entries import read_at_once
 from storage.store import Program, Store, read_single, read_steps
 
@@ -125,13 +125,21 @@ class PointReads:
         return found
 
     async def find_hidden(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        """Return the entries of the hidden owners among `owners`, by owner. No ranking shows these entries."""
+        """Return the entries of `owners` that no ranking shows, by owner: those of shadowed owners as `ShadowEntry`.
+
+        Call this for owners without another entry.
+        """
         found: dict[str, Entry] = {}
         for leaf in board.leaves:
             if theirs := [owner for owner in owners if board.leaf_of(owner) is leaf]:
                 reading = partial(_find_hidden, self._boards.open_leaf(leaf), theirs)
                 found |= await self._store.at(leaf.partition).read(reading)
         return found
+
+    async def find_shadow(self, board: Board, owner: str) -> ShadowEntry | None:
+        """Return the entry of a shadowed owner, or None. Call this if `read_entry` has found none."""
+        leaf = board.leaf_of(owner)
+        return await self._store.at(leaf.partition).read(partial(find_shadow, leaf, owner))
 
     async def find_joined(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
         """Return empty entries, dated to when they joined, of those among `owners` who have joined, by owner.
@@ -231,21 +239,24 @@ class PointReads:
 def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list[EntryRead]]:
     """Return the owner's entry and the leaf's totals for each leaf in `leaves`, in this order.
 
-    This takes one statement for all totals, one for each table that leaves share, and one for each other leaf.
+    This takes one statement for all totals, one for each table that leaves share, and one for each other leaf. If an
+    entry is missing, one more statement finds those of a shadowed owner.
 
     Raises:
         UnknownBoardError, BoardChangedError: a leaf was deleted, or has changed since the caller read it.
     """
     totals = yield from read_totals([each.leaf for each in leaves])
     found = yield from find_on_leaves([each for each in leaves if totals[each.leaf.key].get(ALL_ENTRIES)], owner)
+    missing = [each.leaf for each in leaves if each.leaf.key not in found and each.leaf.archived_us is None]
+    unseen = dict((yield from find_unseen(missing, [owner]))) if missing else {}
+    found |= {key: entry for key, entry in unseen.items() if isinstance(entry, ShadowEntry)}
     return [EntryRead(found.get(each.leaf.key), totals[each.leaf.key], {}) for each in leaves]
 
 
 def _find_hidden(entries: OpenLeaf, owners: Sequence[str]) -> Program[dict[str, Entry]]:
     if isinstance(entries, ArchivedEntries):
         return (yield from entries.of_hidden(owners))
-    hidden, columns = (yield from find_hidden_entries([entries.leaf.key], owners)), len(entries.leaf.spec.columns)
-    return {each.entry.owner: each.widen_cells(columns) for each in hidden}
+    return {entry.owner: entry for _, entry in (yield from find_unseen([entries.leaf], owners))}
 
 
 def _read_and_count(

@@ -237,16 +237,18 @@ async def use_owners(client: Recorded) -> None:
     journal = await client.journal()
     assert {line.owner for line in journal} >= {f"p{index}" for index in range(OWNERS)}
     assert await client.journal(journal[-1].seq) == []
+    assert await client.hide_owner("p299", shadow=True) >= 1
+    assert (await client.entry("b", "p299")).hidden == "shadow"
     assert await client.hide_owner("p299", reason="cheats") >= 1
     [hidden] = await client.hidden_owners()
-    assert (hidden.owner, hidden.key, hidden.reason) == ("p299", None, "cheats")
+    assert (hidden.owner, hidden.key, hidden.reason, hidden.shadow) == ("p299", None, "cheats", False)
     with pytest.raises(NotRankedError):
         await client.positions("b", "p299")
     assert await client.show_owner("p299") >= 1
     await client.erase_entry("b", "p298", reason="asked")
     [erased] = await client.acts(owner="p298")
     assert (erased.act, erased.board, erased.reason, erased.detail) == ("entry.erased", "b", "asked", None)
-    assert [each.act for each in await client.acts(owner="p299", board=None)] == ["owner.shown", "owner.hidden"]
+    assert [each.act for each in await client.acts(owner="p299", board=None)][:2] == ["owner.shown", "owner.hidden"]
     assert erased.at >= hidden.since
     assert (await client.erase_entries("b", owners=["p297", "nobody"])) == Erased(erased=1, more=False)
     with pytest.raises(UnknownOwnerError):

@@ -22,6 +22,7 @@ BODIES: dict[str, Any] = {
     "remove_resources": {"resources": ["two"]},
     "ask_lease": {"client_id": "c", "pool_id": "p", "key": "k", "region": "eu", "lease_seconds": 60},
     "join": {"owner": "ada"}, "erase_entries": {"owners": ["nobody"]},
+    "hide_owner": {"shadow": True},
     "lookup": {"owners": ["ada"], "column": "xp"},
     "positions_on_boards": {"boards": ["b"], "column": "xp"},
     "create_board": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}]},

@@ -142,12 +142,16 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HiddenOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """An owner who is hidden since then. `key` and `reason` are those of the act."""
+    """An owner who is hidden since then. `key` and `reason` are those of the act.
+
+    `shadow`: answers about the owner go on as if it were ranked.
+    """
 
     owner: str
     since: datetime
     key: str | None = None
     reason: str | None = None
+    shadow: bool = False
 
 
 class Period(msgspec.Struct, frozen=True, kw_only=True):
@@ -298,12 +302,12 @@ class PastPosition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """One owner's stats."""
+    """One owner's stats. `hidden` is `"shadow"` for operators if the owner is shadowed."""
 
     owner: str
     updated_at: datetime
     stats: Stats
-    hidden: bool = False
+    hidden: bool | Literal["shadow"] = False
     profile: Record | None = None
 
 

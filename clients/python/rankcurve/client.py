@@ -698,12 +698,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
         yield from self._walk_list(path, "history", PastPosition, query)
 
     @operation
-    def hide_owner(self, owner: str, *, reason: str | None = None) -> Program[int]:
+    def hide_owner(self, owner: str, *, shadow: bool = False, reason: str | None = None) -> Program[int]:
         """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged.
 
+        With `shadow`, answers about the owner go on as if the owner were ranked, so that a cheater does not notice.
         Return on how many boards, archived ones included, the owner has or had an entry.
         """
-        return decode((yield from self._act("PUT", owner_path(owner, "hidden"), reason)), _OwnerEntries).entries
+        body = {"shadow": shadow, "reason": reason}
+        return (yield from self._ask(_OwnerEntries, "PUT", owner_path(owner, "hidden"), body)).entries
 
     @operation
     def show_owner(self, owner: str, *, reason: str | None = None) -> Program[int]:

@@ -29,7 +29,7 @@ export type ActAnswer = {
   id: string;
   /** ISO 8601 in UTC, with microseconds */
   at: string;
-  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.rebuilt" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.merged" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "tokens.voided" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
+  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.rebuilt" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.merged" | "owner.shadowed" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "tokens.voided" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
   key: string | null;
   owner: string | null;
   board: string | null;
@@ -412,14 +412,15 @@ export type EndAnswer = {
 
 /**
  * One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing.
- * An owner who has joined and has no value yet has null in every column.
+ * Only for callers with the role `ops`, it is `"shadow"` if the owner is shadowed. An owner who has joined and
+ * has no value yet has null in every column.
  */
 export type EntryAnswer = {
   owner: string;
   /** ISO 8601 in UTC, with microseconds */
   updated_at: string;
   stats: Record<string, number | string | null>;
-  hidden?: boolean;
+  hidden?: boolean | "shadow";
   profile?: Record<string, unknown> | null;
 };
 
@@ -616,13 +617,24 @@ export type HiddenList = {
   next: string | null;
 };
 
-/** An owner who is hidden since the time `since`. `key` is as in an act. */
+/**
+ * An owner who is hidden since the time `since`. `key` is as in an act. `shadow` is true if the owner does not
+ * notice it, because answers about the owner go on as if it were ranked.
+ */
 export type HiddenOwner = {
   owner: string;
   /** ISO 8601 in UTC, with microseconds */
   since: string;
   key: string | null;
   reason: string | null;
+  shadow: boolean;
+};
+
+/** How to hide an owner. */
+export type HideOwner = {
+  /** Answers about the owner go on as if the owner were ranked, so that the owner does not notice. */
+  shadow?: boolean;
+  reason?: string | null;
 };
 
 /**
@@ -884,7 +896,7 @@ export type LookupEntry = {
   /** ISO 8601 in UTC, with microseconds */
   updated_at: string;
   stats: Record<string, number | string | null>;
-  hidden?: boolean;
+  hidden?: boolean | "shadow";
   profile?: Record<string, unknown> | null;
   position?: Position | null;
   place?: number | null;
@@ -1869,7 +1881,7 @@ export interface Operations {
       /** Why an operator does this, for the list of acts. */
       reason?: string;
     };
-    body: never;
+    body: HideOwner;
     answer: OwnerEntries;
   };
   show_owner: {

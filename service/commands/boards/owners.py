@@ -45,7 +45,8 @@ def show_posts(answer: Record) -> None:
 add_request(
     owner_app, "hide", f"PUT {OWNER_PATH}/hidden",
     "Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged.",
-    OWNER, REASON, show=show_changed,
+    OWNER, option("shadow", bool, "The owner goes on to read its own ranks.", "--shadow", default=False), REASON,
+    show=show_changed,
 )
 add_request(
     owner_app, "unhide", f"DELETE {OWNER_PATH}/hidden", "Let rankings show a hidden owner again (role `ops`).",
@@ -53,7 +54,7 @@ add_request(
 )
 add_list(
     owner_app, "hidden", "/v1/owners", "List the hidden owners, and why they are hidden (role `ops`).",
-    {"owner": "owner", "since": "since", "key": "key", "reason": "reason"}, hidden=True,
+    {"owner": "owner", "since": "since", "key": "key", "shadow": "shadow", "reason": "reason"}, hidden=True,
 )
 add_list(
     owner_app, "show", f"{OWNER_PATH}/boards", "Print an owner's entries, by leaderboard. It changes nothing.",

@@ -35,12 +35,16 @@ class ActList(msgspec.Struct, frozen=True):
 
 
 class HiddenOwner(msgspec.Struct, frozen=True):
-    """An owner who is hidden since the time `since`. `key` is as in an act."""
+    """An owner who is hidden since the time `since`. `key` is as in an act.
+
+    `shadow` is true if the owner does not notice it, because answers about the owner go on as if it were ranked.
+    """
 
     owner: str
     since: Time
     key: str | None
     reason: str | None
+    shadow: bool
 
 
 class HiddenList(msgspec.Struct, frozen=True):

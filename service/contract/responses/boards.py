@@ -422,8 +422,13 @@ ProfileObject = Annotated[
 ]
 
 
+Hidden = bool | Literal["shadow"]
+
+
 class EntryAnswer(msgspec.Struct):
     """One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing.
+
+    Only for callers with the role `ops`, it is `"shadow"` if the owner is shadowed.
 
     An owner who has joined and has no value yet has null in every column.
     """
@@ -431,7 +436,7 @@ class EntryAnswer(msgspec.Struct):
     owner: str
     updated_at: Time
     stats: Stats
-    hidden: bool | UnsetType = UNSET
+    hidden: Hidden | UnsetType = UNSET
     profile: ProfileObject | UnsetType | None = UNSET
 
 

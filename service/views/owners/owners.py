@@ -1,4 +1,4 @@
-"""Handlers that read entries of owners, and that erase, hide and show owners (with `storage.owners`).
+"""Handlers that read entries of owners, and that erase, hide, shadow and show owners (with `storage.owners`).
 
 A profile is a JSON object about an owner, such as a name and a picture. It is stored as it was sent, without white
 space. `add_profiles` adds profiles to rows of other answers.
@@ -8,15 +8,17 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec import UNSET, Raw
+from msgspec import UNSET, Raw, UnsetType
 
 from service.context import Context
+from service.contract.api_keys import Role
 from service.contract.cursors import ListCursor
 from service.contract.problems import ProblemError, check_count
 from service.contract.queries import ListQuery, ProfilesQuery
-from service.contract.requests import Lookup
+from service.contract.requests import HideOwner, Lookup
 from service.contract.responses.boards import (
     EntryAnswer,
+    Hidden,
     LookupAnswer,
     LookupEntry,
     OwnerBoard,
@@ -37,11 +39,12 @@ from storage.boards.boards import list_boards
 from storage.boards.postponed_changes import OwnerChange
 from storage.errors import UnknownColumnError, UnknownOwnerError
 from storage.histories import merged_owners
+from storage.leaves.hidden_owners import find_shadow
 from storage.leaves.totals import read_board_totals
 from storage.owners import OwnerChanges
 from storage.reads.point_reads import EntryRead
-from storage.records import Board, Entry
-from storage.store import Program
+from storage.records import Board, Entry, ShadowEntry
+from storage.store import Program, in_partition
 
 EXAMINED_BOARDS_MAX = 100  # most boards on which one request looks for an owner's entry
 TOKEN_BYTES = 8  # length of the random token that replaces the name of an erased owner in the journal
@@ -85,22 +88,31 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     if not query.profiles and (unchanged := await find_unchanged(context, call, board.leaf_of(owner))) is not None:
         return unchanged
     found, totals, *_ = await context.reads.read_entry(board, owner)
-    unseen = False
+    hidden: Hidden | UnsetType = UNSET
     if found is None:
-        found, unseen = (await context.reads.find_hidden(board, [owner])).get(owner), True
+        found = (await context.reads.find_hidden(board, [owner])).get(owner)
+        hidden = _tell_hidden(call, found)
+    is_told = hidden is True
     is_joined = found is None
     if found is None:
-        found, unseen = (await context.reads.find_joined(board, [owner])).get(owner), False
+        found = (await context.reads.find_joined(board, [owner])).get(owner)
     if found is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
     context.metrics.meter.add("rankcurve_reads", 1, "entry", "row")
     stats = context.ranks.find_locator(board).format_stats(found.cells)
-    answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden=unseen or UNSET)
+    answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden)
     if query.profiles:
         await add_profiles(context, [answer])
-    elif not unseen and not is_joined:  # no tag otherwise: it can change without a change of the board's tag
+    elif not is_told and not is_joined:  # no tag otherwise: it can change without a change of the board's tag
         return tag_answer(call, board.leaf_of(owner), totals, answer)
     return answer
+
+
+def _tell_hidden(call: Call, entry: Entry | None) -> Hidden | UnsetType:
+    """Return the member `hidden` for an entry that no ranking shows: only operators learn of a shadowed owner."""
+    if not isinstance(entry, ShadowEntry):
+        return UNSET if entry is None else True
+    return "shadow" if call.identity.role is Role.OPS else UNSET
 
 
 async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
@@ -151,8 +163,9 @@ async def look_up_entries(context: Context, call: Call) -> LookupAnswer:
     missing = [owner for owner in missing if owner not in unseen]
     joined = await context.reads.find_joined(board, missing) if missing else {}
     answers = _make_entries(locator, index, [*found.values(), *unseen.values(), *joined.values()])
-    for owner in unseen:
-        answers[owner].hidden = True
+    for owner, entry in unseen.items():
+        answers[owner].hidden = _tell_hidden(call, entry)
+    found |= {owner: entry for owner, entry in unseen.items() if isinstance(entry, ShadowEntry)}
     if index is None:
         context.metrics.meter.add("rankcurve_reads", len(found), "owners", "row")
     else:
@@ -193,10 +206,15 @@ async def _add_positions(
 
 
 async def rank_entries(
-    context: Context, locator: Locator, index: int, entries: Iterable[Entry], totals: dict[int, int]
+    context: Context, locator: Locator, index: int, entries: Collection[Entry], totals: dict[int, int]
 ) -> dict[str, Position]:
-    """Return the positions of these entries by owner. Leave out entries that have no value in the column."""
+    """Return the positions of these entries by owner. Leave out entries that have no value in the column.
+
+    Shadowed owners among them count for all, so that each of them finds the ranks of the others as they should be.
+    """
     wanted = [each for entry in entries for each in list_wanted_ranks(entry, [index])]
+    if shadows := [each for each in entries if isinstance(each, ShadowEntry)]:
+        wanted = [count_shadows(locator, shadows, each) for each in wanted]
     asked = [AskedRank(locator, each) for each in wanted]
     found = await context.ranks.find_positions(asked, "auto", {locator.board.key: totals})
     return {each.owner or "": position for each, position in zip(wanted, found, strict=True)}
@@ -204,11 +222,36 @@ async def rank_entries(
 
 def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
     """Return a `WantedRank` for each of these columns in which the entry has a value. It asks for the entry's rank."""
+    shadows = int(isinstance(entry, ShadowEntry))
     return [
-        WantedRank(index, cell, entry.owner)
+        WantedRank(index, cell, entry.owner, shadows)
         for index in dict.fromkeys(indexes)
         if isinstance(cell := entry.cells[index], str)
     ]
+
+
+def count_shadows(locator: Locator, entries: Iterable[Entry | None], wanted: WantedRank) -> WantedRank:
+    """Return the wanted rank, which counts those of the entries that are of shadowed owners and have a value."""
+    ranking = locator.entries.rankings[wanted.column_index]
+    shadows = [each for each in entries if isinstance(each, ShadowEntry) and each.cells[ranking.index] is not None]
+    places = [ranking.order_of(each)[: 1 + ranking.timed] for each in shadows]
+    own = (ranking.padding.key_of_cell(wanted.cell), wanted.owner or "")[: 1 + ranking.timed]
+    return wanted._replace(shadows=len(places), better_shadows=sum(place < own for place in places))
+
+
+def find_own_entry(locator: Locator, owner: str) -> Program[Entry]:
+    """Return the entry that answers about an owner show: a `ShadowEntry` if the owner is shadowed.
+
+    Raises:
+        UnknownOwnerError: there is no entry, or it is of a hidden owner.
+    """
+    found = yield from locator.entries.find_entries([owner])
+    if owner in found:
+        return found[owner]
+    leaf = locator.board.leaf_of(owner)
+    if (shadow := (yield from in_partition(leaf.partition, find_shadow(leaf, owner)))) is None:
+        raise UnknownOwnerError(f"{owner!r} has no entry in {locator.board.id!r}")
+    return shadow
 
 
 async def erase_entry(context: Context, call: Call) -> None:
@@ -222,7 +265,9 @@ async def erase_owner(context: Context, call: Call) -> OwnerEntries:
 
 
 async def hide_owner(context: Context, call: Call) -> OwnerEntries:
-    return await _change_owner(context, call, "hide")
+    body: HideOwner = call.body
+    call.act = "owner.shadowed" if body.shadow else "owner.hidden"
+    return await _change_owner(context, call, "shadow" if body.shadow else "hide")
 
 
 async def show_owner(context: Context, call: Call) -> OwnerEntries:

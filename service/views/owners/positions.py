@@ -29,10 +29,11 @@ from storage.boards.family_ids import board_id, parse_board_id
 from storage.errors import BoardChangedError, NotRankedError, UnknownOwnerError
 from storage.leaves.count_policy import RankMode
 from storage.leaves.totals import read_board_totals
-from storage.records import Board
+from storage.reads.point_reads import EntryRead
+from storage.records import Board, Entry
 from storage.store import Program
 
-from .owners import find_column, find_ranked_column, list_wanted_ranks
+from .owners import count_shadows, find_column, find_own_entry, find_ranked_column, list_wanted_ranks
 
 
 async def get_positions(context: Context, call: Call, board: Board | None = None) -> OwnerPositions:
@@ -49,19 +50,20 @@ async def get_positions(context: Context, call: Call, board: Board | None = None
         return await _positions_with_next(context, locator, owner, indexes, query.rank)
     starts = locator.find_default_starts(indexes, query.rank, in_segments=False)
     read = await context.reads.read_entry(board, owner, starts)
-    if read.entry is None:
+    entry = read.entry or await context.reads.find_shadow(board, owner)
+    if entry is None:
         raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
-    cells, mode = read.entry.cells, query.rank
+    cells, mode, shadows = entry.cells, query.rank, int(read.entry is None)
     found: dict[int, Position] = {}
     for index in indexes:
         if isinstance(cell := cells[index], str):
-            position = locator.find_position(WantedRank(index, cell, owner), mode, starts, read)
+            position = locator.find_position(WantedRank(index, cell, owner, shadows), mode, starts, read)
             if position is None:
                 break
             found[index] = position
     else:
         return _owner_positions(context, board, owner, indexes, found)
-    found = await _rank_columns(context, locator, list_wanted_ranks(read.entry, indexes), mode, read.totals)
+    found = await _rank_columns(context, locator, list_wanted_ranks(entry, indexes), mode, read.totals)
     return _owner_positions(context, board, owner, indexes, found)
 
 
@@ -91,9 +93,7 @@ async def _positions_with_next(
 
     def program() -> Program[dict[int, Position]]:
         totals = yield from read_board_totals(board)
-        entry = (yield from locator.entries.find_entries([owner])).get(owner)
-        if entry is None:
-            raise UnknownOwnerError(f"{owner!r} has no entry in {board.id!r}")
+        entry = yield from find_own_entry(locator, owner)
         found = {}
         for wanted in list_wanted_ranks(entry, indexes):
             begin = begins[wanted.column_index]
@@ -141,21 +141,27 @@ class BoardColumn(NamedTuple):
 
 
 async def find_positions(
-    context: Context, asked: Sequence[BoardColumn], owner: str, mode: RankMode = "auto"
+    context: Context,
+    asked: Sequence[BoardColumn],
+    owner: str,
+    mode: RankMode = "auto",
+    read: Mapping[int, EntryRead] | None = None,
 ) -> list[Position | None]:
     """Return the owner's positions in the order of `asked`. A position is None if the owner has no value there.
+
+    `read`: the owner's entries by board key, if they were read.
 
     Raises:
         UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
     """
     boards = {board.key: board for board, _ in asked if board is not None}
-    read = await context.reads.read_on_boards(boards.values(), owner)
+    read = read or await context.reads.read_on_boards(boards.values(), owner)
     ranks: dict[int, AskedRank] = {}
     for number, (board, index) in enumerate(asked):
         entry = None if board is None else read[board.key].entry
-        cell = None if entry is None else entry.cells[index]
-        if board is not None and isinstance(cell, str):
-            ranks[number] = AskedRank(context.ranks.find_locator(board), WantedRank(index, cell, owner))
+        if board is not None and entry is not None:
+            for wanted in list_wanted_ranks(entry, [index]):
+                ranks[number] = AskedRank(context.ranks.find_locator(board), wanted)
     totals = {key: each.totals for key, each in read.items()}
     found = dict(zip(ranks, await context.ranks.find_positions([*ranks.values()], mode, totals), strict=True))
     return [found.get(number) for number in range(len(asked))]
@@ -194,8 +200,10 @@ async def _add_previous(
         if isinstance(position, Position)
     }
     before = await context.catalog.find_board(before_id)
-    then = await find_positions(context, [BoardColumn(before, index) for index in indexes], answer.owner, mode)
-    ranked = await _rank_values(context, before, values, mode)
+    read = await context.reads.read_on_boards([before], answer.owner)
+    asked = [BoardColumn(before, index) for index in indexes]
+    then = await find_positions(context, asked, answer.owner, mode, read)
+    ranked = await _rank_values(context, before, values, mode, read[before.key].entry)
     for index, position, earlier in zip(indexes, answer.positions, then, strict=True):
         position.previous = Previous(board=before_id, position=earlier, value_position=ranked.get(index))
 
@@ -214,12 +222,17 @@ async def _rank_columns(
 
 
 async def _rank_values(
-    context: Context, board: Board, values: Mapping[int, int], mode: RankMode
+    context: Context, board: Board, values: Mapping[int, int], mode: RankMode, own: Entry | None
 ) -> dict[int, Position]:
-    """Return the positions that new entries with these values would have on a board, by column index."""
+    """Return the positions that new entries with these values would have on a board, by column index.
+
+    `own`: the entry that their owner has there.
+    """
     locator = context.ranks.find_locator(board)
-    rankings = locator.entries.rankings
-    wanted = [WantedRank(index, rankings[index].padding.pad_arrival(value), None) for index, value in values.items()]
+    wanted = []
+    for index, value in values.items():
+        cell = locator.entries.rankings[index].padding.pad_arrival(value)
+        wanted.append(count_shadows(locator, [own], WantedRank(index, cell, None)))
     return await _rank_columns(context, locator, wanted, mode)
 
 

@@ -20,7 +20,7 @@ from service.views.owners.owners import find_ranked_column, list_wanted_ranks
 from service.views.retry_on_change import PAUSES_S
 from storage.errors import BoardChangedError, OutcomeUnknownError, StorageError, UnknownBoardError, UnknownColumnError
 from storage.reads.point_reads import EntryRead
-from storage.records import Board, Family, Leaf, PartOutcome, PostStatus, TracedOutcome
+from storage.records import Board, Family, Leaf, PartOutcome, PostStatus, ShadowEntry, TracedOutcome
 
 POSITIONED_POSTS_MAX = 100  # the most posts of a request that asks for positions
 
@@ -118,6 +118,8 @@ class _Places(NamedTuple):
         if key_of_cell(str(self.read.entry.cells[index])) >= key_of_cell(self.cells_before[index]):
             return min(before.rank, now.rank)
         # The owner's own new value is one of the better ones, unless the curve is older than the post.
+        if isinstance(self.read.entry, ShadowEntry):  # no ranking has the new value
+            return max(before.rank, now.rank)
         has_new = before.method in COUNTED_METHODS or before.as_of >= format_us(self.read.entry.updated_at_us)
         return max(before.rank - has_new, now.rank)
 
@@ -146,7 +148,12 @@ async def _find_places(context: Context, columns: Sequence[str], taken: Sequence
         reading.append(context.reads.read_entry(board, each.owner, starts, cells_before))
         asked.append((locator, indexes, cells_before, starts))
     found, missing = [], []
-    for (locator, indexes, cells_before, starts), read in zip(asked, await asyncio.gather(*reading), strict=True):
+    reads = await asyncio.gather(*reading)
+    for number, read in enumerate(reads):
+        if read.entry is None:
+            shadow = await context.reads.find_shadow(asked[number][0].board, taken[number].owner)
+            reads[number] = read._replace(entry=shadow)
+    for (locator, indexes, cells_before, starts), read in zip(asked, reads, strict=True):
         places = _Places(locator, indexes, cells_before, read, {}, {})
         found.append(places)
         wanted = _list_wanted(places)
@@ -169,5 +176,6 @@ def _list_wanted(places: _Places) -> list[tuple[dict[int, Position], WantedRank,
     if entry is None:  # the owner is hidden, or was erased
         return []
     now = [(places.now, each, read) for each in list_wanted_ranks(entry, places.indexes)]
-    had = [WantedRank(index, cell, entry.owner) for index, cell in places.cells_before.items()]
+    shadows = int(isinstance(entry, ShadowEntry))
+    had = [WantedRank(index, cell, entry.owner, shadows) for index, cell in places.cells_before.items()]
     return now + [(places.before, each, read._replace(counts=read.earlier)) for each in had]

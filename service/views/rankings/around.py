@@ -20,13 +20,13 @@ from service.ranks.locator import (
     WantedRank,
 )
 from service.ranks.pages import Pager, Window, cell_of
-from service.views.owners.owners import add_profiles, find_column
+from service.views.owners.owners import add_profiles, find_column, find_own_entry
 from service.views.unchanged import find_unchanged, tag_answer
-from storage.errors import NotRankedError, UnknownOwnerError
+from storage.errors import NotRankedError
 from storage.leaves.rankings import Neighbours
 from storage.leaves.row_rankings import AroundOwner
 from storage.leaves.totals import read_board_totals
-from storage.records import Entry
+from storage.records import Entry, ShadowEntry
 from storage.store import Program
 
 from .rankings import parse_wanted_value
@@ -61,13 +61,11 @@ async def get_rows_around_owner(context: Context, call: Call) -> Page | Tagged:
     begin = locator.begin_count(index)
 
     def program() -> Program[_Located]:
-        entries = yield from locator.entries.find_entries([owner])
-        if owner not in entries:
-            raise UnknownOwnerError(f"{owner!r} has no entry in this leaderboard")
-        cell = entries[owner].cells[index]
+        entry = yield from find_own_entry(locator, owner)
+        cell, shadow = entry.cells[index], entry if isinstance(entry, ShadowEntry) else None
         if not isinstance(cell, str):
             raise NotRankedError(f"{owner!r} has no value in {board.spec.columns[index].name!r}")
-        return (yield from around.read(WantedRank(index, cell, owner), begin))
+        return (yield from around.read(WantedRank(index, cell, owner, int(shadow is not None)), begin, shadow))
 
     located = await context.store.at(board.reading_partition).read(program, heavy=locator.find_curve(index) is None)
     return await _answer(context, call, pager, *located)
@@ -101,13 +99,17 @@ class _RowsAround(NamedTuple):
         more = MORE if not self.fill else MORE + self.worse, MORE if not self.fill else MORE + self.better
         return self.better + more[0], self.worse + more[1]
 
-    def read(self, wanted: WantedRank, begin: CountBegin) -> Program[_Located]:
+    def read(self, wanted: WantedRank, begin: CountBegin, shadow: Entry | None = None) -> Program[_Located]:
+        """Return the rank of a cell and the rows around it, with the row of a shadowed owner in its place."""
         located = yield from self.locator.locate_rank(wanted, "auto", begin)
         better_rows, worse_rows = self.rows_max
         near = yield from self.pager.ranking.read_rows_around(
             wanted.cell, wanted.owner or "", better_rows=better_rows, worse_rows=worse_rows
         )
         totals = yield from read_board_totals(self.locator.board)
+        if shadow is not None:
+            near.after = [shadow, *near.after][:worse_rows]
+            totals = {**totals, wanted.column_index: totals.get(wanted.column_index, 0) + 1}
         window = self.make_window(wanted, located, near, totals)
         window.more_after |= not (yield from self.pager.ranking.keeps_all_rows())
         return wanted, located, window

@@ -95,10 +95,10 @@ def test_an_operator_erases_many_entries_at_once(board: Process, run: Run) -> No
 
 def test_acts_and_hidden_owners_are_listed_with_the_reasons_that_commands_gave(serving: Process, run: Run) -> None:
     run("board", "create", "acted", "-c", "xp:sum")
-    run("owner", "hide", "ida", "--reason", "speed hack")
+    run("owner", "hide", "ida", "--shadow", "--reason", "speed hack")
     rows = [line.split() for line in run("owner", "hidden").stdout.splitlines()]
-    assert rows[0] == ["owner", "since", "key", "reason"]
-    assert [row[:1] + row[2:] for row in rows[1:]] == [["ida", "speed", "hack"]]
+    assert rows[0] == ["owner", "since", "key", "shadow", "reason"]
+    assert [row[:1] + row[2:] for row in rows[1:]] == [["ida", "yes", "speed", "hack"]]
     run("owner", "unhide", "ida", "--reason", "wrong")
     assert len(run("owner", "hidden").stdout.splitlines()) == 1
     run("board", "reset", "acted", "--yes", "--reason", "new season")

@@ -74,6 +74,7 @@ async def test_every_act_is_kept_with_its_key_and_reason(service: Service) -> No
         ("POST", f"{FAMILY_PATH}/reset", {"period": "day"}, "family.reset", {"family": "f", "period": "day"}),
         ("POST", f"{BOARD}/posts", {"owner": "ada", "set": {"xp": 7}}, "entry.set", {"set": {"xp": 7}}),
         ("PUT", HIDDEN, None, "owner.hidden", None),
+        ("PUT", HIDDEN, {"shadow": True}, "owner.shadowed", None),
         ("DELETE", HIDDEN, None, "owner.shown", None),
         ("DELETE", "/v1/owners/ada/tokens", None, "tokens.voided", None),
         ("DELETE", f"{BOARD}/posts/once?owner=bob", None, "post.voided", {"post_id": "once"}),
@@ -163,7 +164,8 @@ async def test_hidden_owners_are_listed_with_the_first_act_that_hid_them(service
     pages = [page async for page in service.pages("/v1/owners?hidden=true&limit=2")]
     assert [[each["owner"] for each in page["owners"]] for page in pages] == [["ada", "bob"], ["eve"]]
     [ada] = await list_acts(service, "&owner=ada")
-    assert pages[0]["owners"][0] == {"owner": "ada", "since": ada["at"], "key": key_id, "reason": "ada cheats"}
+    of_act = {"since": ada["at"], "key": key_id, "reason": "ada cheats"}
+    assert pages[0]["owners"][0] == {"owner": "ada", "shadow": False, **of_act}
     await service.must("DELETE", HIDDEN)
     await service.must("PUT", f"{HIDDEN}?reason=third")
     assert (await service.get("/v1/owners?hidden=true"))["owners"][0]["reason"] == "third"

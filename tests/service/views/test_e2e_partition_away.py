@@ -71,6 +71,12 @@ async def owners_of(service: Service, board: str) -> list[str]:
     return [entry["owner"] for entry in page["entries"]]
 
 
+async def total_of(service: Service, board: str, owner: str) -> int:
+    [position] = (await service.get(f"/v1/leaderboards/{board}/entries/{owner}/positions"))["positions"]
+    total: int = position["total"]
+    return total
+
+
 async def test_only_the_boards_of_the_partition_are_refused(cluster: Cluster) -> None:
     cluster.freeze()
     for board in IDS:
@@ -198,13 +204,14 @@ async def test_a_board_is_created_where_a_partition_answers(cluster: Cluster) ->
 async def test_an_owner_is_hidden_at_once_where_partitions_answer_and_later_where_not(cluster: Cluster) -> None:
     service = cluster.service
     cluster.freeze()
-    hidden = await service.must("PUT", "/v1/owners/ada/hidden")
+    hidden = await service.must("PUT", "/v1/owners/ada/hidden", {"shadow": True})
     assert hidden == {"entries": 3, "partitions_away": [AWAY]}
     assert [await owners_of(service, board) for board in ("b0", "b2", "b3")] == [["bob"]] * 3
     cluster.thaw()
     assert await owners_of(service, "b1") == ["ada", "bob"]
     assert await cluster.finish() == 1
     assert await owners_of(service, "b1") == ["bob"]
+    assert [await total_of(service, board, "ada") for board in IDS] == [2] * 4
     assert await cluster.finish() == 0
     assert await service.must("DELETE", "/v1/owners/ada/hidden") == {"entries": 4}
     assert [await owners_of(service, board) for board in IDS] == [["ada", "bob"]] * 4

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from querybuilder import col, select
+from storage.boards.postponed_changes import OwnerChange
 from storage.errors import (
     JournalIncompleteError,
     MergeConflictError,
@@ -393,6 +394,27 @@ async def test_an_erased_entry_leaves_no_post_under_an_earlier_id(deployment: De
         ["bob", "cy"],
     ]
     assert [part.board_id for part in await deployment.merge("ada", "bob")] == ["c"]
+
+
+async def test_a_merged_owner_is_told_that_it_is_hidden_if_one_of_the_two_was_told(deployment: Deployment) -> None:
+    board = await deployment.create("b", ranked("xp"))
+    cases: list[tuple[OwnerChange | None, OwnerChange | None, str, str | None]] = [
+        (None, "shadow", "merged", "shadowed"),
+        ("shadow", None, "merged, shadowed", "shadowed"),
+        ("shadow", "shadow", "merged, shadowed", "shadowed"),
+        ("shadow", "hide", "merged, shadowed", "hidden"),
+        ("hide", "shadow", "merged, hidden", "hidden"),
+    ]
+    for number, (change, into_change, state, into_state) in enumerate(cases):
+        owner, into = f"owner {number}", f"into {number}"
+        await post_xp(deployment, board, **{owner: 1, into: 2})
+        for name, each in ((owner, change), (into, into_change)):
+            if each is not None:
+                await deployment.change_owner(name).make_change(each)
+        await deployment.merge(owner, into)
+        assert await deployment.value(board, into) is None
+        [found] = {(each.get(owner), each.get(into)) for each in await states(deployment)}
+        assert found == (state, into_state)
 
 
 async def test_owners_in_chains_and_circles_are_refused(deployment: Deployment) -> None:
