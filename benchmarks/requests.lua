@@ -1,8 +1,8 @@
 -- Requests for wrk: a path with a random owner in it, or one post for a random owner; figures as one line of JSON.
 -- Arguments: "get" PATH_BEFORE PATH_AFTER | "post" PATH BODY, then ROWS SEED PAUSE_MS [OWNERS [THEN_BEFORE THEN_AFTER]];
--- or "fixed". BODY is a format for an amount and an owner. OWNERS is a file of lines OWNER or OWNER TOKEN; without it, or
--- if it is "", owners are as in boards.py. With THEN_BEFORE, every second request gets THEN_BEFORE, the owner of the post
--- before it, and THEN_AFTER.
+-- or "fixed". BODY is a format for an amount, an owner and, if it has a third directive, the number of the owner's post
+-- from 0 on. OWNERS is a file of lines OWNER or OWNER TOKEN; without it, or if it is "", owners are as in boards.py. With
+-- THEN_BEFORE, every second request gets THEN_BEFORE, the owner of the post before it, and THEN_AFTER.
 -- Each connection pauses at random before a request, for PAUSE_MS on average.
 local threads = 0
 local owners, tokens = nil, {}
@@ -42,6 +42,7 @@ function init(args)
     local path, body, key = args[2], args[3], wrk.headers["Authorization"]
     wrk.headers["Content-Type"] = "application/json"
     local before, after, posted = args[8], args[9], nil
+    local numbers = body:find("%%d.*%%s.*%%d") and {}
     request = function()
       if posted then
         local path = before .. posted .. after
@@ -51,7 +52,8 @@ function init(args)
       local name = owner(rows)
       if before then posted = name end
       wrk.headers["Authorization"] = tokens[name] or key
-      return wrk.format("POST", path, nil, string.format(body, math.random(1, 1000), name))
+      if numbers then numbers[name] = (numbers[name] or -1) + 1 end
+      return wrk.format("POST", path, nil, string.format(body, math.random(1, 1000), name, numbers and numbers[name]))
     end
   end
 end

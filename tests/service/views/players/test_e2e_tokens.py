@@ -3,8 +3,10 @@
 import asyncio
 import hmac
 import json
+import random
 import time
 from base64 import urlsafe_b64encode
+from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +18,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
+from benchmarks.token_replays import PATHS, create_boards, replay_token
 from service.contract.api_keys import Role
 from tests.service.closing import close_as_of
 from tests.service.every_route import BODIES
@@ -37,7 +40,13 @@ def jwk_of(algorithm: str, key: Any) -> dict[str, Any]:
     return {**json.loads(made.to_jwk(key.public_key())), "kid": algorithm}
 
 
-def sign_by_hand(header: dict[str, str], secret: bytes) -> dict[str, str]:
+def public_texts(key: Any) -> list[bytes]:
+    """Return forms of a public key that an attacker may use as a secret."""
+    public, form = key.public_key(), serialization.PublicFormat.SubjectPublicKeyInfo
+    return [public.public_bytes(each, form) for each in (serialization.Encoding.PEM, serialization.Encoding.DER)]
+
+
+def sign_by_hand(header: dict[str, Any], secret: bytes) -> dict[str, str]:
     """Sign as an attacker does. PyJWT refuses to use a public key as a secret."""
     parts = [urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in (header, claims_of())]
     signature = urlsafe_b64encode(hmac.digest(secret, b".".join(parts), "sha256")).rstrip(b"=")
@@ -120,11 +129,20 @@ async def test_tokens_of_a_login_service_count_and_forged_ones_do_not(arena: Ser
         assert await post(arena, sign(claims_of(jti=algorithm), key, algorithm, kid=algorithm)) == "applied"
         assert await post(arena, sign(claims_of(jti=algorithm), key, algorithm, kid="none such")) == "bad_token"
     assert await post(arena, sign(claims_of(jti="old"), OLD_SECRET)) == "applied"
-    public = RSA.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
-    unsigned = sign_by_hand({"alg": "none"}, b"")
-    confused = [sign_by_hand({"alg": name, "kid": "RS256"}, public) for name in ("HS256", "RS256")]
+    unsigned = [sign_by_hand({"alg": name}, b"") for name in ("none", "None", "nOnE", "")]
+    confused = [
+        sign_by_hand({"alg": name, "kid": kid}, public)
+        for kid, key in {**KEYS, "RS256": RSA}.items()
+        for public in public_texts(key)
+        for name in ("HS256", kid)
+    ]
+    nested = urlsafe_b64encode(b'{"alg":"HS256","x":' + b"[" * 1_450 + b"]" * 1_450 + b"}").decode()
+    foreign = sign(claims_of(), SECRET)["Authorization"].split(".")
     forged = [
-        unsigned, *confused, sign_by_hand({}, b"x"), bearer("a.b.c"), bearer(".."),
+        *unsigned, *confused, sign_by_hand({}, b"x"), bearer("a.b.c"), bearer(".."), bearer(f"{nested}.e30.e30"),
+        bearer(f"{nested}.e30."), bearer("x" * 5_000 + ".e30.e30"), {"Authorization": ".".join([*foreign[:2], ""])},
+        sign_by_hand({"alg": "HS256", "kid": 5}, SECRET.encode()), sign_by_hand({"alg": ["HS256"]}, SECRET.encode()),
+        sign(claims_of(jti=5)), sign(claims_of(sub=5)), sign(claims_of(iat="5")), sign(claims_of(exp=[])),
         sign(claims_of(), "u" * 32), sign(claims_of(), STRANGER, "EdDSA"), sign(claims_of(), SECRET * 3, "HS512"),
         sign(claims_of(jti="x" * 65)), sign(claims_of(jti="a b")),
         sign(claims_of(sub="")), sign(claims_of(sub="x" * 5_000)),
@@ -139,6 +157,17 @@ async def test_tokens_of_a_login_service_count_and_forged_ones_do_not(arena: Ser
         assert "WWW-Authenticate" in answer.headers
     for times in {"exp": int(time.time()) - 60}, {"nbf": int(time.time()) + 60}, {"iat": int(time.time()) + 60}:
         assert await post(arena, sign(claims_of(**times))) == "token_expired"
+
+
+async def test_claims_may_be_huge(arena: Service) -> None:
+    many = [*(f"board-{number}" for number in range(150)), "arena"]
+    for number, limit in enumerate(("1e999999", 10**300, "500")):
+        rights = {"boards": many, "posts": 1_000, "limits": {"score": limit, "none": 1}}
+        token = sign(claims_of(jti=f"~._-{number}" + "x" * 58, rankcurve=rights))
+        assert await post(arena, token, n=999) == "applied"
+        assert await post(arena, token, n=10**18) == "token_used_up"
+    rights = {"boards": ["arena"], "limits": {"score": "-1e999999"}}
+    assert await post(arena, sign(claims_of(jti="low", rankcurve=rights))) == "post_limit"
 
 
 async def test_a_players_role_is_the_readers_and_a_few_own_requests(arena: Service) -> None:
@@ -190,18 +219,71 @@ async def test_voided_tokens_are_refused_everywhere_and_later_ones_are_not(arena
 
 
 async def test_parallel_replays_of_a_token_apply_its_posts_once(tmp_path: Path, either_store: dict[str, Any]) -> None:
-    settings = {"player_token_keys": [SECRET], **either_store}
-    async with Service(tmp_path, **settings).running() as service:
-        await service.board("arena", SCORE)
-        token = await issue(service, posts=3)
-        found = await asyncio.gather(*(post(service, token, n=each % 5) for each in range(200)))
-        counts = {status: found.count(status) for status in set(found)}
-        assert counts == {"applied": 3, "duplicate": 117, "token_used_up": 80}
-        assert (await service.get("/v1/leaderboards/arena/entries/ada"))["stats"]["score"] == 15
+    """Run a short form of `benchmarks.token_replays`."""
+    async with Service(tmp_path, player_token_keys=[SECRET], **either_store).running() as service:
+        await create_boards(service)
+        for number, path in enumerate(PATHS):
+            _, faults = await replay_token([service], f"p{number}", path, random.Random(number), replays=100)
+            assert faults == []
+        token = await issue(service)
         await service.must("DELETE", "/v1/owners/ada/tokens")
         async with asyncio.timeout(WAIT_S):
-            while await post(service, token) != "token_voided":  # the other front learns of it a second later
+            while await post(service, token, stats={"xp": 1}) != "token_voided":  # the other front learns of it later
                 pass
+
+
+async def test_a_stolen_token_brings_at_most_its_posts_and_limits(tmp_path: Path, either_store: dict[str, Any]) -> None:
+    """Attack with one token in every way at once, through all processes of the service."""
+    rng, number = random.Random(59), iter(range(1_000))
+    settings = {"player_token_keys": [SECRET], "player_requests_per_s": 0, **either_store}
+    async with Service(tmp_path, **settings).running() as service:
+        for board in ("arena", "other"):
+            await service.board(board, SCORE)
+        await service.must("PUT", "/v1/families/run", {"columns": [SCORE], "periods": ["all", "week"]})
+        await service.create_first_key()
+        await service.post("arena", {"owner": "bob", "stats": {"score": 7}})
+        token = await issue(service, families=["run"], posts=3, limits={"score": 500})
+        family = "/v1/families/run/posts"
+        paths = [
+            PATH,
+            family,
+            f"{PATH}?mode=queued",
+            f"{family}?mode=queued",
+            "/v1/leaderboards/other/posts",
+            "/v1/posts",
+        ]
+
+        def draw_post() -> dict[str, Any]:
+            post = {"owner": rng.choice(["ada", "ada", "ada", "bob"]), "n": rng.randrange(4)}
+            post["stats"] = {"score": rng.choice([1, 499, 500, 500, 501, 10**8])}
+            wrong = {"post_id": f"x{next(number)}", "at": "2026-01-01T00:00:00Z", "set": {"score": 500}, "n": -1}
+            return post | dict([rng.choice([*wrong.items(), *[("n", post["n"])] * 8])])
+
+        async def attack() -> int:
+            path, posts = rng.choice(paths), [draw_post() for _ in range(rng.choice([1, 1, 2, 5]))]
+            for post in posts if path == "/v1/posts" else ():
+                post["boards"] = ["arena"]
+            body = posts[0] if len(posts) == 1 else {"posts": posts}
+            return (await service.call("POST", path, body, token)).status
+
+        statuses = Counter(await asyncio.gather(*(attack() for _ in range(300))))
+        assert statuses.keys() <= {200, 202, 400, 403, 409, 422}, statuses
+        assert min(statuses[200], statuses[202], statuses[403]) > 0
+        # Now each number has been used, so what still waits in the queue can bring nothing more.
+        for path in (PATH, family):
+            used = [await post(service, token, path, stats={"score": 1}, n=each) for each in range(3)]
+            assert {*used} <= {"applied", "duplicate", "post_id_conflict"}
+        journal = await service.get("/v1/journal?after=0&limit=1000")
+        lines = [line for line in journal if line["owner"] == "ada" and "error" not in line]
+        brought = Counter(line["board"] for line in lines)
+        assert brought.keys() > {"arena", "run:all"}
+        assert {*brought.values()} == {3}
+        assert all(line["stats"]["score"] <= 500 for line in lines)
+        for board in brought:
+            assert (await service.get(f"/v1/leaderboards/{board}/entries/ada"))["stats"]["score"] <= 3 * 500
+        assert (await service.get("/v1/leaderboards/arena/entries/bob"))["stats"]["score"] == 7
+        assert (await service.get("/v1/leaderboards/other"))["entries"] == 0
+        assert (await service.get("/v1/leaderboards/arena"))["entries"] == 2
 
 
 async def test_faulty_requests_for_tokens_are_refused(arena: Service) -> None:
