@@ -21,7 +21,7 @@ from service.contract.responses.boards import (
     JoinAnswer,
     PostResults,
 )
-from service.contract.responses.journal import JournalLine, OwnerEvent, TopEvent
+from service.contract.responses.journal import ExportLine, JournalLine, OwnerEvent, TopEvent
 from service.contract.routes import Types
 from service.contract.values import one_of
 from service.telemetry.metrics.process import METRICS_TYPE
@@ -263,6 +263,12 @@ ROUTE_WORDS: dict[str, Words] = {
         " positions, the rows around it, lookups, its boards and streams, the positions in results of its posts) is"
         " answered as if it were ranked. A request may turn one into the other."),
     "show_owner": Words("Show a hidden or shadowed owner again"),
+    "export_owner": Words("Export all that is stored of one person",
+        response=ExportLine, media_type=NDJSON_TYPE,
+        description="The answer is NDJSON, of the owner and all earlier ids: entries, hidden ones included, those in"
+        " archives, posts in the journal and in the queue, profile, grants, joins, acts, merged ids, voided tokens, and"
+        " since when the owner is hidden or shadowed. It ends with a line of the kind `end`; without it, something is"
+        " missing, so ask again. Erasing the owner removes the same."),
     "hidden_owners": Words("The hidden owners, by name",
         description="Each has the time, key and reason of the act, and whether it is shadowed."),
     "acts": Words("What operators have done, the newest first", problems=("bad_cursor",),

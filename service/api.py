@@ -9,7 +9,7 @@ from service.views.api_keys import KEYS
 from service.views.boards import boards, families, grants
 from service.views.events import EVENTS
 from service.views.leases import LEASES, POOLS
-from service.views.owners import joining, owners, positions
+from service.views.owners import exporting, joining, owners, positions
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding
 from service.views.rankings import around, curves, erasures, rankings
 from service.views.retry_on_change import retry_on_change, tell_merged
@@ -109,6 +109,7 @@ _OTHERS = [
         acts=("owner.hidden", "owner.shadowed")),
     Route("DELETE", "/v1/owners/{owner}/hidden", owners.show_owner, Role.OPS, "show_owner", "Owners",
         acts=("owner.shown",)),
+    Route("GET", "/v1/owners/{owner}/export", exporting.export_owner, Role.OPS, "export_owner", "Owners"),
     Route("GET", "/v1/owners", acts.get_hidden_owners, Role.OPS, "hidden_owners", "Owners", query=queries.HiddenQuery),
     Route("GET", "/v1/acts", acts.get_acts, Role.OPS, "acts", "Operating", query=queries.ActsQuery),
     Route("POST", "/v1/owners/{owner}/merge", merged_owners.merge_owner, Role.OPS, "merge_owner", "Owners",

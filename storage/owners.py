@@ -139,8 +139,9 @@ class OwnerChanges:
         for leaf in await self._list_joined():  # those where the owner had no entry
             await self.store.at(leaf.partition).write(partial(self._leave, leaf))
         archived = sum([await each._on_every_archive(each._erase_archived) for each in each_name])
-        for each in each_name:
-            while self.postponed is None and await self.store.write(each._forget_acts) > 0:
+        for name in self._names if self.postponed is None else ():
+            forgetting = partial(acts.forget_owner, name, names=self._names, rows_max=self.rows_max)
+            while await self.store.write(forgetting) > 0:
                 pass
         await self._rename(until, {number: mark - 1 for number, mark in begun.items()})
         await self.store.write(self._forget)  # last: until then, a repeated request still finds the earlier ids
@@ -279,9 +280,6 @@ class OwnerChanges:
         yield from hidden_owners.forget_state(
             self.owner, now_us=self.now_us(), concerns=self._concerns, merged=self._names
         )
-
-    def _forget_acts(self) -> Program[int]:
-        return acts.forget_owner(self.owner, rows_max=self.rows_max)
 
     async def _list_hidden_boards(self) -> set[int]:
         """Return the keys of the boards on which the owner has a hidden row."""

@@ -41,7 +41,8 @@ _ENDS = select(col("number"), col("entries"), col("last")).from_(ARCHIVE_BLOCKS)
 _OWNERS_PAST = select(col("last"), col("document")).from_(ARCHIVE_BLOCKS).where(*_SECTION, col("last").gt(_TEXT))
 _NEXT_OWNERS = _OWNERS_PAST.order_by(asc(col("number"))).limit(1).prepared()
 _LAST = _ENDS.order_by(desc(col("number"))).limit(1).prepared()
-_CHANGE = update(ARCHIVE_BLOCKS).set(document=param("document")).where(*_SECTION, col("number").eq(_NUMBER)).prepared()
+_changed = update(ARCHIVE_BLOCKS).where(*_SECTION, col("number").eq(_NUMBER)).set(document=param("document"))
+_CHANGE, _CUT = _changed.prepared(), _changed.set(first=param("first"), last=param("last")).prepared()
 
 
 def find_last_block(leaf_key: int, section: str) -> Program[tuple[int, int, str] | None]:
@@ -297,7 +298,11 @@ class ArchivedEntries(OpenLeaf):
         del rows.entries[gone]
         for ties in rows.ties_before.values():
             del ties[gone]
-        yield _CHANGE.bind(leaf_key=key, section=OWNERS, number=number, document=encode_rows(rows))
+        left = owners[:gone] + owners[gone + 1 :] or [
+            NOBODY
+        ]  # no search finds a block that begins and ends with nobody
+        bounds = {"first": left[0], "last": left[-1], "document": encode_rows(rows)}
+        yield _CUT.bind(leaf_key=key, section=OWNERS, number=number, **bounds)
         for index in self.leaf.sorted_indexes:
             yield from self._blank_row(index, owner)
         yield from note_change([self.leaf])

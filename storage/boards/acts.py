@@ -7,7 +7,7 @@ hidden owners, so they are never pruned. Another such request for the owner chan
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from querybuilder import INTEGER, TEXT, asc, col, delete, desc, insert, null, param, select, update
@@ -109,10 +109,13 @@ def list_hidden(*, after: str, limit: int) -> Program[list[Act]]:
     return [Act(*row[1:]) for row in (yield _HIDDEN.bind(after=after, limit=limit))]
 
 
-def forget_owner(owner: str, *, rows_max: int) -> Program[int]:
-    """Remove an erased owner's name from at most `rows_max` acts. Return from how many it was removed."""
+def forget_owner(owner: str, *, rows_max: int, names: Sequence[str] = ()) -> Program[int]:
+    """Remove an erased owner's name from at most `rows_max` acts. Return from how many it was removed.
+
+    `names`: other names of the person, which no reason of these acts keeps, either.
+    """
     rows = [
-        (act_id, None if reason is None or owner in reason else reason)
+        (act_id, None if reason is None or any(name in reason for name in (owner, *names)) else reason)
         for act_id, reason in (yield _NAMED.bind(owner=owner, limit=rows_max))
     ]
     if rows:

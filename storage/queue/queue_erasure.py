@@ -30,7 +30,7 @@ async def drop_queued(
 
     Each block has its own transaction, because one that waits for a second block could deadlock with a worker.
     """
-    shards, count = await store.read(_read_layout)
+    shards, count = await store.read(read_layout)
     if not shards:
         return 0
     queues = filter(concerns, list_queues(store.dialect, count))
@@ -39,7 +39,7 @@ async def drop_queued(
 
 async def drop_queued_of(store: Store, owners: Iterable[str], leaf_keys: Iterable[int]) -> None:
     """Drop the changes to these boards of posts of many owners, as `drop_queued` does. Usually nothing is queued."""
-    shards, count = await store.read(_read_layout)
+    shards, count = await store.read(read_layout)
     for partition in list_queues(store.dialect, count) if shards else ():
         queue = store.at(partition)
         if not await queue.read(ingest_queue.is_empty):
@@ -47,7 +47,7 @@ async def drop_queued_of(store: Store, owners: Iterable[str], leaf_keys: Iterabl
                 await _drop_in(queue, owner, shards, key)
 
 
-def _read_layout() -> Program[tuple[int, int]]:
+def read_layout() -> Program[tuple[int, int]]:
     """Return the number of shards in each partition, and the number of partitions."""
     shards = yield from ingest_queue.count_shards()
     return shards, (yield from count_partitions())

@@ -48,6 +48,7 @@ class EntryRead(NamedTuple):
     # because the change log cannot bring the curve's counts up to date.
     counts: Mapping[int, GapCount | None]
     earlier: Mapping[int, GapCount | None] = MappingProxyType({})  # the same for the cells that the owner had before
+    told: Entry | None = None  # the entry of a hidden owner, of which answers tell no more than that it is hidden
 
 
 class PointReads:
@@ -250,7 +251,8 @@ def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list
     missing = [each.leaf for each in leaves if each.leaf.key not in found and each.leaf.archived_us is None]
     unseen = dict((yield from find_unseen(missing, [owner]))) if missing else {}
     found |= {key: entry for key, entry in unseen.items() if isinstance(entry, ShadowEntry)}
-    return [EntryRead(found.get(each.leaf.key), totals[each.leaf.key], {}) for each in leaves]
+    keys = [each.leaf.key for each in leaves]
+    return [EntryRead(found.get(key), totals[key], {}, told=None if key in found else unseen.get(key)) for key in keys]
 
 
 def _find_hidden(entries: OpenLeaf, owners: Sequence[str]) -> Program[dict[str, Entry]]:

@@ -239,6 +239,7 @@ async def use_owners(client: Recorded) -> None:
     assert await client.journal(journal[-1].seq) == []
     assert await client.hide_owner("p299", shadow=True) >= 1
     assert (await client.entry("b", "p299")).hidden == "shadow"
+    assert (await client.export_owner("p299"))[-1]["kind"] == "end"
     assert await client.hide_owner("p299", reason="cheats") >= 1
     [hidden] = await client.hidden_owners()
     assert (hidden.owner, hidden.key, hidden.reason, hidden.shadow) == ("p299", None, "cheats", False)

@@ -758,6 +758,15 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """
         return decode((yield from self._act("DELETE", owner_path(owner), reason)), _OwnerEntries).entries
 
+    @operation
+    def export_owner(self, owner: str) -> Program[list[Record]]:
+        """Return all that is stored of one person, as lines with `kind` and `data` (role `ops`)."""
+        reply: Reply = yield from self._sender.send(Send("GET", owner_path(owner, "export")))
+        lines = [decode(line, Record) for line in reply.content.splitlines()]
+        if not lines or lines[-1].get("kind") != "end":
+            raise UnexpectedAnswerError("the export was cut off")
+        return lines
+
     @walk
     def hidden_owners(self) -> Walk[HiddenOwner]:
         """Yield the hidden owners, by name (role `ops`)."""

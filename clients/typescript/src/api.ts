@@ -459,6 +459,18 @@ export type EventLine = {
   owner?: string | null;
 };
 
+/**
+ * A line of the export of all that is stored of one person. `kind` says what it is about: the state of a hidden
+ * or shadowed owner, boards that it joined, the profile, acts, ids that were merged into it, changes that wait
+ * for a partition, when tokens were voided, grants, posts that wait in the queue, entries on boards and in
+ * archives, and lines of the journal. `data` has what is stored. The first line is of the kind `export`. The last
+ * one is of the kind `end`; an export without it is not complete.
+ */
+export type ExportLine = {
+  kind: "acts" | "archived_entries" | "changes" | "end" | "entrants" | "entries" | "export" | "grants" | "hidden_owners" | "merged_entries" | "merged_owners" | "owner_changes" | "profiles" | "queued_posts" | "token_voids";
+  data: Record<string, unknown>;
+};
+
 /** The values of a facet in the posts of one period. `next` is the next page's cursor; null on the last page. */
 export type FacetList = {
   facet: string;
@@ -1891,6 +1903,11 @@ export interface Operations {
     };
     body: never;
     answer: OwnerEntries;
+  };
+  export_owner: {
+    query: {};
+    body: never;
+    answer: never;
   };
   hidden_owners: {
     query: {

@@ -125,6 +125,18 @@ async def acts(
     show_records(await take(found, limit), columns, as_json=as_json)
 
 
+@owner_app.command("export")
+@service_command()
+async def export(client: AsyncClient, owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose.")]) -> None:
+    """Print all that is stored of one person, one JSON object on each line (role `ops`).
+
+    Each line has a `kind` and `data`: entries, also hidden and archived ones, posts in the journal and the queue,
+    grants, joins, profile, acts, merged ids. Exits with 1 if the export is not complete.
+    """
+    for line in await client.export_owner(owner):
+        say(ENCODER.encode(line).decode())
+
+
 @owner_app.command("erase-entries")
 @service_command()
 async def erase_entries(

@@ -1,9 +1,9 @@
 """The types of the answers about the journal, the posts of an owner, the events of streams, and profiles."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
 from service.contract.problems import ProblemDocument
 from service.contract.values import Number, Time
@@ -54,6 +54,25 @@ class OwnerPosts(msgspec.Struct):
     posts: list[JournalLine]
     next: Place | None
     partitions_away: list[int] | UnsetType = UNSET
+
+
+ExportKind = Literal[
+    "export", "hidden_owners", "entrants", "profiles", "acts", "merged_owners", "merged_entries", "owner_changes",
+    "token_voids", "grants", "queued_posts", "entries", "archived_entries", "changes", "end",
+]  # fmt: skip
+
+
+class ExportLine(msgspec.Struct, frozen=True):
+    """A line of the export of all that is stored of one person.
+
+    `kind` says what it is about: the state of a hidden or shadowed owner, boards that it joined, the profile, acts, ids
+    that were merged into it, changes that wait for a partition, when tokens were voided, grants, posts that wait in the
+    queue, entries on boards and in archives, and lines of the journal. `data` has what is stored. The first line is of
+    the kind `export`. The last one is of the kind `end`; an export without it is not complete.
+    """
+
+    kind: ExportKind
+    data: Annotated[Raw, Meta(extra_json_schema={"type": "object"})]
 
 
 class TopEvent(msgspec.Struct):

@@ -42,7 +42,7 @@ async def get_board_grants(context: Context, call: Call) -> BoardGrants:
 
     found, made = await context.store.read(program)
     shown, following = context.cursors.cut_page(found, limit, of, lambda last: last.number)
-    return BoardGrants(board.id, made, [_answer(each) for each in shown], following)
+    return BoardGrants(board.id, made, [answer_grant(each) for each in shown], following)
 
 
 async def get_owner_grants(context: Context, call: Call) -> OwnerGrants:
@@ -57,7 +57,7 @@ async def get_owner_grants(context: Context, call: Call) -> OwnerGrants:
 
     found = await context.store.read(program)
     shown, following = context.cursors.cut_page(found, limit, of, lambda last: last[:2])
-    return OwnerGrants(owner, [_answer(each) for each in shown], following)
+    return OwnerGrants(owner, [answer_grant(each) for each in shown], following)
 
 
 async def claim_grant(context: Context, call: Call) -> ClaimedGrant:
@@ -71,10 +71,10 @@ async def claim_grant(context: Context, call: Call) -> ClaimedGrant:
 
     grant, first = await context.store.write(program)
     context.metrics.meter.add("rankcurve_grants_claimed", int(first))
-    return ClaimedGrant(**structs.asdict(_answer(grant)), first=first)
+    return ClaimedGrant(**structs.asdict(answer_grant(grant)), first=first)
 
 
-def _answer(grant: Grant) -> GrantAnswer:
+def answer_grant(grant: Grant) -> GrantAnswer:
     return GrantAnswer(
         id=grant.id,
         owner=grant.owner,

@@ -76,6 +76,16 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
     query: OwnerPostsQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
     before = None if query.before is None else context.cursors.decode_numbers(query.before, "posts")
+    lines, more, away = await read_owner_lines(context, owner, before, limit)
+    posts = [line for line in lines if line.kind in ("post", "void")]
+    encode = context.cursors.encode_numbers
+    return OwnerPosts(owner, posts, None if more is None else encode(more, "posts"), [*away] or UNSET)
+
+
+async def read_owner_lines(
+    context: Context, owner: str, before: Numbers | None, limit: int
+) -> tuple[Iterator[JournalLine], Numbers | None, Collection[int]]:
+    """Return lines about an owner, newest first, where the next ones begin (None: there are no more), who is away."""
     blocks_max = context.settings.owner_posts_blocks_max
 
     def program(away: Collection[int]) -> Program[tuple[list[tuple[Numbers, JournalRow]], _Leaves, Numbers | None]]:
@@ -91,9 +101,7 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
 
     (found, leaves, more), away = await context.read_living(program, heavy=True)
     encode = context.cursors.encode_numbers
-    lines = make_lines(((encode(numbers), row) for numbers, row in found), leaves)
-    posts = [line for line in lines if line.kind in ("post", "void")]
-    return OwnerPosts(owner, posts, None if more is None else encode(more, "posts"), [*away] or UNSET)
+    return make_lines(((encode(numbers), row) for numbers, row in found), leaves), more, away
 
 
 def _list_partitions(place: Numbers, away: Collection[int]) -> Program[list[int]]:

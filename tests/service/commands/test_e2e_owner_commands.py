@@ -99,6 +99,8 @@ def test_acts_and_hidden_owners_are_listed_with_the_reasons_that_commands_gave(s
     rows = [line.split() for line in run("owner", "hidden").stdout.splitlines()]
     assert rows[0] == ["owner", "since", "key", "shadow", "reason"]
     assert [row[:1] + row[2:] for row in rows[1:]] == [["ida", "yes", "speed", "hack"]]
+    kinds = [json.loads(line)["kind"] for line in run("owner", "export", "ida").stdout.splitlines()]
+    assert kinds == ["export", "hidden_owners", "acts", "end"]
     run("owner", "unhide", "ida", "--reason", "wrong")
     assert len(run("owner", "hidden").stdout.splitlines()) == 1
     run("board", "reset", "acted", "--yes", "--reason", "new season")
