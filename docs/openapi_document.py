@@ -28,6 +28,7 @@ from service.contract.values import (
     ALIASES_DESCRIPTION,
     ANY_BOARD_PATTERN,
     BOARD_PATTERN,
+    COHORT_PATTERN,
     PATH_COLUMN_PATTERN,
     PYTHON_END,
     REF_TEMPLATE,
@@ -53,6 +54,8 @@ _PATH_SCHEMAS: dict[str, Schema] = {
         "description": "A ranked column, or `-` if the leaderboard has only one.",
     },
     "family": {"type": "string", "pattern": FAMILY_PATTERN},
+    "league": {"type": "string", "pattern": FAMILY_PATTERN},
+    "cohort": {"type": "string", "pattern": COHORT_PATTERN},
     "webhook": {"type": "string", "pattern": WEBHOOK_PATTERN},
     "grant": {"type": "string", "pattern": GRANT_PATTERN},
     "operation": {
@@ -67,7 +70,12 @@ _PATH_SCHEMAS: dict[str, Schema] = {
     "post_id": msgspec.json.schema(PostId),
     "owner": msgspec.json.schema(OwnerName),
 }
-_PATH_CODES = {"board": "unknown_board", "column": "unknown_column", "family": "unknown_family"}
+_PATH_CODES = {
+    "board": "unknown_board",
+    "column": "unknown_column",
+    "family": "unknown_family",
+    "league": "unknown_family",
+}
 _DESCRIPTION = """Leaderboards over SQL: durable posts, and ranks from a fitted curve with their brackets.
 
 * Ranks start at 1. Times are ISO 8601 in UTC. A time sent with another offset is converted, digits past microseconds \

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from service.contract.league_messages import LeagueAnswer
 from service.contract.lease_messages import LeaseEventLine, PoolAnswer
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import JSON_TYPE
@@ -168,6 +169,29 @@ ROUTE_WORDS: dict[str, Words] = {
         " except that a leaderboard whose period is closed, or whose entry rules refuse it, does not take it: it is"
         " `rejected` in the result's `boards`. Its id is remembered once for all of them: sent again, the post"
         " is a duplicate, even after the end of a period." + _QUEUED + _POSITIONED),
+    "create_league": Words("Create, confirm or change a league",
+        problems=("spec_conflict", "bad_spec", "bad_value", "value_out_of_range", "catalog_full"),
+        statuses=(200, 201), response=LeagueAnswer,
+        description="A league is a family with one kind of period, whose owners compete in small groups. All that reads"
+        " a family or its leaderboards works on it, too. The rules of divisions, `cohort`, `absent` and `keep` can be"
+        " changed at any time, and better divisions can be appended."),
+    "league": Words("A league's specification"),
+    "post_to_league": Words("Post to a league",
+        problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full", "bad_value"), statuses=(200, 202),
+        response=(PostResults, Accepted),
+        description=_FORMS + " The first post of a period takes a seat in a cohort of the owner's division. An owner"
+        " whose result of the period before is not in yet gets the seat as soon as it is." + _QUEUED + _POSITIONED),
+    "league_owner": Words("An owner's cohort", problems=("unknown_owner", "unknown_board"),
+        description="All owners of the cohort, with exact ranks, zones and profiles."),
+    "league_history": Words("An owner's results in a league",
+        description="The closed periods in which the owner had a seat, as far back as the league keeps them."),
+    "leave_league": Words("Let an owner leave a league", problems=("unknown_owner",),
+        description="Erases the owner's entries in periods without a result, its seats there, and its division. Its"
+        " earlier results stay. With its next post, it is a newcomer."),
+    "cohort": Words("A cohort", problems=("unknown_board",),
+        description="Zones are those of the present state; once `settled`, the history of an owner has its result."),
+    "divisions": Words("The divisions of a league", problems=("unknown_board",),
+        description="How many owners have seats in the current period."),
     "reset_family": Words("Empty the current leaderboards of a kind of period",
         problems=("unknown_board",),
         description="With `week`, this empties the leaderboards of this week, for everybody and for every facet value."

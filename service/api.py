@@ -8,6 +8,7 @@ from service.views.acts import record_acts
 from service.views.api_keys import KEYS
 from service.views.boards import boards, families, grants
 from service.views.events import EVENTS
+from service.views.leagues.routes import LEAGUES
 from service.views.leases import LEASES, POOLS
 from service.views.owners import exporting, joining, owners, positions
 from service.views.posts import family_posts, journal, posts, queue, stream, voiding
@@ -129,5 +130,5 @@ _OTHERS = [
         query=queries.AuditQuery),
 ]  # fmt: skip
 
-_RETRIED = [tell_merged(retry_on_change(route)) for route in (*_FAMILIES, *_READS, *_OTHERS)]
+_RETRIED = [tell_merged(retry_on_change(route)) for route in (*_FAMILIES, *LEAGUES, *_READS, *_OTHERS)]
 ROUTES = [*_POSTS, *LEASES, *map(record_acts, [*_RETRIED, *POOLS, *KEYS, *TOKENS, *EVENTS])]

@@ -2,7 +2,7 @@
 
 An erasure has these steps:
 
-    queued posts ──> boards with rows ──> archives ──> the name in journals and acts ──> grants, profile
+    queued posts ──> boards with rows ──> archives ──> the name in journals and acts ──> seats, grants, profile
 
 An erasure also erases the owner's earlier ids, which were merged into this one (see `histories.merged_owners`).
 
@@ -40,6 +40,7 @@ from .errors import (
 )
 from .histories import merged_owners
 from .histories.owner_merges import MergedPart, OwnerMerge, list_merged_parts
+from .leagues import seats
 from .leaves import entrants, erasure, hidden_owners
 from .leaves.catalog_rows import find_keys_ever, find_rows_by_key
 from .leaves.entries import Entries, RankingChange, find_on_leaves, lock_boards_with_owner, log_ranking_changes
@@ -113,7 +114,10 @@ class OwnerChanges:
 
         def program() -> Program[int]:
             yield from read_totals([leaf])  # raises an error if the caller's copy of the board is outdated
-            return (yield from self._erase([entries], until))
+            joined = yield from self._erase([entries], until)
+            if leaf.spec.league is not None:
+                yield from seats.forget_seats(leaf, [self.owner, *earlier_ids])
+            return joined
 
         joined = await self.store.at(leaf.partition).write(program)
         for positions in until.values():
@@ -157,6 +161,8 @@ class OwnerChanges:
         if state := await self.store.write(merge.begin):  # all entries of a hidden owner are hidden
             shadow = state == hidden_owners.SHADOWED
             await replace(self, owner=into).set_hidden(hide=True, shadow=shadow)
+        moving = partial(in_each_partition, partial(seats.move_owner, self.owner, into), self._concerns)
+        await self.store.write(moving)
         found, archived = {leaf.id for leaf in await self._list_joined()}, set[str]()
         await self._on_every_board(lambda boards: self._note_boards(boards, found))
         await self._on_every_archive(lambda leaves: self._note_archives(leaves, archived))
@@ -272,6 +278,7 @@ class OwnerChanges:
         return hidden_owners.forget_state(self.owner, now_us=self.now_us(), concerns=self._concerns)
 
     def _forget(self) -> Program[None]:
+        yield from in_each_partition(partial(seats.forget_owners, self._names), self._concerns)
         for name in self._names:
             yield from grants.forget_owner(name)
         if self.postponed is None:

@@ -169,6 +169,39 @@ class EntryRules:
         return f"{self.join:d},{self.posts_max or ''},{self.owners_max or ''}"
 
 
+class Absent(StrEnum):
+    """The rules for owners of a league without a post in a period: they stay, fall by one division, or leave."""
+
+    STAY = "stay"
+    RELEGATE = "relegate"
+    LEAVE = "leave"
+
+
+@dataclass(frozen=True, slots=True)
+class DivisionSpec:
+    name: str
+    promote: int = 0  # how many owners of a cohort rise to the next division
+    relegate: int = 0  # how many fall to the one before
+
+
+@dataclass(frozen=True, slots=True)
+class LeagueSpec:
+    """The rules of a league, a family whose boards have cohorts. `storage.leagues` explains them."""
+
+    column: str  # the ranked column that decides
+    cohort_size: int
+    divisions: tuple[DivisionSpec, ...]  # the best one last
+    absent: Absent
+    period: str  # the only kind of period of the family
+    time_zone: str
+    declared: tuple[PeriodSpec, ...] = ()  # as in the family
+
+    def __str__(self) -> str:
+        """Return what each post has to know."""
+        bounds = sum(len(each.bounds) for each in self.declared)
+        return f"{self.cohort_size},{len(self.divisions)},{self.absent.value},{bounds}"
+
+
 @dataclass(frozen=True, slots=True)
 class BoardSpec:
     """Everything that a client chose for a board."""
@@ -180,11 +213,12 @@ class BoardSpec:
     season: Season | None = None
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
     tie_columns: tuple[str, ...] = ()  # the columns by which equal values are ordered, before `ties` decides
-    # How often the tiers, the predictor, the season, the entry rules or the rewards changed. By this number, processes
-    # notice outdated copies.
+    # How often the tiers, the predictor, the season, the rewards, the rules of entry or those of a league changed. By
+    # this number, processes notice outdated copies.
     settings_version: int = 0
     entry: EntryRules | None = None  # None: every owner may post, any number of times
     rewards: Rewards | None = None  # of a board outside families; None: nobody gets any
+    league: LeagueSpec | None = None  # of a board of a league
 
 
 class Place(NamedTuple):
@@ -262,12 +296,13 @@ class Leaf:
 
     @cached_property
     def demands(self) -> str:
-        """Return what each post has to know: how many columns are computed, and the entry rules. Nearly always empty.
+        """Return what each post has to know: how many columns are computed, and the rules of entry or of a league.
 
-        By a copy that knows fewer columns, a post would leave them as they were.
+        Nearly always empty. By a copy that knows fewer columns, a post would leave them as they were.
         """
         computed = sum(column.merge is Merge.QUOTIENT for column in self.spec.columns)
-        return f"{computed or ''}{'' if self.spec.entry is None else f'/{self.spec.entry}'}"
+        entry, league = self.spec.entry, self.spec.league
+        return f"{computed or ''}{'' if entry is None else f'/{entry}'}{'' if league is None else f'~{league}'}"
 
     @property
     def entrants_place(self) -> tuple[int, int]:
@@ -563,6 +598,7 @@ class Post(msgspec.Struct):
     accepted_us: int | None = None  # when a queued post was accepted; None: now
     tells_before: bool = False  # whether the outcomes are `TracedOutcome`s. All posts of a request are alike in this
     act: SetAct | None = None  # None: the post overwrites nothing
+    division: int | None = None  # in a league: where a newcomer begins; None: in the first division
 
 
 class PartOutcome(msgspec.Struct, array_like=True):

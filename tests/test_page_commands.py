@@ -23,7 +23,7 @@ SHOWN = re.compile(
 )
 RUNS = [
     ("operating.md", "file"), ("operating.md", "postgres"), ("citus.md", "postgres"), ("postgresql.md", "postgres"),
-    *((page, "file") for page in ("events.md", "families.md", "leases.md", "monitoring.md", "queue.md")),
+    *((page, "file") for page in ("events.md", "families.md", "leagues.md", "leases.md", "monitoring.md", "queue.md")),
 ]  # fmt: skip
 # By tests/test_tutorial.py and tests/test_game_without_server.py.
 FOLLOWED = {"tutorial.md", "contest.md", "game_without_server.md", "rewards.md", "how_to.md", "migrating.md"}

@@ -1,8 +1,9 @@
 """Closes boards whose time is over, grants rewards, and archives closed boards that have kept their rows long enough.
 
     claim ──> read what is due ──┬── boards to shut: many at a time ─────────────────┐
-                  ^              ├── then a step of the grants of one shut board, ───┤
-                  │              │   and when they are made its final curves         │
+                  ^              ├── then a step of the cohorts (in leagues) or of   │
+                  │              │   the grants of one shut board, and when they are │
+                  │              │   made its final curves ──────────────────────────┤
                   │              └── if neither was due: a step of one archive ──────┤
                   └──────────────────────────────────────────────────────────────────┘
 
@@ -36,6 +37,8 @@ from storage.archive.board_closing import (
 from storage.boards.boards import REFRESH_WORK, refresh_resource
 from storage.curves.stored_curves import find_listed_curves, read_documents
 from storage.errors import LeaseLostError, LeaseTakenError, StorageError, StoreAwayError, UnknownBoardError
+from storage.leagues.cohorts import WAITING
+from storage.leagues.settling import has_unsettled, settle_cohorts
 from storage.leases.work_leases import StoreClock
 from storage.leaves.entries import Entries
 from storage.leaves.totals import CHANGES, find_totals_of
@@ -58,6 +61,8 @@ class CloseJob:
         self._fitting, self._catalog, self._open_boards = Fitting(context), context.catalog, context.open_boards
         self._limits, self._meter, self._clock = context.limits, context.meter, clock
         self._now_us, self._sleep = context.now_us, context.make_sleep(RESOURCE)
+        # The board whose cohorts are being settled, and the last of these cohorts. To begin anew does no harm.
+        self._settled = (0, WAITING)
 
     async def run_forever(self) -> None:
         await self._ownership.run_steps(
@@ -175,12 +180,34 @@ class CloseJob:
         await self._store.write(lambda: set_due_time(board, at_us=at_us))
 
     async def _freeze(self, held: HeldLease, board: Board) -> None:
+        if board.spec.league is not None and await self._settle(held, board):
+            return  # the next step settles more cohorts
         if await self._make_grants(held, board):
             return  # the next step makes more of them, or goes on with the curves
         await self._fit_columns(board)
         now_us = await self._store.read(self._clock)
         await self._store.write(lambda: held.renew_and(freeze_board(board, now_us=now_us)))
         log.info("board_frozen", board=board.id)
+
+    async def _settle(self, held: HeldLease, board: Board) -> bool:
+        """Settle the next cohorts of a shut board of a league. Return False if all results are in."""
+        limits, store, entries = self._limits, self._store.at(board.home), self._open_boards.open_rows(board.leaf)
+        rows_max = limits.grant_step_rows if self._store.sole_writer else limits.grant_rows
+        after: int | None = self._settled[1] if self._settled[0] == board.key else WAITING
+        for _ in range(0, limits.grant_rows, rows_max):
+            settling = partial(settle_cohorts, entries, rows_max=rows_max)
+            last = after or WAITING
+            after = await store.write(lambda: held.renew_and(settling(after=last)))  # noqa: B023  # awaited here
+            if after is None:
+                break
+        self._settled = (board.key, after or WAITING)
+        if after is not None:
+            return True
+        unsettled, waits = await store.read(partial(has_unsettled, board.leaf))
+        if waits:  # for an earlier period, which is settled first
+            now_us = await self._store.read(self._clock)
+            await self._store.write(lambda: set_due_time(board, at_us=now_us + round(limits.close_interval_s * 1e6)))
+        return unsettled
 
     async def _make_grants(self, held: HeldLease, board: Board) -> bool:
         """Make the next grants of a shut board. Return False if it waits for none."""

@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from config.settings import RequestSettings
 
+from .league_messages import LeaguePostBody, LeaguePostList
 from .problems import ProblemError, check_count, name_post
 from .requests import FacetedPostBody, FacetedPostList, FanPostBody, FanPostList, PostBody, PostList
 from .strict_json import count_key_colons, decode_or_refuse, pointer_token, refuse_duplicates
@@ -28,6 +29,7 @@ class PostTarget(Enum):
     ONE_BOARD = (PostBody, PostList)  # the path names the board
     BOARDS = (FanPostBody, FanPostList)  # each post names its boards
     FAMILY = (FacetedPostBody, FacetedPostList)  # the path names the family, and each post names its facets
+    LEAGUE = (LeaguePostBody, LeaguePostList)  # the path names the league, and a post may name a division
 
     def __init__(self, one: type[PostBody], many: type[Any]) -> None:
         self.decode_one = msgspec.json.Decoder(one).decode

@@ -43,6 +43,7 @@ COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
 ONLY_COLUMN = "-"  # in a path, it stands for the ranked column of a board that has only one
 PATH_COLUMN_PATTERN = "^(-|[a-z][a-z0-9_]{0,47})$"
 TIER_PATTERN = "^[a-z][a-z0-9_]{0,31}$"
+COHORT_PATTERN = "^[a-z][a-z0-9_]{0,31}-[1-9][0-9]{0,8}$"
 DECIMAL_PATTERN = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 REGION_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$"
 NO_CONTROL_PATTERN = "^[^\\u0000-\\u001f\\u007f-\\u009f]+$"
@@ -62,6 +63,7 @@ PATTERN_WORDS = {  # pattern -> a description of the texts that match it, for me
     FAMILY_PATTERN: "1 to 32 letters, digits, _ and - of ASCII, a letter or digit first",
     PERIOD_NAME_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
     EVERY_PATTERN: "a length such as P1M, P6W, P1D or PT12H",
+    COHORT_PATTERN: "the name of a division, - and a number",
     FACET_PATTERN: "1 to 16 lower-case letters, digits and _, a letter first",
     KEY_NAME_PATTERN: "a text without control characters",
     SEQ_PATTERN: "a sequence number or a cursor",

@@ -37,6 +37,7 @@ from service.contract.queries import CACHED_CHARS_MAX, make_query_parsers
 from service.contract.routes import SAFE_METHODS, Answer, Call, Reply, Route, Tagged
 from service.contract.strict_json import decode_strictly
 from service.contract.values import (
+    COHORT_PATTERN,
     PATH_COLUMN_PATTERN,
     WEBHOOK_PATTERN,
     parse_board_id,
@@ -72,7 +73,7 @@ _PARAMETER = re.compile(r"\{(\w+)\}")
 # The log shows only these path parameters. It hides owners, lease keys and post ids, because they may name people. It
 # also hides the part of a path after /jolokia, which is a request of another protocol. `path` is the whole path of a
 # request that matches no route; `service.app` has already hidden the unknown words in it.
-_LOGGED_PARAMETERS = ("board", "column", "family", "client_id", "pool_id", "id", "webhook", "path")
+_LOGGED_PARAMETERS = ("board", "column", "family", "league", "cohort", "client_id", "pool_id", "id", "webhook", "path")
 # These two statuses are never sent. They are only counted and logged.
 _CLIENT_CLOSED_REQUEST = 499  # the caller closed the connection; nginx uses the same number
 _CUT_OFF = 503  # the service stopped before the answer was ready
@@ -80,6 +81,8 @@ _STATUS_CLASSES = ("", "1xx", "2xx", "3xx", "4xx", "5xx")
 _FORMS = {  # by parameter name: the pattern, and what the parameter is
     "column": (PATH_COLUMN_PATTERN, "a column name"),
     "family": (FAMILY_PATTERN, "the id of a family"),
+    "league": (FAMILY_PATTERN, "the id of a league"),
+    "cohort": (COHORT_PATTERN, "the name of a cohort"),
     "client_id": (CLIENT_PATTERN, "an id"),
     "pool_id": (CLIENT_PATTERN, "an id"),
     "webhook": (WEBHOOK_PATTERN, "the id of a webhook"),

@@ -27,7 +27,7 @@ class ClosingStage(IntEnum):
     """The stages of a board, in their order, as the catalog stores them."""
 
     OPEN = 0  # the next step shuts the board
-    SHUT = 1  # the next step makes grants, or else fits the board's final curves
+    SHUT = 1  # the next step settles a league or makes grants, or else fits the board's final curves
     FROZEN = 2  # the next step archives the board, unless its rows are kept for ever
     ARCHIVED = 3
 
@@ -54,14 +54,14 @@ def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]
     """Shut the given boards whose closing time has come, so that they take no more posts. Return the shut boards.
 
     A board needs no final curve if it has so few entries that every rank is counted. Freeze such a board immediately,
-    unless it has rewards.
+    unless it has rewards or cohorts.
     """
     # Boards without a family come first, because posts lock the gates of boards before the gates of families.
     closed = yield from _shut_standalone([board for board in boards if board.family_key is None], now_us)
     closed += yield from _shut_of_families([board for board in boards if board.family_key is not None], now_us)
     totals = yield from find_totals_of(closed)
     unready = yield from begin_grants(closed, now_us=now_us)
-    unready |= {board.key for board in closed if list_columns_to_fit(board, totals)}
+    unready |= {board.key for board in closed if board.spec.league is not None or list_columns_to_fit(board, totals)}
     frozen = yield from _freeze([board for board in closed if board.key not in unready])
     events = [(ChangeKind.CLOSED, board) for board in closed] + [(ChangeKind.FROZEN, board) for board in frozen]
     yield from _log_events(events, now_us)

@@ -1,4 +1,4 @@
-"""Changes boards: adds columns, replaces tiers, curve settings, season, entry rules, rewards. Values stay valid."""
+"""Changes boards: adds columns, replaces tiers, curve settings, times, rules, rewards. Values stay valid."""
 
 from dataclasses import replace
 
@@ -139,12 +139,13 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
 def change_spec(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, ...]) -> BoardSpec:
     """Return the stored spec with the columns of `added`, which `find_added_columns` returned, and what may change.
 
-    Those are tiers, settings of curves, season, entry rules, and rewards. If one of them changes, `changes` grows, by
+    Those are tiers, settings of curves, season, rules, and rewards. If one of them changes, `changes` grows, by
     which other processes notice that their copies are outdated.
     """
     tiers = {column.name: column.tiers for column in wanted.columns}
     columns = tuple(replace(column, tiers=tiers[column.name]) for column in stored.columns)
-    predictor, season, entry = wanted.predictor, wanted.season, wanted.entry
+    predictor, season, entry, league = wanted.predictor, wanted.season, wanted.entry, wanted.league
     changed = replace(stored, columns=columns, predictor=predictor, season=season, entry=entry, rewards=wanted.rewards)
+    changed = replace(changed, league=league)
     changes = stored.settings_version + int(changed != stored)
     return replace(changed, columns=columns + added, settings_version=changes)

@@ -29,8 +29,10 @@ from storage.schema.tables import (
     GRANT_WALKS,
     HIDDEN_ENTRIES,
     LIVE_COUNTS,
+    OPEN_COHORTS,
     POST_IDS,
     REFRESH_REQUESTS,
+    SEATS,
     TOTALS,
     WORK_LEASES,
 )
@@ -92,7 +94,17 @@ def drop_rows(leaf: Leaf) -> Program[None]:
     else:
         yield drop_table(layout_of(leaf).table).bind()
     yield from delete_of_leaves((CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [leaf.key])
+    yield from drop_seats([leaf])
     yield from delete_refresh_leases([leaf])
+
+
+def drop_seats(leaves: Iterable[Leaf]) -> Program[None]:
+    """Remove the cohorts of leaves in leagues. Run this program in the partition of the leaves."""
+    keys = [leaf.key for leaf in leaves if leaf.spec.league is not None]
+    for key in keys:
+        yield from note_dropped_rows(SEATS, key)
+    if keys:
+        yield from delete_of_leaves([OPEN_COHORTS], keys)
 
 
 def delete_of_leaves(tables: Iterable[str], keys: Sequence[int]) -> Program[None]:

@@ -49,7 +49,7 @@ from storage.leaves.totals import store_gates
 from storage.log.bundles import ChangeKind
 from storage.log.change_log import BoardEvent, log_board_events
 from storage.periods import Period, PeriodSpec
-from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf
+from storage.records import Board, BoardSpec, Family, FamilySpec, Leaf, LeagueSpec
 from storage.schema.placement import TABLES
 from storage.schema.sequences import count_fact, take_keys
 from storage.schema.tables import (
@@ -65,13 +65,14 @@ from storage.schema.tables import (
     LIVE_COUNTS,
     POST_IDS,
     REFRESH_REQUESTS,
+    STANDINGS,
     TOTALS,
 )
 from storage.store import Program, Store, in_partition
 
 from .board_changes import change_spec, find_added_columns
 from .board_creation import check_board_limits, choose_partitions
-from .board_removal import delete_of_leaves, delete_refresh_leases, delete_rows
+from .board_removal import delete_of_leaves, delete_refresh_leases, delete_rows, drop_seats
 from .boards import find_boards_by_id, list_boards, read_boards
 from .family_ids import is_listed, parse_board_id, shelf
 from .journal import log_event
@@ -132,6 +133,7 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
             detail = f"{name} can't be changed: earlier posts would be missing on the new boards"
             raise SpecConflictError(detail, pointer=f"/{name}")
     declared = _append_bounds(stored.declared, wanted.declared)
+    _check_league(stored.board.league, wanted.board.league)
     added = find_added_columns(stored.board, wanted.board)
     board = change_spec(stored.board, wanted.board, added)
     spec = replace(stored, board=board, keep=wanted.keep, declared=declared, rewards=wanted.rewards)
@@ -157,6 +159,20 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
     if changed.template_board.leaf.demands != family.template_board.leaf.demands:
         yield from in_partition(family.partition, count_fact())  # as in `change_board`
     return changed
+
+
+def _check_league(stored: LeagueSpec | None, wanted: LeagueSpec | None) -> None:
+    """Raise SpecConflictError if a family would become a league or stop being one, or if seats would mean others."""
+    if stored is None or wanted is None:
+        if stored is not wanted:
+            raise SpecConflictError("a family of this name exists, and only one of the two is a league")
+        return
+    if wanted.column != stored.column:
+        raise SpecConflictError(f"column is {stored.column!r} and can't be changed", pointer="/column")
+    names = [[each.name for each in league.divisions] for league in (stored, wanted)]
+    if names[1][: len(names[0])] != names[0]:
+        detail = f"the divisions {', '.join(names[0])} stay, in this order. Better ones can be appended"
+        raise SpecConflictError(detail, pointer="/divisions")
 
 
 def _append_bounds(stored: tuple[PeriodSpec, ...], wanted: tuple[PeriodSpec, ...]) -> tuple[PeriodSpec, ...]:
@@ -215,6 +231,9 @@ def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
         yield drop_table(layout.table).bind()
     yield delete(DROPPED_ROWS).where(col("table_name").eq(param("table"))).bind(table=of_family.table)
     yield from note_dropped_rows(POST_IDS, family.key)
+    yield from drop_seats(leaves)
+    if family.spec.board.league is not None:
+        yield from note_dropped_rows(STANDINGS, family.key)
     tables = (TOTALS, GATES, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES, GRANT_WALKS)
     yield from delete_of_leaves(tables, [leaf.key for leaf in leaves])
     yield from delete_refresh_leases(leaves)  # after the gates, because `store_curve` locks gates first

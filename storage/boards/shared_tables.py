@@ -4,7 +4,7 @@
 
 A board outside a family is deleted, emptied, moved or archived in one short transaction. Afterwards, nothing refers to
 the rows that it had in a shared table. Later, `sweep_rows` deletes the rows with this `rows_key` in bounded steps. It
-also deletes the post ids of deleted boards and families.
+also deletes the post ids of deleted boards and families, and what leagues kept of them and of archived boards.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,12 @@ from collections.abc import Sequence
 from querybuilder import Lock, asc, col, delete, insert, param, select, update
 from storage.leaves.row_tables import ROWS_KEY, Layout, RowColumn, add_columns, create_row_table, shared_table
 from storage.schema.sequences import take_keys
-from storage.schema.tables import DROPPED_ROWS, POST_IDS, SHARED_TABLES
+from storage.schema.tables import DROPPED_ROWS, POST_IDS, SEATS, SHARED_TABLES, STANDINGS
 from storage.store import Program, in_partition
 
 BETWEEN = ","  # separates names of columns; no name contains it
+# The columns by which rows of these tables are swept: those of a key together, in the order of the second column.
+_SWEPT = {POST_IDS: ("leaf_key", "post_hash"), SEATS: ("leaf_key", "cohort"), STANDINGS: ("family_key", "owner")}
 
 
 def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Program[int]:
@@ -54,14 +56,14 @@ def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
 def note_dropped_rows(table: str, rows_key: int) -> Program[None]:
     """Store in `dropped_rows` that nothing uses the rows with this key, so that `sweep_rows` deletes them.
 
-    `table`: a shared table, or `POST_IDS`. Then `rows_key` is the key of the leaf or family whose post ids they are.
+    `table`: a shared table, or one of `_SWEPT`. Then `rows_key` is the key of the leaf or family whose rows they are.
     """
     note = insert(DROPPED_ROWS).values(table_name=table, rows_key=rows_key)
     yield note.on_conflict("table_name", "rows_key").do_nothing().bind()
 
 
 def sweep_rows(*, rows_max: int, only: tuple[str, int] | None = None) -> Program[int]:
-    """Delete at most `rows_max` unused rows of one board. `only`: delete just rows of this table and key.
+    """Delete at most about `rows_max` unused rows of one board. `only`: delete just rows of this table and key.
 
     Return 0 if `dropped_rows` names no such rows. Otherwise return the number of deleted rows, or 1 if none was
     deleted, so that the caller calls again.
@@ -76,7 +78,7 @@ def sweep_rows(*, rows_max: int, only: tuple[str, int] | None = None) -> Program
     if not left:
         return 0
     table, rows_key = left[0]
-    key, row = (col(name) for name in (("leaf_key", "post_hash") if table == POST_IDS else (ROWS_KEY, "owner")))
+    key, row = map(col, _SWEPT.get(table, (ROWS_KEY, "owner")))
     theirs = key.eq(param("rows_key"))
     some = select(row).from_(table).where(theirs).order_by(asc(row)).limit(param("rows_max"))
     [[gone]] = yield delete(table).where(theirs, row.in_(some)).bind(rows_key=rows_key, rows_max=rows_max)

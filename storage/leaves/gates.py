@@ -84,17 +84,22 @@ def _hold_family_gates(leaves: Iterable[Leaf], now_us: int) -> Program[dict[int,
     return found
 
 
-def admit_accepted(leaves: dict[int, Leaf | None], accepted_us: int) -> Program[None]:
+def admit_accepted(leaves: dict[int, Leaf | None], accepted_us: int) -> Program[set[int]]:
     """Change what `hold_gates` returned to what holds for queued posts: a leaf takes those accepted before it closed.
 
     Leave an archived leaf shut, and one that closed before `accepted_us`, when the first of the posts was accepted.
+    Return the keys of the leaves that take such posts although the closing job has shut them.
     """
+    admitted = set[int]()
     shut = [leaf for leaf in leaves.values() if leaf is not None and leaf.gate.closed_us is not None]
     held = (yield from read_gates_of(shut, held=True)) if shut else {}  # the lock keeps the leaves from being archived
     for leaf in shut:
         place, gate = held.get(leaf.key, (None, leaf.gate))
         if place == leaf.place and gate.archived_us is None and gate.closes_us and gate.closes_us > accepted_us:
             leaves[leaf.key] = replace(leaf, gate=gate._replace(closed_us=None))
+            if gate.closed_us is not None:
+                admitted.add(leaf.key)
+    return admitted
 
 
 def read_gates(partition: int, keys: Iterable[int], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:

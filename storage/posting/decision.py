@@ -12,6 +12,7 @@ import msgspec
 
 from storage.boards.acts import Act
 from storage.errors import OutdatedFactsError, PeriodClosedError, PostError, PostRejectedError
+from storage.leagues.seats import SeatChanges
 from storage.leaves.entrants import COUNT, EntrantsPlace
 from storage.leaves.entries import Entries, TableRows
 from storage.leaves.hidden_owners import HiddenEntry
@@ -69,6 +70,7 @@ class BoardChanges(msgspec.Struct):
     applied: int = 0  # posts that the group applies to the board
     totals: dict[int, int] = {}  # what the group adds to the board's totals, by column index
     entrants: EntrantChanges | None = None  # None: the board has no entry rules
+    seats: SeatChanges | None = None  # None: nobody takes a seat, because the board is in no league, or all have one
 
 
 class TableChanges(msgspec.Struct):
@@ -95,6 +97,7 @@ class Decision(msgspec.Struct):
     relies_on_states: bool = False
     acts: list[Act] = []  # of the posts that overwrite values
     entrants: dict[EntrantsPlace, EntrantChanges] = {}
+    seats: list[SeatChanges] = []
 
 
 def decide_posts(group: GroupFacts, posts: Sequence[Post]) -> Decision:
@@ -107,6 +110,9 @@ def decide_posts(group: GroupFacts, posts: Sequence[Post]) -> Decision:
     decision = Decision(group, boards, {**group.known})
     if group.entrants:
         _begin_entrants(decision)
+    for key, seats in group.seats.items():
+        boards[key].seats = taken = SeatChanges(seats, decision.seats)
+        decision.seats.append(taken)
     decision.outcomes = [_decide_post(decision, post) for post in posts]
     if decision.refuses_ids and not group.looks_up:
         learned = msgspec.structs.replace(group.learned, ids_known=True)
@@ -255,6 +261,8 @@ def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Ce
         row = board.rows[post.owner] = ChangedEntry(post.owner, now_us, [None] * len(entries.leaf.spec.columns))
         row.is_hidden = decision.group.has_states and decision.group.facts[entries.leaf.partition].is_hidden(post.owner)
         row.ranked = None if row.is_hidden else entries.ranked_cells.none
+        if board.seats is not None:
+            board.seats.take_seat(post.owner)
     elif row.ranked is None and not row.is_hidden:
         row.ranked = entries.ranked_cells.join_cells(row.cells)
     if board.entrants is not None:

@@ -1,7 +1,8 @@
 """Reads what a group of posts needs before it can be decided, and keeps what groups have learned for later ones.
 
     read_group: lock gates ──> look up facts ──> lock rows ──> find hidden rows ──> look up post ids ──> `GroupFacts`
-                (boards with entry rules: lock the counts of their owners before the rows, see `leaves.entrants`)
+                (boards with entry rules: lock the counts of their owners before the rows, see `leaves.entrants`;
+                leagues: then find seats for owners without rows, see `storage.leagues`)
 
 Most groups need few look-ups in the store, because a process remembers facts from earlier groups:
 
@@ -31,6 +32,7 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from storage.errors import BoardChangedError, OutdatedFactsError
+from storage.leagues.seats import AskedSeats, Seats, hold_seats
 from storage.leaves import hidden_owners
 from storage.leaves.catalog_rows import find_posted_leaves
 from storage.leaves.entrants import Entrants, EntrantsPlace, hold_entrants
@@ -112,6 +114,7 @@ class BoardFacts(msgspec.Struct):
     exists: bool = True  # False: the board was deleted, or its rows are in another partition or table
     gate: Gate | None = None  # None: `hold_gates` returned no gate to check, so the board takes the posts
     shut: bool = False  # True: the board takes no posts now
+    is_late: bool = False  # True: the board was shut, and still takes queued posts that were accepted before
     reset_us: int = 0  # when the board was last emptied; set only if a post of the group names a time
     rows: dict[str, Entry] = {}  # by owner
     hidden_rows: dict[str, Entry] = {}  # of owners who are hidden, so no ranking holds them
@@ -127,6 +130,7 @@ class GroupFacts(msgspec.Struct):
     tables: list[tuple[int, TableRows, list[BoardFacts]]] = []  # (partition, table, boards that take posts), in order
     facts: dict[int, Facts] = {}  # by partition
     entrants: dict[EntrantsPlace, Entrants] = {}  # who takes part in boards with entry rules
+    seats: dict[int, Seats] = {}  # in leagues, by leaf key
     has_states: bool = False  # whether any owner is hidden, is being shown again, or was merged
     looks_up: bool = False  # whether the ids of the posts were looked up
     known: dict[PostKey, RememberedPost] = {}  # posts of the group whose id is stored
@@ -209,6 +213,9 @@ def read_group(
         yield from _at(group, partition, _hold_rows(table, theirs, needs.owners))
     if group.has_states:
         yield from _find_hidden_rows(group, needs.owners)
+    leagues = [board for *_, theirs in group.tables for board in theirs if board.entries.leaf.spec.league is not None]
+    if leagues:
+        yield from _hold_seats(group, leagues, needs, posts)
     if group.looks_up:
         yield from _look_up(group, needs.ids)
         group.learned.ids_known = bool(group.known)
@@ -218,10 +225,10 @@ def read_group(
 def _hold_gates(group: GroupFacts, *, check_boards: bool, accepted_us: int | None) -> Program[None]:
     copies = map(attrgetter("entries.leaf"), group.boards.values())
     gates = yield from hold_gates(copies, now_us=group.now_us, check_all=check_boards)
-    if accepted_us is not None:
-        yield from admit_accepted(gates, accepted_us)
+    late = (yield from admit_accepted(gates, accepted_us)) if accepted_us is not None else ()
     for key, leaf in gates.items():
         board = group.boards[key]
+        board.is_late = key in late
         board.exists = leaf is not None
         if leaf is not None:
             board.gate, board.rows_key = leaf.gate, leaf.rows_key
@@ -356,6 +363,19 @@ def _find_hidden_rows(group: GroupFacts, owners: dict[int, dict[str, None]]) -> 
             entry = each.widen_cells(len(board.entries.leaf.spec.columns))
             if entry.owner not in board.rows:
                 board.hidden_rows[entry.owner] = entry
+
+
+def _hold_seats(group: GroupFacts, boards: Iterable[BoardFacts], needs: _Needs, posts: Sequence[Post]) -> Program[None]:
+    """Find seats for owners without an entry. A period that was shut gives no more seats: it is being settled."""
+    wanted = {post.owner: post.division for post in reversed(posts) if post.division is not None}
+    asked: dict[int, list[AskedSeats]] = {}
+    for board in boards:
+        leaf = board.entries.leaf
+        owners = needs.owners[leaf.key].keys() - board.rows.keys() - board.hidden_rows.keys()
+        if owners and not board.is_late:
+            asked.setdefault(leaf.partition, []).append(AskedSeats(leaf, owners, wanted))
+    for partition, theirs in sorted(asked.items()):
+        group.seats |= yield from _at(group, partition, hold_seats(theirs))
 
 
 def _look_up(group: GroupFacts, asked: Iterable[PostKey]) -> Program[None]:

@@ -20,6 +20,7 @@ class PackedPost(msgspec.Struct, array_like=True, gc=False):
     post_id: str | None = None
     family_key: int | None = None
     act: SetAct | None = None
+    division: int | None = None
 
     def changes_to(self, index: int) -> Sequence[ColumnChange]:
         """Return the changes that the post makes to one of its leaves, given by its 0-based index in `boards`."""
@@ -52,6 +53,8 @@ def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arriv
         )
         if post.act is not None:
             packed[-1].act = post.act
+        if post.division is not None:
+            packed[-1].division = post.division
     return packed
 
 
@@ -63,5 +66,5 @@ def unpack_post(packed: PackedPost, leaves: Sequence[Leaf]) -> Post:
     if packed.family_key is not None:  # only a front process packs a post without leaves, and its store has 1 partition
         scope = PostScope(packed.family_key, leaves[0].partition if leaves else 0)
     post = Post(packed.owner, parts, packed.post_hash, packed.at_us, packed.fingerprint, scope, packed.post_id)
-    post.act = packed.act
+    post.act, post.division = packed.act, packed.division
     return post

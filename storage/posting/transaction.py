@@ -15,6 +15,7 @@ import msgspec
 from querybuilder import BULK_ALIAS, chained, col, count, plus, select
 from storage.boards.acts import store_acts
 from storage.errors import LostRaceError, OutdatedFactsError
+from storage.leagues.seats import store_seats
 from storage.leaves import hidden_owners
 from storage.leaves.entrants import store_posts
 from storage.leaves.entries import Entries, add_totals, build_totals_upsert, total_rows
@@ -80,6 +81,9 @@ def write_changes(
     yield from _write_rows(decision)
     if decision.entrants:
         yield from store_posts({place: each.changed for place, each in decision.entrants.items() if each.changed})
+    for partition in sorted({each.leaf.partition for each in decision.seats}):
+        taken = [each for each in decision.seats if each.leaf.partition == partition]
+        yield from _at(decision.group, partition, store_seats(taken))
     if decision.acts:
         yield from store_acts(decision.acts)
     boards: dict[int, list[BoardChanges]] = {}

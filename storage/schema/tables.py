@@ -5,7 +5,7 @@ All packages use the constants with the names. `lease_tables` and `ingest_tables
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
 
-SCHEMA_VERSION = 11  # raise it with every change of what is stored
+SCHEMA_VERSION = 12  # raise it with every change of what is stored
 
 META = "meta"
 BOARDS = "boards"
@@ -33,6 +33,9 @@ POST_IDS = "post_ids"
 HIDDEN_ENTRIES = "hidden_entries"
 HIDDEN_OWNERS = "hidden_owners"
 ENTRANTS = "entrants"
+SEATS = "seats"
+STANDINGS = "standings"
+OPEN_COHORTS = "open_cohorts"
 CHANGE_LOG = "changes"
 JOURNAL_BLOCKS = "journal_blocks"
 LOG_COUNTER = "log_counter"
@@ -265,6 +268,32 @@ ENTRY_TABLES: tuple[Query, ...] = (
     .primary_key("leaf_key", "owner")
     .clustered(),
     create_index("entrants_owner", ENTRANTS, col("owner")),
+    # Who is in which cohort of a league, in which division, and which cohorts have seats left, see `storage.leagues`.
+    create_table(SEATS)
+    .column("leaf_key", INTEGER)  # of the board of a period
+    .column("cohort", INTEGER)  # 0: the owner waits for the result of an earlier period
+    .column("owner", TEXT)
+    .column("family_key", INTEGER)  # the league
+    .column("ends_at", INTEGER)  # when the period ends
+    # The final rank in the cohort (0: none), and by how many divisions the owner moved; null: the result is not in yet.
+    .column("rank", INTEGER, null=True)
+    .column("moved", INTEGER, null=True)
+    .primary_key("leaf_key", "cohort", "owner")
+    .clustered(),
+    create_index("seats_owner", SEATS, col("owner"), col("leaf_key"), unique=True),
+    create_table(STANDINGS)
+    .with_columns(family_key=INTEGER, owner=TEXT)
+    .column("division", INTEGER)  # after the last period with a result
+    .column("through_at", INTEGER)  # when that period ended; 0: no result is in yet
+    .primary_key("family_key", "owner")
+    .clustered(),
+    create_table(OPEN_COHORTS)
+    .with_columns(leaf_key=INTEGER, division=INTEGER)
+    .column("slot", INTEGER)  # several cohorts of a division may be open at once, one in each slot
+    .column("number", INTEGER)  # of the cohort that is being filled; 0: none yet
+    .column("seats", INTEGER)  # how many of its seats were taken
+    .primary_key("leaf_key", "division", "slot")
+    .clustered(),
     # An archived board has sections, such as the tally of a column. A section is a list of blocks, one row for each.
     create_table(ARCHIVE_BLOCKS)
     .with_columns(leaf_key=INTEGER, section=TEXT)

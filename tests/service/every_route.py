@@ -5,7 +5,7 @@ from typing import Any
 NAMES = {
     "board": "b", "owner": "ada", "column": "xp", "family": "f", "client_id": "c", "pool_id": "p", "key": "k",
     "post_id": "once", "operation": "version", "file": "dashboard.js", "webhook": "shop",
-    "grant": "17-3",
+    "grant": "17-3", "league": "l", "cohort": "bronze-1",
 }  # fmt: skip
 KEY = {"name": "operator", "role": "ops"}
 POST = {"owner": "ada", "stats": {"xp": 3}}
@@ -15,6 +15,9 @@ BODIES: dict[str, Any] = {
     "post_to_family": {**POST, "post_id": "once", "facets": {"team": "red"}},
     "create_family": {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"],
                    "facets": [[], ["team"]]},
+    "create_league": {"columns": [{"name": "xp", "merge": "sum"}], "column": "xp", "period": "week", "cohort": 3,
+                      "divisions": [{"name": "bronze", "promote": 1}, {"name": "silver", "relegate": 1}]},
+    "post_to_league": {**POST, "post_id": "once"},
     "issue_token": {"owner": "ada"},
     "put_webhook": {"url": "https://game.example/events", "events": ["board.closed"], "boards": ["arena:*"]},
     "put_pool": {}, "reset_family": {"period": "day"},

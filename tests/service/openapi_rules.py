@@ -31,8 +31,8 @@ class Rule(NamedTuple):
     reason: str
 
 
-_POSTING = "post|post_to_boards|post_to_family"
-_SPECS = "create_board|create_family"
+_POSTING = "post|post_to_boards|post_to_family|post_to_league"
+_SPECS = "create_board|create_family|create_league"
 _FACETED = "family_board|facet_values|history"
 RULES = (
     Rule(".*", "bad_request", ".* is not a leaderboard id", "no pattern tells which letters and digits a script has"),
@@ -62,7 +62,9 @@ RULES = (
     Rule("values", "bad_request|too_many_values", "ranks:", "ranks or percentiles are needed, and bounded together"),
     Rule("stream", "bad_request", "owner:", "a stream has the top or an owner"),
     Rule("positions", "bad_request", "compare:", "only a family's leaderboard has a period before"),
-    Rule("post|post_to_family", "bad_request", "moved:|positions:", "queued posts have no positions yet"),
+    Rule(
+        "post|post_to_family|post_to_league", "bad_request", "moved:|positions:", "queued posts have no positions yet"
+    ),
     Rule("erase_entries", "bad_request|bad_value|value_out_of_range", "", "it has exactly one of its members"),
     Rule("put_webhook", "bad_value", "/url:", "no schema tells which hosts are public"),
     Rule("issue_token", "bad_value", "/(posts|expires_in):", "settings bound them"),
@@ -114,7 +116,7 @@ def one_line(ctx: Any, value: Any) -> bytes:
 
 
 # These operations would change the existing things that `NAMED` lists.
-_KEPT = ("create_board", "create_family", "put_pool", "reset_board", "hide_owner")
+_KEPT = ("create_board", "create_family", "create_league", "put_pool", "reset_board", "hide_owner")
 
 
 @schemathesis.hook

@@ -4,6 +4,7 @@ from tests.service.real_service import Caller
 
 NAMED = {
     "board": "duel", "column": "xp", "family": "arena", "owner": "ann", "post_id": "match-1",
+    "league": "climb", "cohort": "bronze-1",
     "client_id": "acme", "pool_id": "servers", "key": "match-1",
 }  # fmt: skip
 """The names of existing things, by the parameters of paths and queries that take them."""
@@ -29,6 +30,9 @@ async def fill(caller: Caller) -> None:
     await caller.must(
         "POST", "/v1/families/arena/posts", {"posts": [{**post, "facets": {"org": "x"}} for post in posts]}
     )
+    league = {"columns": columns, "column": "xp", "period": "week", "cohort": 3, "divisions": [{"name": "bronze"}]}
+    await caller.must("PUT", "/v1/leagues/climb", league)
+    await caller.must("POST", "/v1/leagues/climb/posts", {"posts": [{**post, "division": "bronze"} for post in posts]})
     await caller.refresh("duel", "xp")
     await caller.must("PUT", "/v1/owners/ann/profile", {"name": "Ann"})
     await caller.must("PUT", "/v1/pools/acme/servers")

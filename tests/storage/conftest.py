@@ -36,7 +36,7 @@ SHARED_TABLES = {"test_shared_tables"}
 # Only these rooms and files run with several partitions too: the promises of a store, and posts, whose statements
 # differ on Citus. What partitions change elsewhere has tests of its own.
 IN_PARTITIONS = CONFORMANCE | {
-    "posting", "test_lease_transaction", "test_queue_model", "test_transactions", "test_work_leases",
+    "leagues", "posting", "test_lease_transaction", "test_queue_model", "test_transactions", "test_work_leases",
 }  # fmt: skip
 # With several partitions, only these files run with shared tables too. A table is shared within one partition.
 SHARED_IN_PARTITIONS = {"test_posts", "test_replay", "test_store_model"}

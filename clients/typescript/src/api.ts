@@ -303,6 +303,35 @@ export type ClaimedGrant = {
   first: boolean;
 };
 
+/**
+ * A cohort of a period, with all of its owners, best first. `seats` is their number. `settled` is true once the
+ * period is over and everybody in the cohort has moved.
+ */
+export type CohortAnswer = {
+  league: string;
+  period: string;
+  board: string;
+  /** ISO 8601 in UTC, with microseconds */
+  ends_at: string;
+  division: string;
+  cohort: string;
+  seats: number;
+  settled: boolean;
+  entries: Array<LeagueEntry>;
+};
+
+/** An owner in a cohort. `rank`, which is exact, and `value` are null if the owner has no value in the column. */
+export type LeagueEntry = {
+  rank: number | null;
+  owner: string;
+  value: number | null;
+  zone: "promotion" | "relegation" | "safe";
+  /** ISO 8601 in UTC, with microseconds */
+  updated_at: string;
+  stats: Record<string, number | string | null>;
+  profile?: Record<string, unknown> | null;
+};
+
 /** An API key that was just created. `key` is the text to send in requests, which is never shown again. */
 export type CreatedKey = {
   id: string;
@@ -410,6 +439,22 @@ export type EndAnswer = {
   tie_values?: Array<number | null>;
 };
 
+/** The divisions of a league, the best one last, in its current period. */
+export type DivisionList = {
+  league: string;
+  period: string;
+  /** ISO 8601 in UTC, with microseconds */
+  ends_at: string;
+  divisions: Array<DivisionAnswer>;
+};
+
+/** A division in the current period: how many owners have seats in it, and in how many cohorts. */
+export type DivisionAnswer = {
+  name: string;
+  owners: number;
+  cohorts: number;
+};
+
 /**
  * One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing.
  * Only for callers with the role `ops`, it is `"shadow"` if the owner is shadowed. An owner who has joined and
@@ -467,7 +512,7 @@ export type EventLine = {
  * one is of the kind `end`; an export without it is not complete.
  */
 export type ExportLine = {
-  kind: "acts" | "archived_entries" | "changes" | "end" | "entrants" | "entries" | "export" | "grants" | "hidden_owners" | "merged_entries" | "merged_owners" | "owner_changes" | "profiles" | "queued_posts" | "token_voids";
+  kind: "acts" | "archived_entries" | "changes" | "end" | "entrants" | "entries" | "export" | "grants" | "hidden_owners" | "merged_entries" | "merged_owners" | "owner_changes" | "profiles" | "queued_posts" | "seats" | "standings" | "token_voids";
   data: Record<string, unknown>;
 };
 
@@ -854,6 +899,106 @@ export type KeyAnswer = {
   /** ISO 8601 in UTC, with microseconds */
   created_at: string;
   revoked_at: string | null;
+};
+
+/** A league with its full specification. `partition` is present if the store has several partitions. */
+export type LeagueAnswer = {
+  id: string;
+  columns: Array<ColumnAnswer>;
+  ties: "earliest" | "shared" | Array<string>;
+  table: "own" | "shared";
+  partition?: number;
+  predictor: PredictorSpec;
+  entry?: EntryBody;
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
+  column: string;
+  period: string | PeriodBody;
+  time_zone: string;
+  cohort: number;
+  divisions: Array<DivisionBody>;
+  absent: "leave" | "relegate" | "stay";
+  grace_seconds: number;
+  keep: number;
+};
+
+/** A division of a league, and how many owners of each of its cohorts move when a period ends. */
+export type DivisionBody = {
+  name: string;
+  /** The number of the best owners, who rise to the next division. Nobody rises from the last one. */
+  promote?: number;
+  /** The number of the last owners, who fall to the division before. Nobody falls from the first one. */
+  relegate?: number;
+};
+
+/** The results of an owner, the newest first. `next` is the cursor of the next page; null on the last page. */
+export type LeagueHistory = {
+  owner: string;
+  history: Array<LeaguePast>;
+  next: string | null;
+};
+
+/** The result of an owner in a closed period. `rank` is null if the owner had no value, or was hidden. */
+export type LeaguePast = {
+  period: string;
+  board: string;
+  /** ISO 8601 in UTC, with microseconds */
+  ends_at: string;
+  division: string;
+  cohort: string;
+  seats: number;
+  rank: number | null;
+  outcome: "promoted" | "relegated" | "stayed";
+};
+
+/**
+ * An owner in the current period of a league, with all owners of its cohort, best first. Before its first post in
+ * the period, an owner has a division and no seat: `cohort` is null. After it, an owner whose last result is not
+ * in yet waits for a seat: `waiting` is true, and `division` is null. The owner's posts count all the same.
+ * `position` and `zone` are null without a value, without a seat, and if the owner is hidden.
+ */
+export type LeagueOwner = {
+  league: string;
+  owner: string;
+  period: string;
+  board: string;
+  /** ISO 8601 in UTC, with microseconds */
+  ends_at: string;
+  division: string | null;
+  cohort: string | null;
+  seats: number;
+  position: number | null;
+  zone: "promotion" | "relegation" | "safe" | null;
+  waiting: boolean;
+  entries: Array<LeagueEntry>;
+};
+
+/** A post to a league. The first one of a period takes a seat in a cohort. */
+export type LeaguePostBody = {
+  /**
+   * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+   * surrogates.
+   */
+  owner: string;
+  stats?: Record<string, number | string>;
+  /** Values that overwrite instead of merging, and null for a value to clear; needs the role `ops`. */
+  set?: Record<string, number | string | null>;
+  post_id?: string | null;
+  at?: string | null;
+  reason?: string | null;
+  /**
+   * The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
+   * of `post_id`, so a repeated post has the same number.
+   */
+  n?: number;
+  /** The value of each facet. If a facet has no value here, the boards of the lists with this facet are skipped. */
+  facets?: Record<string, string>;
+  division?: string | null;
+};
+
+/** Many posts to a league. The answer has their results in the same order. */
+export type LeaguePostList = {
+  posts: Array<LeaguePostBody>;
 };
 
 /** A key's lease of a resource. `version` is a fencing number: later holders of the resource have greater ones. */
@@ -1306,6 +1451,33 @@ export type PutFamily = {
   rewards?: Record<string, Array<RewardBody>>;
 };
 
+/** The specification of a league. It is a family with one kind of period; its leaderboards have cohorts. */
+export type PutLeague = {
+  columns: Array<ColumnBody>;
+  /** The ranked column that decides who rises and who falls. */
+  column: string;
+  ties?: "earliest" | "shared" | Array<string>;
+  period: "all" | "day" | "month" | "week" | "year" | PeriodBody;
+  /** An IANA name: `Europe/Berlin`. */
+  time_zone?: string;
+  /** The number of seats of a cohort. */
+  cohort: number;
+  /** The divisions, the best one last. Their rules can change at any time, and better ones can be appended. */
+  divisions: Array<DivisionBody>;
+  /** What a period without a post costs an owner: nothing, one division, or all of them. */
+  absent?: "leave" | "relegate" | "stay";
+  /**
+   * The time after the end of a period during which late posts still count. Default: 0 for a new league. Until it
+   * has passed, owners of that period wait for their seats in the next one. It can only be shortened.
+   */
+  grace_seconds?: number;
+  /** The number of closed periods that keep their rows and cohorts. */
+  keep?: number;
+  partition?: number | null;
+  predictor?: PredictorBody;
+  reason?: string | null;
+};
+
 /** A webhook: the address that receives events, and which ones. */
 export type PutWebhook = {
   url: string;
@@ -1644,6 +1816,59 @@ export interface Operations {
     query: {};
     body: ResetFamily;
     answer: FamilyReset;
+  };
+  post_to_league: {
+    query: {
+      mode?: "direct" | "queued";
+      /** Ranked columns. Each result, or each of its `boards`, then has the owner's positions after the request. */
+      positions?: Array<string>;
+      /** True: each position also has `rank_before`. */
+      moved?: boolean;
+    };
+    body: LeaguePostBody | LeaguePostList | Array<LeaguePostBody>;
+    answer: PostResults | Accepted;
+  };
+  league_owner: {
+    query: {};
+    body: never;
+    answer: LeagueOwner;
+  };
+  leave_league: {
+    query: {};
+    body: never;
+    answer: never;
+  };
+  league_history: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: LeagueHistory;
+  };
+  cohort: {
+    query: {
+      /** The period as a result names it, such as `2026-W49`. Default: the current one. */
+      period?: string;
+    };
+    body: never;
+    answer: CohortAnswer;
+  };
+  divisions: {
+    query: {};
+    body: never;
+    answer: DivisionList;
+  };
+  create_league: {
+    query: {};
+    body: PutLeague;
+    answer: LeagueAnswer;
+  };
+  league: {
+    query: {};
+    body: never;
+    answer: LeagueAnswer;
   };
   positions: {
     query: {

@@ -57,8 +57,8 @@ class OwnerPosts(msgspec.Struct):
 
 
 ExportKind = Literal[
-    "export", "hidden_owners", "entrants", "profiles", "acts", "merged_owners", "merged_entries", "owner_changes",
-    "token_voids", "grants", "queued_posts", "entries", "archived_entries", "changes", "end",
+    "export", "hidden_owners", "entrants", "seats", "standings", "profiles", "acts", "merged_owners", "merged_entries",
+    "owner_changes", "token_voids", "grants", "queued_posts", "entries", "archived_entries", "changes", "end",
 ]  # fmt: skip
 
 

@@ -70,13 +70,14 @@ async def put_family_spec(context: Context, call: Call) -> Reply:
         with suppress(UnknownFamilyError):  # an omitted grace must not close periods
             grace_seconds = (await context.catalog.families.reread_family(family_id)).spec.grace_seconds
     spec = make_family_spec(call.body, grace_seconds, context)
-    putting = partial(
-        put_family,
-        family_id=family_id,
-        spec=spec,
-        families_max=context.settings.catalog_families_max,
-        partition=call.body.partition,
-    )
+    family, made = await store_family(context, call, family_id, spec)
+    return Reply(await _answer(context, family), status=201 if made else 200)
+
+
+async def store_family(context: Context, call: Call, family_id: str, spec: FamilySpec) -> tuple[Family, bool]:
+    """Create a family in the `partition` of the body, or change it. Return it, and whether it is new."""
+    families_max, partition = context.settings.catalog_families_max, call.body.partition
+    putting = partial(put_family, family_id=family_id, spec=spec, families_max=families_max, partition=partition)
 
     def program() -> Program[tuple[Family, bool]]:
         family, made = yield from putting(now_us=context.now_us())
@@ -85,7 +86,7 @@ async def put_family_spec(context: Context, call: Call) -> Reply:
 
     family, made = await context.store.write(program)
     context.catalog.families.keep_family(family)
-    return Reply(await _answer(context, family), status=201 if made else 200)
+    return family, made
 
 
 def make_family_spec(body: PutFamily, grace_seconds: int, context: Context) -> FamilySpec:
@@ -219,7 +220,7 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
     spec = family.spec
     return FamilyAnswer(
         **show_spec(context, family.template_board),
-        periods=[_show_period(spec, name) for name in spec.periods],
+        periods=[show_period(spec, name) for name in spec.periods],
         time_zone=spec.time_zone,
         facets=[list(names) for names in spec.facets],
         grace_seconds=spec.grace_seconds,
@@ -230,7 +231,7 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
     )
 
 
-def _show_period(spec: FamilySpec, name: str) -> str | PeriodBody:
+def show_period(spec: FamilySpec, name: str) -> str | PeriodBody:
     for each in spec.declared:
         if each.name == name:
             bounds = [*each.bounds] or UNSET

@@ -29,11 +29,11 @@ from storage.boards.api_keys import list_voids
 from storage.boards.journal import Numbers
 from storage.errors import MergeConflictError, StorageError, StoreAwayError
 from storage.histories import merged_owners
-from storage.leaves.catalog_rows import find_leaves
+from storage.leaves.catalog_rows import find_families_by_key, find_leaves
 from storage.log.change_log import change_log
 from storage.log.merging import Merger
 from storage.owner_export import LeafEntry
-from storage.records import INT64_MAX, Leaf
+from storage.records import INT64_MAX, Family, Leaf
 from storage.rewards import grants
 from storage.schema.creation import in_each_partition
 from storage.store import Program
@@ -78,7 +78,9 @@ async def _list_lines(context: Context, names: list[str]) -> AsyncIterator[list[
     async for table, rows in owner_export.read_rows(store, names):
         keys = {row["leaf_key"] for row in rows if "leaf_key" in row}
         leaves = await store.read(partial(find_leaves, sorted(keys)))
-        yield [_line(table, _tell_row(row, leaves)) for row in rows]
+        leagues = {row["family_key"] for row in rows if "family_key" in row}
+        families = (await store.read(partial(find_families_by_key, leagues))) if leagues else {}
+        yield [_line(table, _tell_row(row, leaves, families)) for row in rows]
     if (tokens := context.keyring.tokens) is not None:
         voids = await store.read(list_voids)
         voided = [voids[each] for each in map(tokens.hash_owner, names) if each in voids]
@@ -112,13 +114,15 @@ def _line(kind: str, data: object) -> ExportLine:
     return ExportLine(cast(ExportKind, kind), Raw(msgspec.json.encode(data)))
 
 
-def _tell_row(row: Mapping[str, Any], leaves: Mapping[int, Leaf]) -> dict[str, object]:
+def _tell_row(row: Mapping[str, Any], leaves: Mapping[int, Leaf], families: Mapping[int, Family]) -> dict[str, object]:
     """Return a row of a table with times, boards and values as the API shows them."""
     told: dict[str, object] = {}
     leaf = leaves.get(row.get("leaf_key", -1))  # None: the board was deleted
     for name, value in row.items():
         if name == "leaf_key":
             told["board"] = None if leaf is None else leaf.id
+        elif name == "family_key":
+            told["league"] = families[value].id if value in families else None
         elif name == "stats":
             told[name] = None if leaf is None else format_stats(leaf.spec, _decode_stats(value))
         elif value is not None and (name == "at" or name.endswith("_at")):

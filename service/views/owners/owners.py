@@ -13,6 +13,7 @@ from msgspec import UNSET, Raw, UnsetType
 from service.context import Context
 from service.contract.api_keys import Role
 from service.contract.cursors import ListCursor
+from service.contract.league_messages import LeagueEntry
 from service.contract.problems import ProblemError, check_count
 from service.contract.queries import ListQuery, ProfilesQuery
 from service.contract.requests import HideOwner, Lookup
@@ -327,7 +328,7 @@ async def remove_profile(context: Context, call: Call) -> None:
         raise ProblemError("no_profile", f"{owner!r} has no profile")
 
 
-async def add_profiles(context: Context, rows: Sequence[EntryAnswer | RankedEntry]) -> None:
+async def add_profiles(context: Context, rows: Sequence[EntryAnswer | RankedEntry | LeagueEntry]) -> None:
     """Set `profile` of each row; None if the owner has no profile. Read the profiles of all rows in one statement."""
     owners = list(dict.fromkeys(row.owner for row in rows))
     if not owners:

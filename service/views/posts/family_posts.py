@@ -20,7 +20,7 @@ from storage.errors import PostError, UnknownFacetError
 from storage.records import BoardPost, ColumnChange, Family
 
 from .posted_positions import find_asked
-from .posts import Resolved, check_time, make_post, parse_changes, parse_request_posts, take_posts
+from .posts import Resolve, Resolved, check_time, make_post, parse_changes, parse_request_posts, take_posts
 
 
 async def post_to_family(context: Context, call: Call) -> Answer:
@@ -28,13 +28,25 @@ async def post_to_family(context: Context, call: Call) -> Answer:
     if call.identity.player is not None:
         call.identity.player.check_family(family.id)
     posts, single = parse_request_posts(context, call, PostTarget.FAMILY)
-    boards, resolve = len(family.spec.periods) * len(family.spec.facets), partial(_resolve_posts, context, family.id)
+    return await take_family_posts(context, call, family, posts, partial(resolve_posts, context, family.id), single)
+
+
+async def take_family_posts(
+    context: Context,
+    call: Call,
+    family: Family,
+    posts: Sequence[FacetedPostBody],
+    resolve: Resolve,
+    single: bool,  # as in `parse_request_posts`
+) -> Answer:
+    """Take the posts of a request to a family, as `take_posts` does."""
+    boards = len(family.spec.periods) * len(family.spec.facets)
     check_parts(len(posts) * boards, context.settings)
     asked = await find_asked(context, call, len(posts), family) if call.query.positions else None
     return await take_posts(context, call, posts, resolve, single=single, boards=boards, asked=asked)
 
 
-async def _resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[Resolved]:
+async def resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[Resolved]:
     """Find the boards of each post and create missing boards. Return posts for the writer, or their errors."""
     family, now_us = await context.catalog.families.find_family(family_id), context.now_us()
     if family.spec.may_have_grown(max(now_us if post.at_us is None else post.at_us for post in posts)):

@@ -38,6 +38,7 @@ OWNERS = [f"owner{number}" for number in range(40)]
 MADE_UP = {
     tables.ARCHIVE_BLOCKS, tables.DROPPED_ROWS, tables.FOLLOWERS, tables.JOURNAL_BLOCKS, tables.OWNER_CHANGES,
     tables.BOARD_TOPS, tables.ENTRANTS, tables.GRANT_REWARDS, tables.GRANT_WALKS, tables.GRANTS, tables.TOKEN_VOIDS,
+    tables.SEATS, tables.STANDINGS, tables.OPEN_COHORTS,
     ingest_tables.INGEST_BLOCKS, ingest_tables.SEMAPHORES, "lease_elsewhere", "lease_loads", "lease_peers",
 }  # fmt: skip
 BOARDS = ("own", "shared", "other", "wider", "segments", "deals")

@@ -16,11 +16,12 @@ OPERATIONS = list_operations(DOCUMENT)
 BY_ID = {each.id: each for each in OPERATIONS}
 # The example requests in an order in which each finds what it names. Those in neither list come between the two.
 FIRST = (
-    "create_key", "create_board", "create_family", "put_pool", "add_resources", "post", "post_to_boards",
-    "post_to_family", "put_profile", "refresh_curve", "ask_lease", "put_webhook", "hide_owner", "show_owner",
+    "create_key", "create_board", "create_family", "create_league", "put_pool", "add_resources", "post",
+    "post_to_boards", "post_to_family", "post_to_league", "put_profile", "refresh_curve", "ask_lease", "put_webhook",
+    "hide_owner", "show_owner",
 )  # fmt: skip
 LAST = (
-    "delete_webhook",
+    "delete_webhook", "leave_league",
     "give_back_lease", "remove_resources", "delete_pool", "remove_profile", "erase_entry", "erase_owner", "merge_owner",
     "reset_board", "delete_board", "delete_family",
 )  # fmt: skip
@@ -28,6 +29,7 @@ ABSENT = {
     "erase_entry": (404, "unknown_owner"),  # `void_post` has taken back the only post of the entry
     "join": (409, "no_entry_rules"),  # a leaderboard with rules would refuse the other examples
     "claim_grant": (404, "unknown_grant"),  # no leaderboard has closed
+    "cohort": (404, "unknown_board"),  # one owner fills no twelve cohorts
     "revoke_key": (404, "unknown_key"),  # its example can't know the id of a real key
 }
 

@@ -171,7 +171,7 @@ async def test_claims_may_be_huge(arena: Service) -> None:
 
 
 async def test_a_players_role_is_the_readers_and_a_few_own_requests(arena: Service) -> None:
-    token, owner_free = await issue(arena), {"post", "post_to_family", "join", "claim_grant"}
+    token, owner_free = await issue(arena), {"post", "post_to_family", "post_to_league", "join", "claim_grant"}
     for route in ROUTE_TABLE:
         if route.role is None:
             continue

@@ -1,0 +1,78 @@
+"""Test that the closing job moves every owner of a league once, whenever processes die, and seats those who wait."""
+
+import pytest
+
+from storage.leagues.cohorts import split_cohort
+from storage.records import DivisionSpec
+from tests.jobs.boards.test_archive import KilledError, MortalStore
+from tests.jobs.closing import close_all, make_close_job, run_step
+from tests.jobs.world import World
+from tests.storage.leagues.test_leagues import (
+    GRACE_S,
+    HOUR_US,
+    START_US,
+    create_league,
+    make_post,
+    make_spec,
+    read_seats,
+    read_standings,
+)
+
+OWNERS = [f"o{number}" for number in range(11)]
+DIVISIONS = (DivisionSpec("bronze", 1), DivisionSpec("silver", 1, 1), DivisionSpec("gold", 0, 1))
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_owners_move_once_at_whichever_write_a_process_dies(world: World, after: bool) -> None:
+    deployment, calls, died = world.deployment, 0, True
+    while died:
+        calls += 1
+        deployment.clock.now_us = START_US + calls * 24 * HOUR_US
+        family = await create_league(deployment, f"l{calls}", make_spec(size=4, divisions=DIVISIONS))
+        number = family.spec.calendar.period_at("round", deployment.clock()).number  # type: ignore[union-attr]
+        names = [f"round-{number}", f"round-{(number or 0) + 1}"]
+        first, second = await deployment.make_boards(*names, family_id=family.id)
+        posts = [make_post(deployment, family, first, owner, at + 1) for at, owner in enumerate(OWNERS)]
+        await deployment.apply(*posts)
+        world.advance(3_600)
+        await deployment.apply(*[make_post(deployment, family, second, owner, 1) for owner in OWNERS])
+        assert {place.division for place in (await read_seats(deployment, [second]))[second.key].values()} == {None}
+        world.advance(GRACE_S)
+        process = world.beside()
+        process.store = MortalStore(process, calls=calls, after=after)  # type: ignore[assignment]
+        try:
+            await close_all(process)
+            died = False
+        except KilledError:
+            world.advance(2_000)  # the lease of the dead process expires
+            await close_all(world)
+        risen = {"o3", "o7", "o10"}  # the best of each cohort: four, four and three seats
+        expected = {owner: (int(owner in risen), first.gate.ends_us) for owner in OWNERS}
+        assert await read_standings(deployment, family) == expected
+        seats = await read_seats(deployment, [first, second])
+        assert {owner: place.moved for owner, place in seats[first.key].items()} == {
+            owner: int(owner in risen) for owner in OWNERS
+        }
+        assert {owner: split_cohort(place.cohort)[0] for owner, place in seats[second.key].items()} == {
+            owner: int(owner in risen) for owner in OWNERS
+        }
+    assert calls > 4
+
+
+async def test_an_earlier_period_is_settled_first(world: World) -> None:
+    deployment = world.deployment
+    deployment.clock.now_us = START_US
+    family = await create_league(deployment, "l", make_spec(size=4, divisions=DIVISIONS))
+    number = family.spec.calendar.period_at("round", START_US).number or 0  # type: ignore[union-attr]
+    boards = await deployment.make_boards(*(f"round-{number + at}" for at in range(2)), family_id="l")
+    for board in boards:
+        await deployment.apply(*[make_post(deployment, family, board, owner, at) for at, owner in enumerate(OWNERS)])
+        world.advance(3_600)
+    world.advance(GRACE_S)
+    await close_all(world)
+    world.advance(2)
+    await close_all(world)
+    seats = await read_seats(deployment, boards)
+    assert all(place.moved is not None for theirs in seats.values() for place in theirs.values())
+    assert (await read_standings(deployment, family))["o10"] == (2, boards[1].gate.ends_us)
+    assert not await run_step(world, make_close_job(world))
