@@ -381,6 +381,8 @@ class JobSettings(_Group):
     """Time for which the journal is kept."""
     acts_retention_s: float = _number(366 * 86_400, 60, 100 * 366 * 86_400, "s")
     """Time for which acts of operators are kept. The act that has hidden an owner is kept until the owner is shown."""
+    held_post_retention_s: float = _number(30 * 86_400, 3_600, 3_660 * 86_400, "s")
+    """Time for which a held post waits for a verdict. Then it is forgotten, as if it was refused."""
     grant_retention_s: float = _number(366 * 86_400, 86_400, 100 * 366 * 86_400, "s")
     """Time for which the grants of a leaderboard are kept after it closed, whether they are claimed or not."""
 

@@ -45,6 +45,7 @@ ADVICE = {
     "spec_conflict": "Keep the specification as it is, or create another leaderboard. `errors` names the member.",
     "post_id_conflict": "Use a new `post_id` for a new post. A retry repeats its post unchanged.",
     "family_board": "Post to the family, or change the family.",
+    "verdict_conflict": "Take the post back if it was accepted. If it was refused, it can't be accepted any more.",
     "before_reset": "Drop the post. It belongs to what an operator removed.",
     "merge_conflict": "Merge into the id that `detail` names, or leave the owners as they are.",
     "post_voided": "Drop the post. An operator took it back, and its id stays taken.",

@@ -30,6 +30,7 @@ from service.views.api_keys import CreatedKey
 from service.views.events import EventLine, WebhookAnswer
 from service.views.posts import stream
 from service.views.tokens import IssuedToken
+from storage.limits.held_posts import HELD_POSTS_MAX
 from storage.queue.outcomes import POSTS_LISTED_MAX
 
 
@@ -232,6 +233,15 @@ ROUTE_WORDS: dict[str, Words] = {
         " is closed. The id stays taken: the same post again is rejected, `post_voided`. It is refused if the journal"
         " no longer has the post that made the entry. A post to several leaderboards has its id on each of them, and"
         " is taken back on each by a request of its own."),
+    "held_posts": Words("The held posts of a leaderboard, the oldest first",
+        description="A post is held if it asks for it, or if it is beyond a limit of a column with"
+        ' `"on_breach": "hold"`. Of each leaderboard, or segment of one, at most'
+        f" {HELD_POSTS_MAX:,} are held; then posts beyond a limit are rejected."),
+    "judge_post": Words("Accept or refuse a held post",
+        problems=("unknown_post", "verdict_conflict", "period_closed", "owner_merged"),
+        description="`accept` applies the post with the time that it had, whatever the limits are; a leaderboard that"
+        " has closed since refuses it, and it stays held. `refuse` voids its id. If the post is held on several"
+        " leaderboards of a family, the verdict is about all of them. The same verdict again changes nothing."),
     "queue": Words("The posts that wait in the ingest queue, and its workers"),
     "boards": Words("Leaderboards by id, or by activity", problems=("too_many_boards",),
         description="With `order=activity`, those that were changed last come first. Archived ones are left out. This"

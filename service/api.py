@@ -11,7 +11,7 @@ from service.views.events import EVENTS
 from service.views.leagues.routes import LEAGUES
 from service.views.leases import LEASES, POOLS
 from service.views.owners import exporting, joining, owners, positions
-from service.views.posts import family_posts, journal, posts, queue, stream, voiding
+from service.views.posts import family_posts, held, journal, posts, queue, stream, voiding
 from service.views.rankings import around, curves, erasures, rankings
 from service.views.retry_on_change import retry_on_change, tell_merged
 from service.views.tokens import TOKENS
@@ -83,6 +83,9 @@ _OTHERS = [
         query=queries.PostStateQuery),
     Route("DELETE", _BOARD + "/posts/{post_id}", voiding.void_board_post, Role.OPS, "void_post", "Posting",
         query=queries.VoidQuery, acts=("post.voided",)),
+    Route("GET", _BOARD + "/held", held.get_held_posts, Role.OPS, "held_posts", "Posting", query=queries.ListQuery),
+    Route("PUT", _BOARD + "/held/{post_id}", held.judge_post, Role.OPS, "judge_post", "Posting",
+        query=queries.HeldQuery, body=requests.JudgePost, acts=("post.accepted", "post.refused")),
     Route("GET", "/v1/queue", queue.show_queue, Role.OPS, "queue", "Posting"),
     Route("GET", "/v1/leaderboards", boards.get_boards, Role.READER, "boards", "Leaderboards",
         query=queries.BoardsQuery),

@@ -70,6 +70,14 @@ class OwnerMergedError(PostError):
     into: str | None = None  # the other owner, if it was looked up
 
 
+class PostLimitError(PostError):
+    """The post brings more than a limit of the column allows."""
+
+
+class PostHeldError(PostError):
+    """The post is held until an operator accepts or refuses it."""
+
+
 class AtInFutureError(PostError):
     """The time of the post is too far in the future."""
 

@@ -34,7 +34,7 @@ from .store import CONTROL, Program, Store, in_partition
 ROWS_A_PAGE = 500
 BOARDS_A_PAGE = 100
 BLOCKS_A_PAGE = 10  # of the queue; a block holds up to 200 posts
-_IN_EACH_PARTITION = (tables.ENTRANTS, tables.SEATS, tables.STANDINGS)
+_IN_EACH_PARTITION = (tables.ENTRANTS, tables.SEATS, tables.STANDINGS, tables.HELD_POSTS, tables.GAINS)
 _IN_EVERY_PARTITION_ALIKE = (tables.HIDDEN_OWNERS,)
 OWNED_TABLES = (
     *_IN_EVERY_PARTITION_ALIKE, *_IN_EACH_PARTITION,

@@ -47,6 +47,7 @@ from .leaves.entries import Entries, RankingChange, find_on_leaves, lock_boards_
 from .leaves.gates import read_gates_of
 from .leaves.rankings import OpenLeaf
 from .leaves.totals import read_totals
+from .limits.held_posts import forget_owners
 from .log.bundles import ChangeKind
 from .log.change_log import change_log
 from .queue.queue_erasure import drop_queued
@@ -114,10 +115,11 @@ class OwnerChanges:
 
         def program() -> Program[int]:
             yield from read_totals([leaf])  # raises an error if the caller's copy of the board is outdated
+            forgotten = yield from forget_owners((self.owner, *earlier_ids), [leaf.key])
             joined = yield from self._erase([entries], until)
             if leaf.spec.league is not None:
                 yield from seats.forget_seats(leaf, [self.owner, *earlier_ids])
-            return joined
+            return joined + forgotten
 
         joined = await self.store.at(leaf.partition).write(program)
         for positions in until.values():
@@ -138,6 +140,8 @@ class OwnerChanges:
         # When `drop_queued` returns, posts that a worker had already taken are applied. The code below erases them.
         for name in self._names:
             await drop_queued(self.store, name, concerns=self._concerns)
+        forgetting = partial(forget_owners, self._names)
+        await self.store.write(lambda: in_each_partition(forgetting, self._concerns))
         begun = await self.store.read(lambda: in_each_partition(change_log.take_mark, self._concerns))
         await self._on_every_board(lambda boards: self._erase(boards, until))
         for leaf in await self._list_joined():  # those where the owner had no entry

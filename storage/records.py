@@ -80,6 +80,20 @@ class TierSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PostLimits:
+    """What a post may bring to a column of numbers. At least one of the limits, which are scaled, is not None."""
+
+    least_scaled: int | None  # the least value of one post
+    most_scaled: int | None  # the greatest value of one post
+    gain_scaled: int | None  # how much the posts of an owner may add within an hour, see `storage.limits.gains`
+    holds: bool  # whether a post beyond a limit is held for an operator's verdict, instead of being refused
+
+    def __str__(self) -> str:
+        limits = self.least_scaled, self.most_scaled, self.gain_scaled
+        return ",".join("" if each is None else str(each) for each in (*limits, int(self.holds)))
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnSpec:
     """A column of a board (a named stat), as the client described it."""
 
@@ -96,6 +110,7 @@ class ColumnSpec:
     per: str | None = None  # merged by `quotient`: the name of the column that is the divisor
     per_least: int = 0  # the least divisor that gives a quotient, a whole number; 0: the column is no quotient
     keeps_time: bool = False  # not ranked, but cells have the time, because the time of a quotient depends on it
+    limits: PostLimits | None = None  # of a column of numbers that posts name; None: there are none
 
 
 def format_decimal(value: int, scale: int) -> str:
@@ -213,8 +228,8 @@ class BoardSpec:
     season: Season | None = None
     segments: int = 1  # the number of parts over which the owners are spread; each has rows, totals and curves
     tie_columns: tuple[str, ...] = ()  # the columns by which equal values are ordered, before `ties` decides
-    # How often the tiers, the predictor, the season, the rewards, the rules of entry or those of a league changed. By
-    # this number, processes notice outdated copies.
+    # How often the tiers, limits, predictor, season, rewards, or the rules of entry or of a league changed. By this
+    # number, processes notice outdated copies.
     settings_version: int = 0
     entry: EntryRules | None = None  # None: every owner may post, any number of times
     rewards: Rewards | None = None  # of a board outside families; None: nobody gets any
@@ -302,7 +317,19 @@ class Leaf:
         """
         computed = sum(column.merge is Merge.QUOTIENT for column in self.spec.columns)
         entry, league = self.spec.entry, self.spec.league
-        return f"{computed or ''}{'' if entry is None else f'/{entry}'}{'' if league is None else f'~{league}'}"
+        rules = f"{'' if entry is None else f'/{entry}'}{'' if league is None else f'~{league}'}"
+        limits = "".join(f"#{index}:{column.limits}" for index, column in self.limited)
+        return f"{computed or ''}{rules}{limits}"
+
+    @cached_property
+    def limited(self) -> tuple[tuple[int, ColumnSpec], ...]:
+        """Return the columns whose posts have limits, each with its index."""
+        return tuple((index, column) for index, column in enumerate(self.spec.columns) if column.limits is not None)
+
+    @cached_property
+    def holds(self) -> bool:
+        """Return whether posts beyond a limit are held. Then each post needs an id."""
+        return any(column.limits is not None and column.limits.holds for _, column in self.limited)
 
     @property
     def entrants_place(self) -> tuple[int, int]:
@@ -548,8 +575,9 @@ class PostStatus(StrEnum):
     APPLIED = "applied"
     UNCHANGED = "unchanged"
     DUPLICATE = "duplicate"
+    HELD = "held"  # the post waits for the verdict of an operator, see `storage.limits.held_posts`
     REJECTED = "rejected"
-    VOIDED = "voided"  # the post was applied, and was taken back later; no result of a post has this outcome
+    VOIDED = "voided"  # the post was taken back, or an operator has refused it; no result of a post has this outcome
 
 
 StatValue = int | str  # a scaled integer, or text for `type: text` columns
@@ -577,8 +605,11 @@ class PostScope(NamedTuple):
     partition: int  # the partition of all boards of the family
 
 
-class SetAct(msgspec.Struct, array_like=True):
-    """Says who overwrites values by a post with `set`, and why. `key` and `reason` are as in `boards.acts.Act`."""
+class PostAct(msgspec.Struct, array_like=True):
+    """Says who overwrites values by a post with `set`, or accepts a held post, and why.
+
+    `key` and `reason` are as in `boards.acts.Act`.
+    """
 
     key: str | None
     reason: str | None
@@ -597,8 +628,10 @@ class Post(msgspec.Struct):
     post_id: str | None = None  # the post id as received, for the journal
     accepted_us: int | None = None  # when a queued post was accepted; None: now
     tells_before: bool = False  # whether the outcomes are `TracedOutcome`s. All posts of a request are alike in this
-    act: SetAct | None = None  # None: the post overwrites nothing
+    act: PostAct | None = None  # None: the post overwrites nothing
     division: int | None = None  # in a league: where a newcomer begins; None: in the first division
+    asks_hold: bool = False  # whether the caller wants the post to be held
+    is_accepted: bool = False  # whether an operator has accepted the post, which was held
 
 
 class PartOutcome(msgspec.Struct, array_like=True):

@@ -22,6 +22,8 @@ from storage.boards.shared_tables import sweep_rows
 from storage.errors import BoardChangedError
 from storage.events.event_log import prune_events
 from storage.leaves import erasure
+from storage.limits.gains import KEPT_S, prune_gains
+from storage.limits.held_posts import prune_held
 from storage.log.change_log import change_log
 from storage.log.owner_index import owner_blocks
 from storage.owners import OwnerChanges
@@ -60,6 +62,7 @@ class PruneJob:
             await self.make_blocks()
             await self.sweep_tables()
             await self.finish_owners()
+            await self.prune_held()
         if self._partition == 0:  # once for the store: events are in the control partition
             await self.prune_events()
             await self.prune_acts()
@@ -104,6 +107,15 @@ class PruneJob:
         before_us = await self._find_start(self._limits.grant_retention_s)
         pruning = partial(prune_grants, before_us=before_us, rows_max=self._rows_max)
         return await self._in_steps("grants_forgotten", lambda: in_partition(CONTROL, pruning()), 1)
+
+    async def prune_held(self) -> int:
+        """Delete held posts past their retention, and what owners have gained before the last hour; return how many."""
+        held_us, rows_max = await self._find_start(self._limits.held_post_retention_s), self._rows_max
+        pruning = partial(prune_held, before_us=held_us, rows_max=rows_max)
+        held = await self._in_steps("held_posts_forgotten", pruning, rows_max + 1)
+        hour_us = await self._find_start(KEPT_S)
+        gains = partial(prune_gains, before_us=hour_us, rows_max=rows_max)
+        return held + await self._in_steps("gains_forgotten", gains, rows_max)
 
     async def blank_erased(self) -> int:
         """Remove the cells (ranked values) of erased owners from the change log; return the number of changed bundles.

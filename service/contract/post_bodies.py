@@ -131,7 +131,7 @@ def _check_post(
             overwriting.append(post)
     elif not stats:
         raise ProblemError("bad_request", "a post names at least one column in its stats", pointer="/stats")
-    keys += (post.post_id is not UNSET) + (post.at is not UNSET)
+    keys += (post.post_id is not UNSET) + (post.at is not UNSET) + (post.hold is not UNSET)
     if post.n is not UNSET:
         keys += 1
         if not by_token:

@@ -87,6 +87,7 @@ CODES: dict[str, ProblemCode] = {
     "not_joined": ProblemCode(409, "The owner has not joined the leaderboard"),
     "no_posts_left": ProblemCode(409, "The owner has used all posts that the leaderboard takes of an owner"),
     "board_full": ProblemCode(409, "The leaderboard has as many owners as it may have"),
+    "verdict_conflict": ProblemCode(409, "The post was accepted or refused before"),
     "before_reset": ProblemCode(409, "The leaderboard was emptied after the time of the post"),
     "no_resource_available": ProblemCode(409, "The region has no resource left"),
     "ops_key_needed": ProblemCode(409, "No API key with the role ops would be left"),

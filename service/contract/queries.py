@@ -108,6 +108,12 @@ class VoidQuery(ActQuery, frozen=True, forbid_unknown_fields=True):
     owner: OwnerName
 
 
+class HeldQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Names the owner of the held post."""
+
+    owner: OwnerName
+
+
 class ListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: _Limit | None = None
     cursor: _Cursor | None = None

@@ -132,6 +132,9 @@ class TierBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The worst value that fits."""
 
 
+OnBreach = Literal["reject", "hold"]
+
+
 class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"from_": "from"}):
     """A column of a leaderboard.
 
@@ -160,6 +163,17 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """With `merge` `quotient`: the least value of `per` with which there is a quotient. Default: 1."""
     tiers: Annotated[list[TierBody], Meta(max_length=TIERS_MAX)] = []
     """The tiers of a ranked column, best first: an entry has the first one that fits. They can change at any time."""
+    post_min: Decimal | UnsetType = UNSET
+    """The least value that one post may bring to a column of numbers. This and the next three can change at any time.
+    They do not bind `set`."""
+    post_max: Decimal | UnsetType = UNSET
+    """The greatest value that one post may bring."""
+    gain_per_hour_max: Decimal | UnsetType = UNSET
+    """With `merge` `sum`: the most that the posts of an owner add within an hour, by the times at which they are
+    applied."""
+    on_breach: OnBreach | UnsetType = UNSET
+    """What becomes of a post beyond one of these limits. `reject`, the default: it is rejected, `post_limit`. `hold`:
+    it waits for the verdict of an operator."""
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -302,6 +316,13 @@ class JoinBoard(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owner: OwnerName
 
 
+class JudgePost(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The verdict on a held post."""
+
+    verdict: Literal["accept", "refuse"]
+    reason: Reason | None = None
+
+
 class IssueToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The owner who is to have a player token, and what it allows."""
 
@@ -353,6 +374,8 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
     retry sends the same time, or again no time. Another time with the same `post_id` is a `post_id_conflict`."""
     reason: Reason | None = None
     """The reason for which an operator overwrites values, for the list of acts. It belongs to `set`."""
+    hold: bool | UnsetType = UNSET
+    """True: hold the post until an operator accepts or refuses it. Default: false."""
     n: Annotated[int, Meta(ge=0)] | UnsetType = UNSET
     """The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
     of `post_id`, so a repeated post has the same number."""

@@ -18,8 +18,8 @@ from storage.store import Program
 ActName = Literal[
     "board.created", "board.changed", "board.closed", "board.reset", "board.rebuilt", "board.deleted",
     "family.created", "family.changed", "family.reset", "family.deleted",
-    "entry.set", "entry.erased", "entries.erased", "post.voided", "owner.hidden", "owner.shadowed", "owner.shown",
-    "owner.erased", "owner.merged",
+    "entry.set", "entry.erased", "entries.erased", "post.voided", "post.accepted", "post.refused",
+    "owner.hidden", "owner.shadowed", "owner.shown", "owner.erased", "owner.merged",
     "key.created", "key.revoked", "tokens.voided", "job.paused", "job.resumed", "job.run",
     "webhook.created", "webhook.changed", "webhook.resumed", "webhook.deleted",
     "pool.created", "pool.deleted", "resources.added", "resources.removed",

@@ -1,4 +1,4 @@
-"""Changes boards: adds columns, replaces tiers, curve settings, times, rules, rewards. Values stay valid."""
+"""Changes boards: adds columns, replaces tiers, limits, curve settings, times, rules, rewards. Values stay valid."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ from .shared_tables import widen_table
 
 
 def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
-    """Add the new columns of `wanted` to a board, and give it tiers, predictor, season, rules, rewards of `wanted`.
+    """Add the new columns of `wanted` to a board, and give it tiers, limits, season, rules and so on of `wanted`.
 
     Everything else in `wanted` must be the same as in the stored spec.
 
@@ -127,7 +127,7 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
         if column.name not in by_name:
             raise SpecConflictError(f"column {column.name!r} exists and can't be removed", pointer="/columns")
         index, found = by_name[column.name]
-        if replace(found, tiers=column.tiers, keeps_time=column.keeps_time) != column:
+        if replace(found, tiers=column.tiers, keeps_time=column.keeps_time, limits=column.limits) != column:
             raise SpecConflictError(
                 f"column {column.name!r} exists with other attributes, and its stored values can't be reinterpreted",
                 pointer=f"/columns/{index}",
@@ -139,11 +139,13 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
 def change_spec(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, ...]) -> BoardSpec:
     """Return the stored spec with the columns of `added`, which `find_added_columns` returned, and what may change.
 
-    Those are tiers, settings of curves, season, rules, and rewards. If one of them changes, `changes` grows, by
-    which other processes notice that their copies are outdated.
+    Those are tiers, limits, settings of curves, season, rules, and rewards. If one of them changes, `changes`
+    grows, by which other processes notice that their copies are outdated.
     """
-    tiers = {column.name: column.tiers for column in wanted.columns}
-    columns = tuple(replace(column, tiers=tiers[column.name]) for column in stored.columns)
+    new = {column.name: column for column in wanted.columns}
+    columns = tuple(
+        replace(column, tiers=new[column.name].tiers, limits=new[column.name].limits) for column in stored.columns
+    )
     predictor, season, entry, league = wanted.predictor, wanted.season, wanted.entry, wanted.league
     changed = replace(stored, columns=columns, predictor=predictor, season=season, entry=entry, rewards=wanted.rewards)
     changed = replace(changed, league=league)

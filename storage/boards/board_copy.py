@@ -52,7 +52,7 @@ from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of, store_ga
 from storage.log.bundles import ChangeKind
 from storage.records import Board, Leaf
 from storage.schema.creation import count_partitions
-from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, ENTRANTS, HIDDEN_ENTRIES, POST_IDS, TOTALS
+from storage.schema.tables import ARCHIVE_BLOCKS, BOARDS, CURVES, ENTRANTS, OF_OWNERS, POST_IDS, TOTALS
 from storage.store import CONTROL, Program, in_partition
 
 from . import journal
@@ -149,7 +149,7 @@ class BoardCopy:
         [leaf], [moved] = self.leaves, self.targets
         yield from hold_entrants([(now.leaf, ())])  # as posts do, before they lock rows
         yield from leaf.write_changes((yield from leaf.hold(mark)))
-        for name in (HIDDEN_ENTRIES, CURVES, TOTALS, ARCHIVE_BLOCKS):
+        for name in (*OF_OWNERS, CURVES, TOTALS, ARCHIVE_BLOCKS):
             yield from leaf.copy_small_table(name)
         if now.spec.entry is not None:
             yield from leaf.copy_small_table(ENTRANTS)
@@ -166,7 +166,8 @@ class BoardCopy:
             found = yield from leaf.hold(mark)
             yield from _count_changes(leaf, found, counted)
             yield from leaf.write_changes(found)
-            yield from leaf.copy_small_table(HIDDEN_ENTRIES)
+            for name in OF_OWNERS:
+                yield from leaf.copy_small_table(name)
         totals = yield from find_totals_of([now])
         # A split changes no entries. So all segments together keep the board's count of changes; the first one gets it.
         counted[self.targets[0].key][CHANGES] = totals[now.key].get(CHANGES, 0)

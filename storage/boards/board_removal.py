@@ -27,8 +27,8 @@ from storage.schema.tables import (
     CURVES,
     GATES,
     GRANT_WALKS,
-    HIDDEN_ENTRIES,
     LIVE_COUNTS,
+    OF_OWNERS,
     OPEN_COHORTS,
     POST_IDS,
     REFRESH_REQUESTS,
@@ -42,7 +42,7 @@ from .boards import REFRESH_WORK, find_other_segments, lock_standalone_board, re
 from .journal import log_event
 from .shared_tables import note_dropped_rows
 
-_OF_ROWS = (TOTALS, CURVES, LIVE_COUNTS, HIDDEN_ENTRIES)  # the tables that an emptied board has nothing in
+_OF_ROWS = (TOTALS, CURVES, LIVE_COUNTS, *OF_OWNERS)  # the tables that an emptied board has nothing in
 
 
 def delete_board(*, board_id: str) -> Program[Board]:
@@ -93,7 +93,7 @@ def drop_rows(leaf: Leaf) -> Program[None]:
         yield from note_dropped_rows(layout_of(leaf).table, leaf.rows_key)
     else:
         yield drop_table(layout_of(leaf).table).bind()
-    yield from delete_of_leaves((CURVES, LIVE_COUNTS, HIDDEN_ENTRIES), [leaf.key])
+    yield from delete_of_leaves((CURVES, LIVE_COUNTS, *OF_OWNERS), [leaf.key])
     yield from drop_seats([leaf])
     yield from delete_refresh_leases([leaf])
 

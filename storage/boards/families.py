@@ -61,8 +61,8 @@ from storage.schema.tables import (
     FAMILY_GATES,
     GATES,
     GRANT_WALKS,
-    HIDDEN_ENTRIES,
     LIVE_COUNTS,
+    OF_OWNERS,
     POST_IDS,
     REFRESH_REQUESTS,
     STANDINGS,
@@ -234,7 +234,7 @@ def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
     yield from drop_seats(leaves)
     if family.spec.board.league is not None:
         yield from note_dropped_rows(STANDINGS, family.key)
-    tables = (TOTALS, GATES, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, HIDDEN_ENTRIES, GRANT_WALKS)
+    tables = (TOTALS, GATES, CURVES, LIVE_COUNTS, REFRESH_REQUESTS, ARCHIVE_BLOCKS, *OF_OWNERS, GRANT_WALKS)
     yield from delete_of_leaves(tables, [leaf.key for leaf in leaves])
     yield from delete_refresh_leases(leaves)  # after the gates, because `store_curve` locks gates first
     for table in (BOARDS, FAMILIES, FAMILY_GATES):

@@ -33,7 +33,7 @@ from storage.records import Leaf, segment_of
 from storage.schema.ingest_tables import INGEST_BLOCKS
 from storage.schema.placement import TABLES
 from storage.schema.sequences import take_number
-from storage.schema.tables import CHANGE_LOG, CURVES, HIDDEN_ENTRIES, POST_IDS
+from storage.schema.tables import CHANGE_LOG, CURVES, HIDDEN_ENTRIES, OF_OWNERS, POST_IDS
 from storage.store import Program, Row, Rows, in_partition
 
 from .hidden_owners import find_hidden_owners
@@ -211,7 +211,7 @@ class LeafCopy:
         return found
 
     def copy_small_table(self, name: str) -> Program[None]:
-        """Copy the leaf's rows in the table `name`. If there are several targets, only `HIDDEN_ENTRIES` can be copied.
+        """Copy the leaf's rows in the table `name`. With several targets, it has to be one of `OF_OWNERS`.
 
         Raises:
             LostRaceError: a hidden owner is being shown again.
@@ -219,7 +219,7 @@ class LeafCopy:
         table, after = self._copy_table(name), _BEGINNING
         while after is not None:
             rows, after = yield from in_partition(self.source.partition, table.read_page(after))
-            shares = self.share(rows, lambda row: str(row[1])) if name == HIDDEN_ENTRIES else [rows]
+            shares = self.share(rows, lambda row: str(row[1])) if name in OF_OWNERS else [rows]
             for target, theirs in zip(self.targets, shares, strict=True):
                 yield from in_partition(target.partition, _write_small_rows(table, name, target, theirs))
 

@@ -10,13 +10,22 @@ from collections.abc import Sequence
 
 import msgspec
 
-from storage.boards.acts import Act
-from storage.errors import OutdatedFactsError, PeriodClosedError, PostError, PostRejectedError
+from storage.boards.acts import Act, ActName
+from storage.errors import (
+    OutdatedFactsError,
+    PeriodClosedError,
+    PostError,
+    PostHeldError,
+    PostLimitError,
+    PostRejectedError,
+)
 from storage.leagues.seats import SeatChanges
 from storage.leaves.entrants import COUNT, EntrantsPlace
 from storage.leaves.entries import Entries, TableRows
 from storage.leaves.hidden_owners import HiddenEntry
 from storage.leaves.totals import ALL_ENTRIES, CHANGES
+from storage.limits.gains import GainKey, Gains, add_gain
+from storage.limits.held_posts import HeldPost, hold_post
 from storage.log.bundles import BundleDraft, ChangeKind, record_of_post
 from storage.log.cells import Cell
 from storage.records import BoardPost, Entry, PartOutcome, Post, PostStatus, TracedOutcome
@@ -71,6 +80,8 @@ class BoardChanges(msgspec.Struct):
     totals: dict[int, int] = {}  # what the group adds to the board's totals, by column index
     entrants: EntrantChanges | None = None  # None: the board has no entry rules
     seats: SeatChanges | None = None  # None: nobody takes a seat, because the board is in no league, or all have one
+    gains: dict[str, Gains] = {}  # by owner, if the board limits gains
+    held: int = 0  # how many posts of the board are held
 
 
 class TableChanges(msgspec.Struct):
@@ -93,11 +104,14 @@ class Decision(msgspec.Struct):
     fresh: dict[int, list[RememberedPost]] = {}  # posts whose ids the group stores, by partition
     tables: list[TableChanges] = []
     refuses_ids: bool = False  # whether a post with an id is refused
-    # Whether a post finds no row of its owner, or its owner was merged, or entry rules refuse it.
+    # Whether a post finds no row of its owner, or its owner was merged, or entry rules or limits refuse or hold it.
     relies_on_states: bool = False
     acts: list[Act] = []  # of the posts that overwrite values
     entrants: dict[EntrantsPlace, EntrantChanges] = {}
     seats: list[SeatChanges] = []
+    held: list[HeldPost] = []  # what the group holds
+    accepted: list[tuple[str, RememberedPost]] = []  # held posts that the group applies, each with its owner
+    gains: dict[GainKey, Gains] = {}  # what owners have lately gained, if the group changes it
 
 
 def decide_posts(group: GroupFacts, posts: Sequence[Post]) -> Decision:
@@ -148,7 +162,10 @@ def _begin_board(group: GroupFacts, facts: BoardFacts) -> BoardChanges:
         facts.gate,
         facts.reset_us,
     )
-    return BoardChanges(facts.entries, facts.rows_key, attempt, bool(list_rules(attempt)), BundleDraft(leaf.key), rows)
+    board = BoardChanges(facts.entries, facts.rows_key, attempt, bool(list_rules(attempt)), BundleDraft(leaf.key), rows)
+    board.gains, board.held = {**facts.gains}, facts.held
+    board.is_judged |= bool(leaf.limited)
+    return board
 
 
 def _begin_entrants(decision: Decision) -> None:
@@ -168,7 +185,9 @@ def _decide_post(decision: Decision, post: Post) -> list[PartOutcome]:
     if len(post.parts) == 1:  # nearly every post
         part = post.parts[0]
         plan = _plan(decision, post, part)
-        return [_take(decision, post, part, plan) if isinstance(plan, dict) else plan]
+        if isinstance(plan, dict):
+            return [_take(decision, post, part, plan)]
+        return [_hold(decision, post, part, plan) if isinstance(plan, PostHeldError) else plan]
     return _decide_parts(decision, post)
 
 
@@ -185,13 +204,16 @@ def _decide_parts(decision: Decision, post: Post) -> list[PartOutcome]:
     plans = [_plan(decision, post, part) for part in post.parts]
     errors = [plan.error for plan in plans if isinstance(plan, PartOutcome) and plan.error is not None]
     refused = not all(isinstance(error, PeriodClosedError) for error in errors)
+    why = next((plan for plan in plans if isinstance(plan, PostHeldError)), None)
     outcomes: list[PartOutcome] = []
     for part, plan in zip(post.parts, plans, strict=True):
         if isinstance(plan, PartOutcome):
             outcomes.append(plan)
         elif refused:
             outcomes.append(_refuse(decision, post, part, PostRejectedError()))
-        else:
+        elif why is not None:  # what one board holds, all of them hold
+            outcomes.append(_hold(decision, post, part, why))
+        elif isinstance(plan, dict):
             outcomes.append(_take(decision, post, part, plan))
     return outcomes
 
@@ -200,9 +222,13 @@ def _find_repeated(decision: Decision, key: int, post: Post) -> list[PartOutcome
     """Return the outcomes of a post if its id is known for the board or family with this key, otherwise None."""
     if post.post_hash is None or (known := decision.known.get((key, post.post_hash))) is None:
         return None
+    is_held = any(part.status is PostStatus.HELD for part in known.parts)
+    if post.is_accepted and is_held:
+        return None
     error = find_refusal(Attempt(post.at_us, decision.group.now_us, fingerprint=post.fingerprint, known=known))
     if error is None:
-        return [msgspec.structs.replace(part, status=PostStatus.DUPLICATE) for part in known.parts]
+        status = PostStatus.HELD if is_held else PostStatus.DUPLICATE
+        return [msgspec.structs.replace(part, status=status) for part in known.parts]
     return [PartOutcome(PostStatus.REJECTED, error=error) for _ in range(max(1, len(post.parts)))]
 
 
@@ -210,23 +236,33 @@ def _remember(decision: Decision, key: int, post: Post, parts: list[PartOutcome]
     if parts and post.post_hash is not None:
         fresh = RememberedPost(key, post.post_hash, post.fingerprint, parts)
         decision.known[key, post.post_hash] = fresh
-        decision.fresh.setdefault(decision.group.places[key], []).append(fresh)
+        if post.is_accepted:
+            decision.accepted.append((post.owner, fresh))
+        else:
+            decision.fresh.setdefault(decision.group.places[key], []).append(fresh)
 
 
-def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | dict[int, Cell]:
-    """Return the cells that the post changes. If the post is refused or was applied before, return its outcome."""
+def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | PostHeldError | dict[int, Cell]:
+    """Return the cells that the post changes, or why it is to be held.
+
+    If the post is refused or was applied before, return its outcome.
+    """
     board, now_us = decision.boards[part.leaf.key], decision.group.now_us
     if decision.known and post.scope is None:
         repeated = _find_repeated(decision, part.leaf.key, post)
         if repeated is not None:
             return repeated[0]
     merged = decision.group.has_states and _is_merged(decision, post, part)
-    if board.is_judged or merged:
+    if board.is_judged or merged or post.asks_hold:
         attempt = board.attempt._replace(named_us=post.at_us, now_us=post.accepted_us or now_us, is_merged=merged)
         if board.entrants is not None:
             attempt = board.entrants.describe(attempt, post.owner, has_entry=post.owner in board.rows)
+        if (board.entries.leaf.limited or post.asks_hold) and not post.is_accepted:
+            attempt = _describe_limits(board, post, part, attempt)
         if (error := find_refusal(attempt)) is not None:
-            decision.relies_on_states |= board.entrants is not None
+            if isinstance(error, PostHeldError):
+                return error
+            decision.relies_on_states |= board.entrants is not None or bool(attempt.limited)
             return _refuse(decision, post, part, error)
     row = board.rows.get(post.owner)
     if row is None:
@@ -236,6 +272,30 @@ def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | dict
         return board.entries.merger.merge_changes(None if row is None else row.cells, part.changes, at_us)
     except PostError as error:
         return _refuse(decision, post, part, error)
+
+
+def _describe_limits(board: BoardChanges, post: Post, part: BoardPost, attempt: Attempt) -> Attempt:
+    """Return the attempt with what the limits of the board judge."""
+    return attempt._replace(
+        changes=part.changes,
+        limited=board.entries.leaf.limited,
+        gains=board.gains.get(post.owner, {}),
+        asks_hold=post.asks_hold,
+        held=board.held,
+    )
+
+
+def _hold(decision: Decision, post: Post, part: BoardPost, why: PostHeldError) -> PartOutcome:
+    """Let the post be held on a board, and return its outcome. A post without an id can only be refused."""
+    if post.post_hash is None:
+        return _refuse(decision, post, part, PostLimitError(why.detail))
+    leaf_key, decision.relies_on_states = part.leaf.key, True
+    decision.held.append(hold_post(post, part, why.detail, decision.group.now_us))
+    decision.boards[leaf_key].held += 1
+    outcome = PartOutcome(PostStatus.HELD, leaf_key=leaf_key)
+    if post.scope is None:
+        _remember(decision, leaf_key, post, [outcome])
+    return outcome
 
 
 def _is_merged(decision: Decision, post: Post, part: BoardPost) -> bool:
@@ -267,12 +327,14 @@ def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Ce
         row.ranked = entries.ranked_cells.join_cells(row.cells)
     if board.entrants is not None:
         board.entrants.add_post(post.owner, has_entry=not is_first)
+    if entries.leaf.limited and status is PostStatus.APPLIED and not post.is_accepted:
+        _add_gains(decision, board, post, part)
     before = [*row.cells] if post.tells_before else None
     if changed:
         _change_entry(row, entries, changed, now_us)
-        if (act := post.act) is not None and (act.reason is not None or not is_first):
-            made = Act(now_us, "entry.set", act.key, post.owner, entries.leaf.id, act.reason, act.detail)
-            decision.acts.append(made)
+    if (act := post.act) is not None and (post.is_accepted or (changed and (act.reason is not None or not is_first))):
+        name: ActName = "post.accepted" if post.is_accepted else "entry.set"
+        decision.acts.append(Act(now_us, name, act.key, post.owner, entries.leaf.id, act.reason, act.detail))
     _log(board, row, post, part, status, now_us, is_first=is_first)
     outcome = PartOutcome(status, row.updated_at_us, entries.merger.decode_stats(row.cells), leaf_key=entries.leaf.key)
     if post.post_hash is not None and post.scope is None:
@@ -280,6 +342,18 @@ def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Ce
     if before is None:
         return outcome
     return TracedOutcome(status, outcome.updated_at_us, outcome.stats, None, outcome.leaf_key, before)
+
+
+def _add_gains(decision: Decision, board: BoardChanges, post: Post, part: BoardPost) -> None:
+    limited = dict(board.entries.leaf.limited)
+    for change in part.changes:
+        column = limited.get(change.index)
+        if column is None or column.limits is None or column.limits.gain_scaled is None or change.overwrite:
+            continue
+        if isinstance(change.value, int) and change.value > 0:
+            before = board.gains.get(post.owner, {})
+            gains = add_gain(before, change.index, change.value, decision.group.now_us)
+            board.gains[post.owner] = decision.gains[part.leaf.key, post.owner] = gains
 
 
 def _change_entry(row: ChangedEntry, entries: Entries, changed: dict[int, Cell], now_us: int) -> None:

@@ -40,6 +40,8 @@ from storage.leaves.entries import Entries, RowId, TableRows
 from storage.leaves.gates import admit_accepted, hold_gates, read_gates
 from storage.leaves.hidden_owners import HIDING, REFUSED, STATES_MAX, read_states
 from storage.leaves.totals import find_demands
+from storage.limits.gains import Gains, read_gains
+from storage.limits.held_posts import count_held
 from storage.records import Entry, Gate, Leaf, Post
 from storage.store import Program, Store, in_partition
 
@@ -118,6 +120,8 @@ class BoardFacts(msgspec.Struct):
     reset_us: int = 0  # when the board was last emptied; set only if a post of the group names a time
     rows: dict[str, Entry] = {}  # by owner
     hidden_rows: dict[str, Entry] = {}  # of owners who are hidden, so no ranking holds them
+    gains: dict[str, Gains] = {}  # by owner, if the board limits gains
+    held: int = 0  # how many posts of the board are held, if the group may hold more
 
 
 class GroupFacts(msgspec.Struct):
@@ -150,7 +154,8 @@ class _Needs(msgspec.Struct):
     remembering: set[int] = set()  # boards for which ids of the group are to be stored
     ids: dict[PostKey, None] = {}  # the ids that are to be stored for the board or family with the key
     places: dict[int, int] = {}  # by key of a board or a family: its partition
-    must_look_up: bool = False  # whether a post reaches no board now, and may only repeat an earlier post
+    must_look_up: bool = False  # whether a post reaches no board now, or was held: it repeats an earlier post
+    holding: set[int] = set()  # boards of posts that ask to be held
 
 
 def _list_needs(posts: Iterable[Post]) -> _Needs:
@@ -162,6 +167,8 @@ def _list_needs(posts: Iterable[Post]) -> _Needs:
             needs.owners[key][post.owner] = None
             if post.at_us is not None:
                 needs.dated.add(key)
+            if post.asks_hold:
+                needs.holding.add(key)
             if post.post_hash is not None and scope is None:
                 needs.remembering.add(key)
                 needs.ids[key, post.post_hash] = None
@@ -169,6 +176,7 @@ def _list_needs(posts: Iterable[Post]) -> _Needs:
             needs.ids[scope.key, post.post_hash] = None
             needs.places[scope.key] = scope.partition
             needs.must_look_up |= not post.parts
+        needs.must_look_up |= post.is_accepted
     return needs
 
 
@@ -216,6 +224,10 @@ def read_group(
     leagues = [board for *_, theirs in group.tables for board in theirs if board.entries.leaf.spec.league is not None]
     if leagues:
         yield from _hold_seats(group, leagues, needs, posts)
+    for partition, _, theirs in group.tables:
+        limited = [each for each in theirs if each.entries.leaf.limited or each.entries.leaf.key in needs.holding]
+        if limited:
+            yield from _at(group, partition, _read_limited(limited, needs))
     if group.looks_up:
         yield from _look_up(group, needs.ids)
         group.learned.ids_known = bool(group.known)
@@ -349,6 +361,23 @@ def _hold_rows(table: TableRows, boards: Sequence[BoardFacts], owners: dict[int,
         wanted += [(board.rows_key, owner) for owner in owners[board.entries.leaf.key]]
     for rows_key, entry in (yield from table.lock_rows(wanted)):
         rows[rows_key][entry.owner] = entry
+
+
+def _read_limited(boards: Sequence[BoardFacts], needs: _Needs) -> Program[None]:
+    """Read by what boards judge whether a post is beyond a limit, and whether they can hold more posts."""
+    gaining, holding = dict[int, BoardFacts](), dict[int, BoardFacts]()
+    for board in boards:
+        key, limits = board.entries.leaf.key, [column.limits for _, column in board.entries.leaf.limited]
+        if any(each is not None and each.gain_scaled is not None for each in limits):
+            gaining[key] = board
+        if key in needs.holding or any(each is not None and each.holds for each in limits):
+            holding[key] = board
+    if gaining:
+        owners = set[str]().union(*(needs.owners[key] for key in gaining))
+        for (key, owner), gains in (yield from read_gains(gaining, owners)).items():
+            gaining[key].gains[owner] = gains
+    for key, posts in (yield from count_held(holding)).items():
+        holding[key].held = posts
 
 
 def _find_hidden_rows(group: GroupFacts, owners: dict[int, dict[str, None]]) -> Program[None]:

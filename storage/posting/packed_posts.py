@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from storage.records import BoardPost, ColumnChange, Leaf, Post, PostScope, SetAct
+from storage.records import BoardPost, ColumnChange, Leaf, Post, PostAct, PostScope
 
 
 class PackedPost(msgspec.Struct, array_like=True, gc=False):
@@ -19,8 +19,9 @@ class PackedPost(msgspec.Struct, array_like=True, gc=False):
     post_hash: str | None = None
     post_id: str | None = None
     family_key: int | None = None
-    act: SetAct | None = None
+    act: PostAct | None = None
     division: int | None = None
+    asks_hold: bool = False
 
     def changes_to(self, index: int) -> Sequence[ColumnChange]:
         """Return the changes that the post makes to one of its leaves, given by its 0-based index in `boards`."""
@@ -55,6 +56,8 @@ def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arriv
             packed[-1].act = post.act
         if post.division is not None:
             packed[-1].division = post.division
+        if post.asks_hold:
+            packed[-1].asks_hold = True
     return packed
 
 
@@ -66,5 +69,5 @@ def unpack_post(packed: PackedPost, leaves: Sequence[Leaf]) -> Post:
     if packed.family_key is not None:  # only a front process packs a post without leaves, and its store has 1 partition
         scope = PostScope(packed.family_key, leaves[0].partition if leaves else 0)
     post = Post(packed.owner, parts, packed.post_hash, packed.at_us, packed.fingerprint, scope, packed.post_id)
-    post.act, post.division = packed.act, packed.division
+    post.act, post.division, post.asks_hold = packed.act, packed.division, packed.asks_hold
     return post

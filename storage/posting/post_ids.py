@@ -176,11 +176,11 @@ def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], t
     return int(stored)
 
 
-def store_voided(post: RememberedPost, epochs: Mapping[int, int], now_us: int) -> Program[None]:
-    """Replace the stored outcome of a post, some or all parts of which are now voided."""
+def replace_outcome(post: RememberedPost, epochs: Mapping[int, int], now_us: int) -> Program[None]:
+    """Replace the stored outcome of a post that is now voided on some of its boards, or that was held before."""
     stored = _stored_hash(post.post_hash, epochs.get(post.key, 1))
     bound = {"leaf_key": post.key, "post_hash": stored, "outcome": _encode_parts(post), "remembered_at": now_us}
-    yield _VOID.bind(**bound)
+    yield _REPLACE.bind(**bound)
 
 
 def prune_ids(*, before_us: int, rows_max: int) -> Program[int]:
@@ -241,7 +241,7 @@ _LIST = (
 )
 _new_ids = insert(POST_IDS).rows(param("rows"), **TABLES[POST_IDS].kinds).on_conflict("leaf_key", "post_hash")
 _REMEMBER = _new_ids.do_nothing().prepared()
-_VOID = (
+_REPLACE = (
     update(POST_IDS)
     .set(outcome=param("outcome"), remembered_at=param("remembered_at"))
     .where(*(col(name).eq(param(name)) for name in ("leaf_key", "post_hash")))

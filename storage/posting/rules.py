@@ -11,7 +11,7 @@ A post that passes can still fail in its last step: `Merger.merge_changes` refus
 Rules know nothing of the form of a request, nor of names and types of columns: views refuse these while they parse.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from storage.boards.family_ids import describe_closed
@@ -26,12 +26,16 @@ from storage.errors import (
     OwnerMergedError,
     PeriodClosedError,
     PostError,
+    PostHeldError,
     PostIdConflictError,
+    PostLimitError,
     PostVoidedError,
     UnknownBoardError,
 )
+from storage.limits.gains import Gains, sum_recent
+from storage.limits.held_posts import HELD_POSTS_MAX
 from storage.periods import format_time
-from storage.records import EntryRules, Gate, Post
+from storage.records import ColumnChange, ColumnSpec, EntryRules, Gate, Post, PostLimits, format_decimal
 
 from .post_ids import RememberedPost
 
@@ -59,6 +63,11 @@ class Attempt(NamedTuple):
     posts: int = 0  # how many posts of the owner were accepted
     owners: int = 0  # how many owners take part
     joins: bool = False  # whether the owner asks to join
+    changes: Sequence[ColumnChange] = ()  # of the post, if limits judge them
+    limited: Sequence[tuple[int, ColumnSpec]] = ()  # the columns that have limits, with their indexes
+    gains: Gains | None = None  # what the owner has lately gained in them
+    asks_hold: bool = False  # whether the caller wants the post to be held
+    held: int = 0  # how many posts of the board are held
 
     @property
     def at_us(self) -> int:
@@ -155,6 +164,43 @@ def refuse_entrant(attempt: Attempt) -> PostError | None:
     return None
 
 
+def refuse_beyond(attempt: Attempt) -> PostError | None:
+    columns, held = dict(attempt.limited), None
+    for change in attempt.changes:
+        column = columns.get(change.index)
+        if column is None or column.limits is None or change.overwrite or not isinstance(change.value, int):
+            continue
+        gained = sum_recent(attempt.gains or {}, change.index, attempt.now_us)
+        if (detail := _describe_breach(column, column.limits, change.value, gained)) is None:
+            continue
+        if not column.limits.holds:
+            return PostLimitError(detail, pointer=f"/stats/{column.name}")
+        held = held or _hold(attempt, detail)
+    return held
+
+
+def _describe_breach(column: ColumnSpec, limits: PostLimits, value: int, gained: int) -> str | None:
+    shown = format_decimal(value, column.scale)
+    if limits.least_scaled is not None and value < limits.least_scaled:
+        return f"{column.name}: {shown} is less than post_min, {format_decimal(limits.least_scaled, column.scale)}"
+    if limits.most_scaled is not None and value > limits.most_scaled:
+        return f"{column.name}: {shown} is more than post_max, {format_decimal(limits.most_scaled, column.scale)}"
+    if limits.gain_scaled is not None and 0 < value > limits.gain_scaled - gained:
+        most, before = (format_decimal(each, column.scale) for each in (limits.gain_scaled, gained))
+        return f"{column.name}: {shown} after {before} in the last hour is more than gain_per_hour_max, {most}"
+    return None
+
+
+def refuse_suspected(attempt: Attempt) -> PostError | None:
+    return _hold(attempt, "the post asks for it")
+
+
+def _hold(attempt: Attempt, why: str) -> PostError:
+    if attempt.held < HELD_POSTS_MAX:
+        return PostHeldError(why)
+    return PostLimitError(f"{why}; and {attempt.held} posts are held already, as many as a leaderboard may have")
+
+
 RULES = (
     Rule(refuse_future, "ahead_s_max"),
     Rule(refuse_voided, "known"),
@@ -166,6 +212,8 @@ RULES = (
     Rule(refuse_unopened, "gate"),
     Rule(refuse_before_reset, "reset_us"),
     Rule(refuse_entrant, "entry"),
+    Rule(refuse_beyond, "limited"),
+    Rule(refuse_suspected, "asks_hold"),
 )
 
 

@@ -19,6 +19,8 @@ from storage.leagues.seats import store_seats
 from storage.leaves import hidden_owners
 from storage.leaves.entrants import store_posts
 from storage.leaves.entries import Entries, add_totals, build_totals_upsert, total_rows
+from storage.limits.gains import store_gains
+from storage.limits.held_posts import remove_held, store_held
 from storage.log.bundles import BundleDraft
 from storage.log.change_log import NewChange, build_log_insert, build_position_taking, bundle_rows, change_log
 from storage.reads.open_boards import OpenBoards
@@ -27,7 +29,7 @@ from storage.store import Program, Store, in_partition
 
 from .decision import BoardChanges, Decision, decide_posts, list_hidden_changes
 from .group_facts import GroupFacts, KnownFacts, Learned, read_group
-from .post_ids import RememberedPost, remember_posts
+from .post_ids import RememberedPost, remember_posts, replace_outcome
 
 T = TypeVar("T")
 
@@ -86,6 +88,8 @@ def write_changes(
         yield from _at(decision.group, partition, store_seats(taken))
     if decision.acts:
         yield from store_acts(decision.acts)
+    if decision.held or decision.accepted or decision.gains:
+        yield from _write_limits(decision)
     boards: dict[int, list[BoardChanges]] = {}
     for board in decision.boards.values():
         boards.setdefault(board.entries.leaf.partition, []).append(board)
@@ -123,6 +127,26 @@ def _write_rows(decision: Decision) -> Program[None]:
 
 def _at(group: GroupFacts, partition: int, program: Program[T]) -> Program[T]:
     return program if partition == group.home else in_partition(partition, program)
+
+
+def _write_limits(decision: Decision) -> Program[None]:
+    """Store what the group holds, apply the verdicts that it brings, and store what owners have gained."""
+    group = decision.group
+    for partition in sorted({*group.places.values()}):
+        held = [each for each in decision.held if group.places[each.leaf_key] == partition]
+        gains = {key: each for key, each in decision.gains.items() if group.places[key[0]] == partition}
+        if held:
+            yield from _at(group, partition, store_held(held))
+        if gains:
+            yield from _at(group, partition, store_gains(gains, group.now_us))
+    for owner, post in decision.accepted:
+        yield from _at(group, group.places[post.key], _accept(group, owner, post))
+
+
+def _accept(group: GroupFacts, owner: str, post: RememberedPost) -> Program[None]:
+    if not (yield from remove_held(owner, post.post_hash, post.key)):
+        raise OutdatedFactsError("another verdict came first", learned=group.learned)
+    yield from replace_outcome(post, group.epochs, group.now_us)
 
 
 def _draft_bundles(changes: Iterable[tuple[int, NewChange]]) -> dict[int, list[BundleDraft]]:

@@ -36,7 +36,7 @@ from storage.records import Board, Entry, Family, Leaf, PartOutcome, PostStatus,
 from storage.schema.creation import count_partitions
 from storage.store import Program, in_partition
 
-from .post_ids import RememberedPost, find_known, store_voided
+from .post_ids import RememberedPost, find_known, replace_outcome
 
 
 class VoidedPart(NamedTuple):
@@ -78,6 +78,8 @@ class Voiding:
     def _void_post(self, key: int, epochs: Mapping[int, int]) -> Program[list[VoidedPart]]:
         """Run `void_post`. `key` and `epochs` identify the post as `find_known` expects them."""
         post, epochs = yield from self._find_post(key, epochs)
+        if any(part.status is PostStatus.HELD for part in post.parts):
+            raise UnknownPostError("the post is held, so it was not applied; refuse it instead")
         leaves = yield from self._hold_leaves(post)
         taking_part = yield from hold_entrants((leaf, [self.owner]) for leaf in leaves.values())
         held: dict[int, HeldEntry] = {}
@@ -98,7 +100,7 @@ class Voiding:
             for part, outcome in parts.items():
                 if (entrants := taking_part.get(leaves[part].entrants_place)) is not None:
                     yield from entrants.return_post(self.owner, has_entry=outcome.stats is not None)
-            yield from in_partition(self._id_partition, store_voided(post, epochs, self.now_us))
+            yield from in_partition(self._id_partition, replace_outcome(post, epochs, self.now_us))
             yield from log_ranking_changes(changes, now_us=self.now_us)
         return [
             VoidedPart(leaves[leaf_key], part.stats, None if part.status is PostStatus.VOIDED else errors.get(leaf_key))

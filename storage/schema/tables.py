@@ -5,7 +5,7 @@ All packages use the constants with the names. `lease_tables` and `ingest_tables
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table
 
-SCHEMA_VERSION = 12  # raise it with every change of what is stored
+SCHEMA_VERSION = 13  # raise it with every change of what is stored
 
 META = "meta"
 BOARDS = "boards"
@@ -36,6 +36,8 @@ ENTRANTS = "entrants"
 SEATS = "seats"
 STANDINGS = "standings"
 OPEN_COHORTS = "open_cohorts"
+HELD_POSTS = "held_posts"
+GAINS = "gains"
 CHANGE_LOG = "changes"
 JOURNAL_BLOCKS = "journal_blocks"
 LOG_COUNTER = "log_counter"
@@ -46,6 +48,7 @@ LIVE_MARK = "live_mark"
 REFRESH_REQUESTS = "refresh_requests"
 WORK_LEASES = "leases"
 ARCHIVE_BLOCKS = "archive_blocks"
+OF_OWNERS = (HIDDEN_ENTRIES, HELD_POSTS, GAINS)  # what owners have on a leaf beside their rows
 ROW_TABLES_PREFIX = "entries_"  # the names of tables with rows of boards begin with this
 
 
@@ -294,6 +297,26 @@ ENTRY_TABLES: tuple[Query, ...] = (
     .column("seats", INTEGER)  # how many of its seats were taken
     .primary_key("leaf_key", "division", "slot")
     .clustered(),
+    # Posts that wait for the verdict of an operator, see `limits.held_posts`.
+    create_table(HELD_POSTS)
+    .with_columns(leaf_key=INTEGER, owner=TEXT, post_hash=TEXT)
+    .column("family_key", INTEGER, null=True)  # null: it was posted to the board alone
+    .with_columns(held_at=INTEGER, at=INTEGER, post_id=TEXT, fingerprint=TEXT)
+    .column("changes", TEXT)  # a JSON array of `ColumnChange`
+    .column("reason", TEXT)
+    .primary_key("leaf_key", "owner", "post_hash")
+    .clustered(),
+    create_index("held_posts_owner", HELD_POSTS, col("owner")),
+    create_index("held_posts_order", HELD_POSTS, *map(col, ("leaf_key", "held_at", "post_hash"))),
+    create_index("held_posts_held_at", HELD_POSTS, col("held_at")),
+    # What owners have gained in the last hour, if a board limits that, see `limits.gains`.
+    create_table(GAINS)
+    .with_columns(leaf_key=INTEGER, owner=TEXT, updated_at=INTEGER)
+    .column("minutes", TEXT)  # a JSON object
+    .primary_key("leaf_key", "owner")
+    .clustered(),
+    create_index("gains_owner", GAINS, col("owner")),
+    create_index("gains_updated_at", GAINS, col("updated_at")),
     # An archived board has sections, such as the tally of a column. A section is a list of blocks, one row for each.
     create_table(ARCHIVE_BLOCKS)
     .with_columns(leaf_key=INTEGER, section=TEXT)

@@ -18,7 +18,7 @@ BODIES: dict[str, Any] = {
     "create_league": {"columns": [{"name": "xp", "merge": "sum"}], "column": "xp", "period": "week", "cohort": 3,
                       "divisions": [{"name": "bronze", "promote": 1}, {"name": "silver", "relegate": 1}]},
     "post_to_league": {**POST, "post_id": "once"},
-    "issue_token": {"owner": "ada"},
+    "issue_token": {"owner": "ada"}, "judge_post": {"verdict": "refuse"},
     "put_webhook": {"url": "https://game.example/events", "events": ["board.closed"], "boards": ["arena:*"]},
     "put_pool": {}, "reset_family": {"period": "day"},
     "add_resources": {"region": "eu", "resources": ["one", "two"]},
@@ -33,7 +33,7 @@ BODIES: dict[str, Any] = {
     "jolokia_post": {"type": "version"}, "jolokia_post_to": {"type": "version"},
 }  # fmt: skip
 QUERIES = {
-    "void_post": "?owner=ada", "void_family_post": "?owner=ada",
+    "void_post": "?owner=ada", "void_family_post": "?owner=ada", "judge_post": "?owner=ada",
     "value_positions": "?values=1", "value_around": "?value=1", "values": "?ranks=1",
     "family_board": "?period=all", "facet_values": "?period=all&facet=team",
     "history": "?period=day", "hidden_owners": "?hidden=true",

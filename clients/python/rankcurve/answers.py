@@ -19,7 +19,7 @@ from .errors import Problem, UnexpectedAnswerError, one_line
 Value = int | Decimal
 Stats = dict[str, Any]  # values are int, Decimal, str or None
 Record = dict[str, Any]
-Status = Literal["applied", "unchanged", "duplicate", "rejected", "accepted"]
+Status = Literal["applied", "unchanged", "duplicate", "held", "rejected", "accepted"]
 T = TypeVar("T")
 LEASE_S_MAX = 1e9  # 30 years; no timer waits for much longer
 
@@ -200,6 +200,18 @@ class VoidedBoard(msgspec.Struct, frozen=True, kw_only=True):
     error: Problem | None = None
 
 
+class HeldPost(msgspec.Struct, frozen=True, kw_only=True):
+    """A post that waits for a verdict. `at` is its time, `reason` says why it is held."""
+
+    post_id: str
+    owner: str
+    held_at: datetime
+    at: datetime
+    stats: Stats
+    set: Stats = {}
+    reason: str
+
+
 class MergedBoard(msgspec.Struct, frozen=True, kw_only=True):
     """One board on which a merged owner had an entry: `stats` of the entry that the merge made, or an `error`."""
 
@@ -212,12 +224,13 @@ class MergedBoard(msgspec.Struct, frozen=True, kw_only=True):
 class PostResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a post. `stats` has the stored values; a post to several boards has `boards` instead.
 
-    `status` is `applied`, `unchanged` (nothing was better), `duplicate` (its id was applied before), `rejected` (with
-    `error`), or `accepted` for a queued post.
+    `status` is `applied`, `unchanged` (nothing was better), `duplicate` (its id was applied before), `held` (it waits
+    for a verdict; with `post_id`), `rejected` (with `error`), or `accepted` for a queued post.
     """
 
     owner: str = ""
     status: Status
+    post_id: str | None = None
     updated_at: datetime | None = None
     stats: Stats = {}
     positions: list[OwnerPosition] = []  # if the post asked for them

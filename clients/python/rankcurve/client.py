@@ -33,6 +33,7 @@ from .answers import (
     FacetValue,
     FamilyBoard,
     Grant,
+    HeldPost,
     HiddenOwner,
     IssuedToken,
     Joined,
@@ -496,6 +497,22 @@ class Operations(Generic[Transport, Buffer, Holders]):
     ) -> Program[list[VoidedBoard]]:
         """Take back a post on all boards of a family that it reached, as `void_post` does (role `ops`)."""
         return (yield from self._void(family_path(family, "posts", post_id), owner, reason))
+
+    @walk
+    def held_posts(self, board: str) -> Walk[HeldPost]:
+        """Yield the held posts of a board, the oldest first (role `ops`)."""
+        yield from self._walk_list(board_path(board, "held"), "posts", HeldPost, {})
+
+    @operation
+    def judge_post(
+        self, board: str, post_id: str, verdict: Literal["accept", "refuse"], *, owner: str, reason: str | None = None
+    ) -> Program[Record]:
+        """Accept a held post, which applies it, or refuse it (role `ops`). Return its state on the board.
+
+        A second call with the same verdict returns the same.
+        """
+        path = with_query(board_path(board, "held", post_id), {"owner": owner})
+        return (yield from self._ask(Record, "PUT", path, {"verdict": verdict, "reason": reason}))
 
     @walk
     def journal(self, after: int | str = 0) -> Walk[JournalLine]:

@@ -29,7 +29,7 @@ export type ActAnswer = {
   id: string;
   /** ISO 8601 in UTC, with microseconds */
   at: string;
-  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.rebuilt" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.merged" | "owner.shadowed" | "owner.shown" | "pool.created" | "pool.deleted" | "post.voided" | "resources.added" | "resources.removed" | "tokens.voided" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
+  act: "board.changed" | "board.closed" | "board.created" | "board.deleted" | "board.rebuilt" | "board.reset" | "entries.erased" | "entry.erased" | "entry.set" | "family.changed" | "family.created" | "family.deleted" | "family.reset" | "job.paused" | "job.resumed" | "job.run" | "key.created" | "key.revoked" | "owner.erased" | "owner.hidden" | "owner.merged" | "owner.shadowed" | "owner.shown" | "pool.created" | "pool.deleted" | "post.accepted" | "post.refused" | "post.voided" | "resources.added" | "resources.removed" | "tokens.voided" | "webhook.changed" | "webhook.created" | "webhook.deleted" | "webhook.resumed";
   key: string | null;
   owner: string | null;
   board: string | null;
@@ -147,8 +147,8 @@ export type BoardAnswer = {
 
 /**
  * A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null. `of`
- * is present if the column follows another one or is a quotient, `per` and `from` if it is a quotient, and
- * `tiers` if it has tiers.
+ * is present if the column follows another one or is a quotient, `per` and `from` if it is a quotient, `tiers` if
+ * it has tiers, and the last four as far as posts to it have limits.
  */
 export type ColumnAnswer = {
   name: string;
@@ -163,6 +163,13 @@ export type ColumnAnswer = {
   per?: string;
   from?: number;
   tiers?: Array<TierBody>;
+  /** fixed point, with the column's scale */
+  post_min?: number;
+  /** fixed point, with the column's scale */
+  post_max?: number;
+  /** fixed point, with the column's scale */
+  gain_per_hour_max?: number;
+  on_breach?: "hold" | "reject";
 };
 
 /** A tier: a named band of a ranking. It has exactly one of `to_rank`, `to_percent` and `value`. */
@@ -506,13 +513,13 @@ export type EventLine = {
 
 /**
  * A line of the export of all that is stored of one person. `kind` says what it is about: the state of a hidden
- * or shadowed owner, boards that it joined, the profile, acts, ids that were merged into it, changes that wait
- * for a partition, when tokens were voided, grants, posts that wait in the queue, entries on boards and in
- * archives, and lines of the journal. `data` has what is stored. The first line is of the kind `export`. The last
- * one is of the kind `end`; an export without it is not complete.
+ * or shadowed owner, boards that it joined, held posts, what it gained within an hour, the profile, acts, ids
+ * that were merged into it, changes that wait for a partition, when tokens were voided, grants, posts that wait
+ * in the queue, entries on boards and in archives, and lines of the journal. `data` has what is stored. The first
+ * line is of the kind `export`. The last one is of the kind `end`; an export without it is not complete.
  */
 export type ExportLine = {
-  kind: "acts" | "archived_entries" | "changes" | "end" | "entrants" | "entries" | "export" | "grants" | "hidden_owners" | "merged_entries" | "merged_owners" | "owner_changes" | "profiles" | "queued_posts" | "seats" | "standings" | "token_voids";
+  kind: "acts" | "archived_entries" | "changes" | "end" | "entrants" | "entries" | "export" | "gains" | "grants" | "held_posts" | "hidden_owners" | "merged_entries" | "merged_owners" | "owner_changes" | "profiles" | "queued_posts" | "seats" | "standings" | "token_voids";
   data: Record<string, unknown>;
 };
 
@@ -559,6 +566,8 @@ export type FacetedPostBody = {
   post_id?: string | null;
   at?: string | null;
   reason?: string | null;
+  /** True: hold the post until an operator accepts or refuses it. Default: false. */
+  hold?: boolean;
   /**
    * The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
    * of `post_id`, so a repeated post has the same number.
@@ -650,6 +659,8 @@ export type FanPostBody = {
   post_id?: string | null;
   at?: string | null;
   reason?: string | null;
+  /** True: hold the post until an operator accepts or refuses it. Default: false. */
+  hold?: boolean;
   /**
    * The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
    * of `post_id`, so a repeated post has the same number.
@@ -666,6 +677,26 @@ export type FanPostList = {
 /** The answer of a healthy service: `status` is `ok`. */
 export type Health = {
   status: string;
+};
+
+/** A page of the held posts of a leaderboard, the oldest first. `next` is null on the last page. */
+export type HeldPosts = {
+  board: string;
+  posts: Array<HeldPostAnswer>;
+  next: string | null;
+};
+
+/** A post that waits for a verdict. `at` is its time, `reason` says why it is held. `set` is missing if empty. */
+export type HeldPostAnswer = {
+  post_id: string;
+  owner: string;
+  /** ISO 8601 in UTC, with microseconds */
+  held_at: string;
+  /** ISO 8601 in UTC, with microseconds */
+  at: string;
+  stats: Record<string, number | string | null>;
+  set?: Record<string, number | string | null>;
+  reason: string;
 };
 
 /** A page of hidden owners, by name. `next` is null on the last page. */
@@ -856,7 +887,7 @@ export type JournalLine = {
   owner: string | null;
   /** ISO 8601 in UTC, with microseconds */
   accepted_at: string;
-  status?: "applied" | "duplicate" | "rejected" | "unchanged";
+  status?: "applied" | "duplicate" | "held" | "rejected" | "unchanged";
   stats?: Record<string, number | string | null>;
   set?: Record<string, number | string | null>;
   post_id?: string;
@@ -883,6 +914,12 @@ export type ProblemDocument = {
 export type FieldError = {
   pointer: string;
   detail: string;
+};
+
+/** The verdict on a held post. */
+export type JudgePost = {
+  verdict: "accept" | "refuse";
+  reason?: string | null;
 };
 
 /** A page of API keys, revoked keys included, in the order of their creation. `next` is null on the last page. */
@@ -986,6 +1023,8 @@ export type LeaguePostBody = {
   post_id?: string | null;
   at?: string | null;
   reason?: string | null;
+  /** True: hold the post until an operator accepts or refuses it. Default: false. */
+  hold?: boolean;
   /**
    * The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
    * of `post_id`, so a repeated post has the same number.
@@ -1273,6 +1312,8 @@ export type PostBody = {
   post_id?: string | null;
   at?: string | null;
   reason?: string | null;
+  /** True: hold the post until an operator accepts or refuses it. Default: false. */
+  hold?: boolean;
   /**
    * The number of a post with a player token: 0 to the `posts` of the token, less 1. Default: 0. It takes the place
    * of `post_id`, so a repeated post has the same number.
@@ -1299,13 +1340,15 @@ export type PostResults = {
 
 /**
  * The result of a post. `stats` has the values of the owner's entry after the post. `positions` has the owner's
- * positions after the request, if the request asks for them and the post is not rejected. A post to a family, or
- * a post that names its leaderboards, has `boards` instead: a result for each leaderboard. A rejected post was
- * applied to no leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
+ * positions after the request, if the request asks for them and the post was applied. A post that is `held` has a
+ * `post_id`, its own or one that the service made, and no `stats`. A post to a family, or a post that names its
+ * leaderboards, has `boards` instead: a result for each leaderboard. A rejected post was applied to no
+ * leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
  */
 export type PostResult = {
   owner: string;
-  status: "applied" | "duplicate" | "rejected" | "unchanged";
+  status: "applied" | "duplicate" | "held" | "rejected" | "unchanged";
+  post_id?: string;
   /** ISO 8601 in UTC, with microseconds */
   updated_at?: string;
   stats?: Record<string, number | string | null>;
@@ -1317,7 +1360,7 @@ export type PostResult = {
 /** The result of a post on one of its leaderboards. `positions` is present if the request asks for them. */
 export type BoardResult = {
   board: string;
-  status: "applied" | "duplicate" | "rejected" | "unchanged";
+  status: "applied" | "duplicate" | "held" | "rejected" | "unchanged";
   /** ISO 8601 in UTC, with microseconds */
   updated_at?: string;
   stats?: Record<string, number | string | null>;
@@ -1328,13 +1371,14 @@ export type BoardResult = {
 /**
  * The state of a post on a leaderboard. In a list, `owner` is null if the owner was erased, or if the journal was
  * pruned and no longer names the owner. `status` is `pending` while the post waits in the queue, and then the
- * same as for a post that is not queued. It is `voided` once the post was taken back. `updated_at` and `stats`
- * describe the owner's entry after the post. `error` says why the post was rejected.
+ * same as for a post that is not queued. It is `held` while it waits for the verdict of an operator, and `voided`
+ * once it was refused or taken back. `updated_at` and `stats` describe the owner's entry after the post. `error`
+ * says why the post was rejected.
  */
 export type PostState = {
   post_id: string;
   owner: string | null;
-  status: "applied" | "pending" | "rejected" | "unchanged" | "voided";
+  status: "applied" | "held" | "pending" | "rejected" | "unchanged" | "voided";
   /** ISO 8601 in UTC, with microseconds */
   updated_at?: string;
   stats?: Record<string, number | string | null>;
@@ -1412,6 +1456,23 @@ export type ColumnBody = {
   from?: number;
   /** The tiers of a ranked column, best first: an entry has the first one that fits. They can change at any time. */
   tiers?: Array<TierBody>;
+  /**
+   * The least value that one post may bring to a column of numbers. This and the next three can change at any time.
+   * They do not bind `set`.
+   */
+  post_min?: number | string;
+  /** The greatest value that one post may bring. */
+  post_max?: number | string;
+  /**
+   * With `merge` `sum`: the most that the posts of an owner add within an hour, by the times at which they are
+   * applied.
+   */
+  gain_per_hour_max?: number | string;
+  /**
+   * What becomes of a post beyond one of these limits. `reject`, the default: it is rejected, `post_limit`. `hold`:
+   * it waits for the verdict of an operator.
+   */
+  on_breach?: "hold" | "reject";
 };
 
 /** The settings of a leaderboard's curves, and of the ranks counted by default. Every field has a default. */
@@ -2014,6 +2075,26 @@ export interface Operations {
     };
     body: never;
     answer: VoidedPost;
+  };
+  held_posts: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: HeldPosts;
+  };
+  judge_post: {
+    query: {
+      /**
+       * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
+       * surrogates.
+       */
+      owner: string;
+    };
+    body: JudgePost;
+    answer: PostState;
   };
   queue: {
     query: {};

@@ -89,13 +89,19 @@ OwnerOption = Annotated[str, typer.Option("--owner", help="Whose post it is.")]
 ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why you do this, for `rankcurve acts`.")]
 FamilyOption = Annotated[bool, typer.Option("--family", help="BOARD is a family: take it back on all its boards.")]
 
-post_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Take back posts.")
+post_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Take back posts; judge held ones.")
 queue_app = typer.Typer(
     no_args_is_help=True, help="Show the ingest queue: posts that are accepted and not yet applied."
 )
 add_request(
     queue_app, "show", "GET /v1/queue",
     "Show the posts that wait in each shard of the queue, and the queue workers, as JSON (role `ops`).",
+)  # fmt: skip
+add_list(
+    post_app, "held", "/v1/leaderboards/{board}/held",
+    "List the held posts of a leaderboard, the oldest first (role `ops`).",
+    {"held": "held_at", "owner": "owner", "post": "post_id", "values": values_text, "reason": "reason"},
+    argument("board", "BOARD", "Id of the leaderboard."), field="posts",
 )  # fmt: skip
 
 
@@ -196,3 +202,27 @@ async def void(
     show_json(boards)
     if any(each.error is not None for each in boards):
         raise typer.Exit(1)
+
+
+@post_app.command("accept")
+@service_command()
+async def accept(
+    client: AsyncClient, board: BoardArgument, post_id: PostIdArgument, owner: OwnerOption, reason: ReasonOption = None
+) -> None:
+    """Accept a held post (role `ops`): it is applied, with the time that it had. Prints what became of it, as JSON.
+
+    For example:
+
+        rankcurve post held season
+        rankcurve post accept season match-8812 --owner ada
+    """
+    show_json(await client.judge_post(board, post_id, "accept", owner=owner, reason=reason))
+
+
+@post_app.command("refuse")
+@service_command()
+async def refuse(
+    client: AsyncClient, board: BoardArgument, post_id: PostIdArgument, owner: OwnerOption, reason: ReasonOption = None
+) -> None:
+    """Refuse a held post (role `ops`): nobody's entry gets it, and its id stays taken. Prints its state, as JSON."""
+    show_json(await client.judge_post(board, post_id, "refuse", owner=owner, reason=reason))

@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from predictor import AnyCurve, FitMethod
 from service.contract.problems import ProblemDocument
-from service.contract.requests import EntryBody, PeriodBody, RewardBody, TierBody
+from service.contract.requests import EntryBody, OnBreach, PeriodBody, RewardBody, TierBody
 from service.contract.values import Number, Time, format_us
 from storage.records import Best, Board, ColumnKind, Each, Merge, PostStatus, PredictorSpec, TableSharing, Ties
 
@@ -20,8 +20,8 @@ TiesShown = Ties | list[str]
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null.
 
-    `of` is present if the column follows another one or is a quotient, `per` and `from` if it is a quotient, and
-    `tiers` if it has tiers.
+    `of` is present if the column follows another one or is a quotient, `per` and `from` if it is a quotient, `tiers`
+    if it has tiers, and the last four as far as posts to it have limits.
     """
 
     name: str
@@ -36,6 +36,10 @@ class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "
     per: str | UnsetType = UNSET
     from_: int | UnsetType = UNSET
     tiers: list[TierBody] | UnsetType = UNSET
+    post_min: Number | UnsetType = UNSET
+    post_max: Number | UnsetType = UNSET
+    gain_per_hour_max: Number | UnsetType = UNSET
+    on_breach: OnBreach | UnsetType = UNSET
 
 
 class CurveFacts(msgspec.Struct, kw_only=True):
@@ -276,7 +280,8 @@ class BoardResult(msgspec.Struct, kw_only=True):
 class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """The result of a post. `stats` has the values of the owner's entry after the post.
 
-    `positions` has the owner's positions after the request, if the request asks for them and the post is not rejected.
+    `positions` has the owner's positions after the request, if the request asks for them and the post was applied.
+    A post that is `held` has a `post_id`, its own or one that the service made, and no `stats`.
 
     A post to a family, or a post that names its leaderboards, has `boards` instead: a result for each leaderboard. A
     rejected post was applied to no leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
@@ -284,6 +289,7 @@ class PostResult(msgspec.Struct, kw_only=True, gc=False):
 
     owner: str
     status: ResultStatus
+    post_id: str | UnsetType = UNSET
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     positions: list[OwnerPosition] | UnsetType = UNSET
@@ -313,16 +319,36 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
 
     In a list, `owner` is null if the owner was erased, or if the journal was pruned and no longer names the owner.
     `status` is `pending` while the post waits in the queue, and then the same as for a post that is not queued. It is
-    `voided` once the post was taken back.
+    `held` while it waits for the verdict of an operator, and `voided` once it was refused or taken back.
     `updated_at` and `stats` describe the owner's entry after the post. `error` says why the post was rejected.
     """
 
     post_id: str
     owner: str | None
-    status: Literal["pending", "applied", "unchanged", "rejected", "voided"]
+    status: Literal["pending", "applied", "unchanged", "rejected", "held", "voided"]
     updated_at: Time | UnsetType = UNSET
     stats: Stats | UnsetType = UNSET
     error: ProblemDocument | UnsetType = UNSET
+
+
+class HeldPostAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A post that waits for a verdict. `at` is its time, `reason` says why it is held. `set` is missing if empty."""
+
+    post_id: str
+    owner: str
+    held_at: Time
+    at: Time
+    stats: Stats
+    set: Stats | UnsetType = UNSET
+    reason: str
+
+
+class HeldPosts(msgspec.Struct, frozen=True):
+    """A page of the held posts of a leaderboard, the oldest first. `next` is null on the last page."""
+
+    board: str
+    posts: list[HeldPostAnswer]
+    next: str | None
 
 
 class PostStates(msgspec.Struct, frozen=True):

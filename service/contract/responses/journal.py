@@ -57,18 +57,20 @@ class OwnerPosts(msgspec.Struct):
 
 
 ExportKind = Literal[
-    "export", "hidden_owners", "entrants", "seats", "standings", "profiles", "acts", "merged_owners", "merged_entries",
-    "owner_changes", "token_voids", "grants", "queued_posts", "entries", "archived_entries", "changes", "end",
+    "export", "hidden_owners", "entrants", "seats", "standings", "held_posts", "gains", "profiles", "acts",
+    "merged_owners", "merged_entries", "owner_changes", "token_voids", "grants", "queued_posts", "entries",
+    "archived_entries", "changes", "end",
 ]  # fmt: skip
 
 
 class ExportLine(msgspec.Struct, frozen=True):
     """A line of the export of all that is stored of one person.
 
-    `kind` says what it is about: the state of a hidden or shadowed owner, boards that it joined, the profile, acts, ids
-    that were merged into it, changes that wait for a partition, when tokens were voided, grants, posts that wait in the
-    queue, entries on boards and in archives, and lines of the journal. `data` has what is stored. The first line is of
-    the kind `export`. The last one is of the kind `end`; an export without it is not complete.
+    `kind` says what it is about: the state of a hidden or shadowed owner, boards that it joined, held posts, what it
+    gained within an hour, the profile, acts, ids that were merged into it, changes that wait for a partition, when
+    tokens were voided, grants, posts that wait in the queue, entries on boards and in archives, and lines of the
+    journal. `data` has what is stored. The first line is of the kind `export`. The last one is of the kind `end`; an
+    export without it is not complete.
     """
 
     kind: ExportKind

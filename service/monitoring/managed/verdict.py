@@ -136,6 +136,8 @@ RULES: tuple[Rule, ...] = (
          "A queued post has waited for more than a minute."),
     Rule("RankcurveClosingLate", "ticket", 300, lambda now: now.highest("rankcurve_closing_lag_seconds"),
          "A leaderboard waits to be closed."),
+    Rule("RankcurvePostsHeld", "ticket", 500, lambda now: now.highest("rankcurve_partition_held_posts"),
+         "Many posts wait for a verdict."),
     Rule("RankcurveGrantsLate", "ticket", 60, lambda now: now.highest("rankcurve_grants_lag_seconds"),
          "The rewards of a closed leaderboard are late."),
     Rule("RankcurveWebhookFails", "ticket", 3600, lambda now: now.highest("rankcurve_webhook_failing_seconds"),

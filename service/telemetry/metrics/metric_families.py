@@ -33,7 +33,7 @@ class Family(NamedTuple):
         return 1 if self.kind == "counter" else len(self.bounds) + 2
 
 
-_OUTCOMES = ("applied", "unchanged", "duplicate", "rejected")
+_OUTCOMES = ("applied", "unchanged", "duplicate", "held", "rejected")
 _REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 _LEASE_OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
 _CONNECTION: Mapping[str, Sequence[str]] = {"pool": (), "kind": ()}
@@ -122,6 +122,7 @@ FAMILIES: Sequence[Family] = (
     Family("rankcurve_entry_refused_posts", "counter",
            "Posts that entry rules refused, counted once for each leaderboard",
            {"reason": ("not_joined", "no_posts_left", "board_full")}),
+    Family("rankcurve_verdicts", "counter", "Verdicts on held posts", {"verdict": ("accept", "refuse")}),
     Family("rankcurve_grants_made", "counter", "Grants made, which are rewards of owners of closed leaderboards"),
     Family("rankcurve_grants_claimed", "counter", "Grants claimed"),
     Family("rankcurve_grants_lag_seconds", "latest",

@@ -6,12 +6,13 @@ Figures of partitions have the label `partition`, even in a store with one parti
 import asyncio
 import platform
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from storage.errors import StorageError
+from storage.limits.held_posts import COUNTED_MAX, count_all_held
 from storage.meter import Meter
 from storage.reads.away_partitions import find_away_partitions
 from storage.store import Store, StoreSize
@@ -23,6 +24,7 @@ LOCAL_INTERVAL_S = 1.0  # a SQLite file and its log may grow by megabytes in INT
 PARTITION_GAUGES = {  # help text of each gauge, by the name of its figure
     "reachable": "Whether the partition answered the last check: 1 or 0",
     "bytes": "Size of the partition, its indexes included",
+    "held_posts": f"Posts that wait for a verdict; at most {COUNTED_MAX:,} are counted",
 }
 
 
@@ -99,3 +101,5 @@ class StoreFigures:
             away = list(self.partitions)
         for number, found in self.partitions.items():
             found["reachable"] = number not in away
+            with suppress(StorageError):
+                found["held_posts"] = None if number in away else await self._store.at(number).read(count_all_held)

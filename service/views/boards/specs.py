@@ -33,6 +33,7 @@ from storage.records import (
     Each,
     EntryRules,
     Merge,
+    PostLimits,
     PredictorSpec,
     RefreshMethod,
     Rewards,
@@ -172,8 +173,40 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
     least, most = _range(body, at)
     tiers = _tiers(body, least, most, at=f"{at}/tiers")
     return ColumnSpec(
-        body.name, ranked, body.merge, best, body.type, body.scale, least, most, of, tiers, per, per_least
+        name=body.name,
+        sorted=ranked,
+        merge=body.merge,
+        best=best,
+        kind=body.type,
+        scale=body.scale,
+        min_scaled=least,
+        max_scaled=most,
+        of=of,
+        tiers=tiers,
+        per=per,
+        per_least=per_least,
+        limits=_limits(body, at),
     )
+
+
+def _limits(body: ColumnBody, at: str) -> PostLimits | None:
+    """Return what a post may bring to a column of numbers, or None if the body has no limits."""
+    names = "post_min", "post_max", "gain_per_hour_max"
+    sent = [(name, limit) for name in names if (limit := getattr(body, name)) is not UNSET]
+    limits = {name: parse_decimal(limit, body.scale, pointer=f"{at}/{name}") for name, limit in sent}
+    least, most, gain = map(limits.get, names)
+    if not limits:
+        if body.on_breach is not UNSET:
+            raise SpecInvalidError("on_breach needs a limit: post_min, post_max or gain_per_hour_max", pointer=at)
+        return None
+    if body.merge is Merge.QUOTIENT:
+        raise SpecInvalidError("a quotient has no limits of posts: nobody posts it", pointer=at)
+    if least is not None and most is not None and least > most:
+        raise SpecInvalidError("post_min must be at most post_max", pointer=f"{at}/post_min")
+    if gain is not None and (body.merge is not Merge.SUM or gain <= 0):
+        detail = "only a column that merges by sum has gain_per_hour_max, which is above 0"
+        raise SpecInvalidError(detail, pointer=f"{at}/gain_per_hour_max")
+    return PostLimits(least, most, gain, body.on_breach == "hold")
 
 
 def _divisor(body: ColumnBody, at: str) -> tuple[str | None, int]:
@@ -186,6 +219,8 @@ def _divisor(body: ColumnBody, at: str) -> tuple[str | None, int]:
 
 
 def _check_text(body: ColumnBody, *, ranked: bool, at: str) -> None:
+    if not all(each is UNSET for each in (body.post_min, body.post_max, body.gain_per_hour_max, body.on_breach)):
+        raise SpecInvalidError("a text column has no limits of posts", pointer=at)
     if ranked or body.merge not in (Merge.LAST, Merge.WITH):
         raise SpecInvalidError("a text column can't be sorted and merges by last or with", pointer=at)
     if body.scale or body.min is not UNSET or body.max is not UNSET:
@@ -299,7 +334,20 @@ def show_column(column: ColumnSpec) -> ColumnAnswer:
         per=column.per or UNSET,
         from_=column.per_least or UNSET,
         tiers=show_tiers(column),
+        **_show_limits(column),
     )
+
+
+def _show_limits(column: ColumnSpec) -> dict[str, Any]:
+    """Return the members of an answer about the limits of a column, as they were sent."""
+    if (limits := column.limits) is None:
+        return {}
+    least, most, gain = (
+        UNSET if each is None else to_wire_number(each, column.scale)
+        for each in (limits.least_scaled, limits.most_scaled, limits.gain_scaled)
+    )
+    on_breach = "hold" if limits.holds else "reject"
+    return {"post_min": least, "post_max": most, "gain_per_hour_max": gain, "on_breach": on_breach}
 
 
 def show_tiers(column: ColumnSpec) -> list[TierBody] | UnsetType:

@@ -23,13 +23,14 @@ from service.http.endpoint import X_REQUEST_ID
 from service.http.fast_json import PlainStream
 from service.views.boards.grants import answer_grant
 from service.views.posts.journal import make_lines, read_owner_lines
-from service.views.posts.posts import format_stats
+from service.views.posts.posts import format_stats, name_changes
 from storage import owner_export
 from storage.boards.api_keys import list_voids
 from storage.boards.journal import Numbers
 from storage.errors import MergeConflictError, StorageError, StoreAwayError
 from storage.histories import merged_owners
 from storage.leaves.catalog_rows import find_families_by_key, find_leaves
+from storage.limits.held_posts import decode_changes
 from storage.log.change_log import change_log
 from storage.log.merging import Merger
 from storage.owner_export import LeafEntry
@@ -40,7 +41,8 @@ from storage.store import Program
 
 log = structlog.get_logger(__name__)
 _HEADERS: dict[str, str] = {hdrs.CONTENT_TYPE: NDJSON_TYPE, hdrs.CACHE_CONTROL: "no-store"}
-_JSON = ("profile", "detail")  # columns that hold JSON
+_JSON = ("profile", "detail", "minutes")  # columns that hold JSON
+_UNTOLD = ("post_hash", "fingerprint")  # columns that only the service understands
 _encode_lines = msgspec.json.Encoder().encode_lines
 _decode_stats = msgspec.json.Decoder(list[int | str | None]).decode
 
@@ -78,8 +80,8 @@ async def _list_lines(context: Context, names: list[str]) -> AsyncIterator[list[
     async for table, rows in owner_export.read_rows(store, names):
         keys = {row["leaf_key"] for row in rows if "leaf_key" in row}
         leaves = await store.read(partial(find_leaves, sorted(keys)))
-        leagues = {row["family_key"] for row in rows if "family_key" in row}
-        families = (await store.read(partial(find_families_by_key, leagues))) if leagues else {}
+        keys = {row["family_key"] for row in rows if row.get("family_key") is not None}
+        families = (await store.read(partial(find_families_by_key, keys))) if keys else {}
         yield [_line(table, _tell_row(row, leaves, families)) for row in rows]
     if (tokens := context.keyring.tokens) is not None:
         voids = await store.read(list_voids)
@@ -119,12 +121,18 @@ def _tell_row(row: Mapping[str, Any], leaves: Mapping[int, Leaf], families: Mapp
     told: dict[str, object] = {}
     leaf = leaves.get(row.get("leaf_key", -1))  # None: the board was deleted
     for name, value in row.items():
+        if name in _UNTOLD:
+            continue
         if name == "leaf_key":
             told["board"] = None if leaf is None else leaf.id
         elif name == "family_key":
-            told["league"] = families[value].id if value in families else None
+            told["family"] = families[value].id if value in families else None
         elif name == "stats":
             told[name] = None if leaf is None else format_stats(leaf.spec, _decode_stats(value))
+        elif name == "changes":
+            for member, overwrite in (("stats", False), ("set", True)):
+                named = None if leaf is None else name_changes(leaf.spec, decode_changes(value), overwrite=overwrite)
+                told[member] = named
         elif value is not None and (name == "at" or name.endswith("_at")):
             told[name] = format_us(value)
         else:

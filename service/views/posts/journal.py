@@ -9,7 +9,7 @@ partition, and callers get it as a cursor.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec import UNSET
 
@@ -17,10 +17,9 @@ from service.context import Context
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import ProblemError, post_problem_of
 from service.contract.queries import JournalQuery, OwnerPostsQuery
-from service.contract.responses.boards import Stats
 from service.contract.responses.journal import JournalKind, JournalLine, OwnerPosts, Place
 from service.contract.routes import Call, Reply
-from service.contract.values import format_us, to_wire_number
+from service.contract.values import format_us
 from service.streams.long_answers import encode_in_turns
 from storage.boards import journal
 from storage.boards.journal import JournalPage, Numbers, is_told, padded
@@ -30,11 +29,11 @@ from storage.log.bundles import MERGES, NO_CHANGE, ChangeKind, ChangeRecord
 from storage.log.merging import Merger
 from storage.log.partition_journal import JournalRow, RowReader, leaf_key_of
 from storage.queue.outcomes import decode_error
-from storage.records import ColumnChange, Leaf, PostStatus
+from storage.records import Leaf, PostStatus
 from storage.schema.creation import count_partitions
 from storage.store import Program
 
-from .posts import format_stats
+from .posts import format_stats, name_changes
 
 PARTITIONS_AWAY = "Partitions-Away"  # the header with the partitions that an answer leaves out
 _NOT_APPLIED = {ChangeKind.UNCHANGED: PostStatus.UNCHANGED, ChangeKind.REJECTED: PostStatus.REJECTED}
@@ -152,8 +151,8 @@ class _LineWriter:
         self._reader, self._merger = RowReader(leaf), Merger(leaf.spec)
 
     def write_post(self, line: JournalLine, row: JournalRow, posted: ChangeRecord) -> None:
-        line.stats = self._named(posted.changes, overwrite=False)
-        if overwritten := self._named(posted.changes, overwrite=True):
+        line.stats = name_changes(self._spec, posted.changes, overwrite=False)
+        if overwritten := name_changes(self._spec, posted.changes, overwrite=True):
             line.set = overwritten
         if posted.post_id is not None:
             line.post_id = posted.post_id
@@ -166,10 +165,3 @@ class _LineWriter:
         line.post_id = record.post_id or UNSET
         if record.version is not None:
             line.stored = format_stats(self._spec, self._merger.decode_stats(self._reader.cells_after(row, record)))
-
-    def _named(self, changes: Sequence[ColumnChange], *, overwrite: bool) -> Stats:
-        named: Stats = {}
-        for index, value in ((each.index, each.value) for each in changes if each.overwrite is overwrite):
-            column = self._spec.columns[index]
-            named[column.name] = to_wire_number(value, column.scale) if isinstance(value, int) else value
-        return named

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from service.context import Context
 from service.contract.api_keys import Identity, Role
@@ -58,9 +59,9 @@ from storage.records import (
     Merge,
     PartOutcome,
     Post,
+    PostAct,
     PostScope,
     PostStatus,
-    SetAct,
     StatValue,
     describe_range,
 )
@@ -69,10 +70,12 @@ from .posted_positions import AskedPositions, Taken, add_positions, find_asked
 from .queue import QUEUED, queue_posts
 
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
+MADE_ID, MADE_ID_BYTES = "held:", 12  # ids that the service makes begin so
 TURN_POSTS = 1_000  # posts that a request converts before other requests run
 # A request is applied in pieces of at most this many values, each counted once for each of its boards.
 PIECE_VALUES_MAX = 64_000
 _BEST_FIRST = tuple(PostStatus)
+_NOT_TAKEN = (PostStatus.HELD, PostStatus.REJECTED)
 
 _time_text = lru_cache(maxsize=64)(format_us)  # nearly all rows of one transaction have the same time
 
@@ -121,21 +124,21 @@ async def get_post_state(context: Context, call: Call) -> PostState | PostStates
         owner = parse_owner(query.owner)
         fate = await find_post_fate(*asked, owner)
         await context.reads.read_totals(board)  # raises an error if this process's copy of the board is outdated
-        return _state_of(board, post_id, owner, fate)
+        return state_of(board, post_id, owner, fate)
     fates = await list_post_fates(*asked)
     await context.reads.read_totals(board)
-    states = [_state_of(board, post_id, fate.owner, fate.outcome) for fate in fates[:POSTS_LISTED_MAX]]
+    states = [state_of(board, post_id, fate.owner, fate.outcome) for fate in fates[:POSTS_LISTED_MAX]]
     return PostStates(post_id, states, len(fates) > POSTS_LISTED_MAX)
 
 
-def _state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome | None) -> PostState:
+def state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome | None) -> PostState:
     state = partial(PostState, post_id=post_id, owner=owner)
     if fate is None:
         return state(status="pending")
     if fate.error is not None:
         return state(status="rejected", error=post_problem_of(fate.error).to_document())
-    if fate.status is PostStatus.VOIDED:
-        return state(status="voided")
+    if fate.status in (PostStatus.VOIDED, PostStatus.HELD):
+        return state(status="held" if fate.status is PostStatus.HELD else "voided")
     status: Any = fate.status.value  # never `duplicate`, because the store keeps the first outcome of a post
     stats = format_stats(board.spec, fate.stats or ())
     return state(status=status, updated_at=format_us(fate.updated_at_us or 0), stats=stats)
@@ -266,9 +269,9 @@ class PostRequest(msgspec.Struct):
         return settled
 
 
-def _make_act(operator: Identity, body: PostBody) -> SetAct:
+def _make_act(operator: Identity, body: PostBody) -> PostAct:
     detail = {"set": body.set, **({"post_id": body.post_id} if isinstance(body.post_id, str) else {})}
-    return SetAct(operator.stored_key, body.reason or None, msgspec.json.encode(detail).decode())
+    return PostAct(operator.stored_key, body.reason or None, msgspec.json.encode(detail).decode())
 
 
 async def take_posts(
@@ -311,7 +314,7 @@ def _list_taken(results: PostResults, settled: Sequence[Settled]) -> list[Taken]
     for result, each in zip(results.results, settled, strict=True):
         answers: Sequence[PostResult | BoardResult] = result.boards or [result]
         for answer, (leaf, part) in zip(answers, each.parts, strict=False):
-            if isinstance(leaf, Leaf) and isinstance(part, PartOutcome) and part.error is None:
+            if isinstance(leaf, Leaf) and isinstance(part, PartOutcome) and part.status not in _NOT_TAKEN:
                 taken.append(Taken(answer, result.owner, leaf, part))
     return taken
 
@@ -342,7 +345,8 @@ async def _find_repeated(
 
     Leave out leaves that no longer exist. If no post is a duplicate, return an empty dict.
     """
-    again = [part for parts in applied if parts and parts[0].status is PostStatus.DUPLICATE for part in parts]
+    repeats = (PostStatus.DUPLICATE, PostStatus.HELD)
+    again = [part for parts in applied if parts and parts[0].status in repeats for part in parts]
     if not again:
         return {}
     by_key = {part.leaf.key: part.leaf for post in posts for part in post.parts}
@@ -365,7 +369,7 @@ def _list_known(targets: Targets, outcomes: Sequence[PartOutcome], repeated: Map
     """Return what became of a post to a family whose id is taken, on each board. Return None for another post."""
     if not outcomes:
         return None
-    if outcomes[0].status is PostStatus.DUPLICATE:  # perhaps it reached other boards at first
+    if outcomes[0].status in (PostStatus.DUPLICATE, PostStatus.HELD):  # perhaps it reached other boards at first
         return [(repeated[key], part) for part in outcomes if (key := part.leaf_key or 0) in repeated]
     if isinstance(outcomes[0].error, PostIdConflictError | PostVoidedError):
         return [(target, outcomes[0]) for target, _ in targets]
@@ -416,7 +420,8 @@ def _resolve_plain(context: Context, post: PostBody, board: Board | None) -> Res
     except (PostError, ProblemError):
         return None
     parts = [BoardPost(board.leaf_of(post.owner) if board.is_spread else board.leaf, changes)]
-    if not isinstance(post.post_id, str):  # do what `make_post` does, without a call for every post
+    if not isinstance(post.post_id, str) and post.hold is not True and not parts[0].leaf.holds:
+        # This is what `make_post` does, without a call for every post.
         return Resolved((), False, Post(post.owner, parts, None, None, ""))
     return Resolved((), False, make_post(context, post, board.spec, changes, parts))
 
@@ -464,13 +469,21 @@ def make_post(
     parts: list[BoardPost],
     scope: PostScope | None = None,
 ) -> Post:
-    """Return a post for the writer. `parts` has its leaves. The numbers in `changes` have the scales of `spec`."""
+    """Return a post for the writer. `parts` has its leaves. The numbers in `changes` have the scales of `spec`.
+
+    A post that may be held gets an id if it has none, because a verdict names it by its id.
+    """
     if not isinstance(post.post_id, str):
-        return Post(post.owner, parts, None, post.at_us, "", scope)
+        if post.hold is not True and not any(part.leaf.holds for part in parts):
+            return Post(post.owner, parts, None, post.at_us, "", scope)
+        post.post_id = f"{MADE_ID}{secrets.token_hex(MADE_ID_BYTES)}"
     at_us, facets = post.at_us, post.facets if isinstance(post, FacetedPostBody) else None
     fingerprint = hash_post(post.owner, spec, changes, at_us, facets)
     post_hash = context.posting.post_ids.hash_post_id(post.post_id, post.owner)
-    return Post(post.owner, parts, post_hash, at_us, fingerprint, scope, post.post_id)
+    made = Post(post.owner, parts, post_hash, at_us, fingerprint, scope, post.post_id)
+    if post.hold is True:
+        made.asks_hold = True
+    return made
 
 
 def parse_changes(
@@ -528,6 +541,15 @@ def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
     }
 
 
+def name_changes(spec: BoardSpec, changes: Sequence[ColumnChange], *, overwrite: bool) -> Stats:
+    """Return what a post has in `stats`, or what it has in `set`, by column name."""
+    named: Stats = {}
+    for index, value in ((each.index, each.value) for each in changes if each.overwrite is overwrite):
+        column = spec.columns[index]
+        named[column.name] = to_wire_number(value, column.scale) if isinstance(value, int) else value
+    return named
+
+
 def _error_of(part: PartOutcome | Exception | None) -> Exception | None:
     return part.error if isinstance(part, PartOutcome) else part
 
@@ -563,6 +585,9 @@ def make_results(
         [(leaf, part)] = each.parts
         assert isinstance(leaf, Leaf)
         assert isinstance(part, PartOutcome)
+        if part.status is PostStatus.HELD:
+            results.append(PostResult(owner=post.owner, status=part.status, post_id=post.post_id or UNSET))
+            continue
         updated_at = _time_text(part.updated_at_us or 0)
         stats = format_stats(leaf.spec, part.stats or ())
         results.append(PostResult(owner=post.owner, status=each.status, updated_at=updated_at, stats=stats))
@@ -572,6 +597,8 @@ def make_results(
 def _make_result(post: PostBody, settled: Settled, *, single: bool) -> PostResult:
     """Return the result of a post that is rejected, or whose result lists its boards."""
     result = PostResult(owner=post.owner, status=settled.status)
+    if settled.status is PostStatus.HELD:
+        result.post_id = post.post_id or UNSET
     if settled.status is PostStatus.REJECTED:
         problem = post_problem_of(_find_cause(settled.parts))
         if single:
@@ -583,6 +610,8 @@ def _make_result(post: PostBody, settled: Settled, *, single: bool) -> PostResul
 
 
 def _board_result(board: Leaf | str, part: PartOutcome | Exception | None) -> BoardResult:
+    if isinstance(board, Leaf) and isinstance(part, PartOutcome) and part.status is PostStatus.HELD:
+        return BoardResult(board=board.id, status=part.status)
     if isinstance(board, Leaf) and isinstance(part, PartOutcome) and part.error is None:
         return BoardResult(
             board=board.id,

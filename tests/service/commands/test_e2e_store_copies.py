@@ -60,7 +60,7 @@ async def fill(service: Service) -> None:
     await service.board("other", column, {"name": "title", "sorted": False}, table="shared")
     await service.board("wider", column, table="shared")
     await service.board("segments", column, segments=3, entry={"posts_max": 9})
-    await service.board("deals", column)
+    await service.board("deals", {**column, "gain_per_hour_max": 999})
     family = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "day"], "facets": [[]]}
     await service.must("PUT", "/v1/families/cup", family)
     await service.must("PUT", "/v1/families/bowl", {**family, "table": "shared"})
@@ -71,6 +71,7 @@ async def fill(service: Service) -> None:
         await service.must(
             "POST", f"/v1/families/{name}/posts", {"owner": "owner1", "stats": {"xp": 7}, "post_id": "f"}
         )
+    await service.post("deals", {"owner": "owner3", "stats": {"xp": 1}, "post_id": "odd", "hold": True})
     await service.refresh("own", "xp", "laps")
     await service.refresh("shared", "xp")
     await service.must("PUT", "/v1/owners/owner2/hidden")

@@ -64,6 +64,17 @@ def test_each_route_by_which_operators_change_something_names_its_acts() -> None
     assert named | {"board.rebuilt", "entry.set", "job.paused", "job.resumed", "job.run"} == set(get_args(ActName))
 
 
+async def prepare(service: Service, act: str, path: str) -> None:
+    """Post what the request of an act is about."""
+    post = {"owner": "bob", "stats": {"xp": 1}, "post_id": path.rpartition("/")[2].partition("?")[0]}
+    if act == "entries.erased":
+        await service.post_xp("b", carl=-1)
+    elif act == "post.voided":
+        await service.must("POST", path.partition("/once")[0], post)
+    elif "/held/" in path:
+        await service.post("b", post | {"hold": True})
+
+
 async def test_every_act_is_kept_with_its_key_and_reason(service: Service) -> None:
     key_id = (await service.get("/v1/keys"))["keys"][0]["id"]
     acts: list[tuple[str, str, Any, ActName, Any]] = [
@@ -79,6 +90,8 @@ async def test_every_act_is_kept_with_its_key_and_reason(service: Service) -> No
         ("DELETE", "/v1/owners/ada/tokens", None, "tokens.voided", None),
         ("DELETE", f"{BOARD}/posts/once?owner=bob", None, "post.voided", {"post_id": "once"}),
         ("DELETE", f"{FAMILY_PATH}/posts/once?owner=bob", None, "post.voided", {"family": "f", "post_id": "once"}),
+        ("PUT", f"{BOARD}/held/odd?owner=bob", {"verdict": "accept"}, "post.accepted", {"post_id": "odd"}),
+        ("PUT", f"{BOARD}/held/odder?owner=bob", {"verdict": "refuse"}, "post.refused", {"post_id": "odder"}),
         ("DELETE", f"{BOARD}/entries/ada", None, "entry.erased", None),
         ("POST", f"{BOARD}/entries/erase", {"worse_than": 0, "column": "xp"}, "entries.erased",
          {"column": "xp", "worse_than": 0}),
@@ -100,11 +113,7 @@ async def test_every_act_is_kept_with_its_key_and_reason(service: Service) -> No
         ("DELETE", POOL, None, "pool.deleted", {"client_id": "game", "pool_id": "servers"}),
     ]  # fmt: skip
     for number, (method, path, body, act, detail) in enumerate(acts):
-        if act == "entries.erased":
-            await service.post_xp("b", carl=-1)
-        if act == "post.voided":
-            post = {"owner": "bob", "stats": {"xp": 1}, "post_id": "once"}
-            await service.must("POST", path.partition("/once")[0], post)
+        await prepare(service, act, path)
         sign = "&" if "?" in path else "?"
         sent, full = ({**body, "reason": f"r{number}"}, path) if body else (None, f"{path}{sign}reason=r{number}")
         await service.must(method, full, sent)

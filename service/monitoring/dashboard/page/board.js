@@ -4,6 +4,7 @@ import { ask, path, poll } from "./api.js";
 import { CurvePanels } from "./curve.js";
 import { el, facts, show } from "./dom.js";
 import { moment, whole } from "./format.js";
+import { heldPosts } from "./held.js";
 import { BOARD_POLL_MS } from "./limits.js";
 import { boardActions, moderation } from "./moderation.js";
 import { knownName } from "./names.js";
@@ -106,7 +107,8 @@ export class BoardView {
     this.place(owner !== "");
     this.run("acts", [column.name], () => {
       const deleted = () => location.replace(toBoards());
-      show(this.acts, moderation("board", "Moderate this board", boardActions(board, column.name, { changed: () => this.load(), deleted })));
+      const changed = () => this.load();
+      show(this.acts, moderation("board", "Moderate this board", boardActions(board, column.name, { changed, deleted })), heldPosts(board, column.name, changed));
     });
     this.run("column", [column.name, column.tiers], (signal) => {
       const onValue = (value) => (location.hash = toBoard(board, { ...this.route.parameters, column: column.name, value }));

@@ -20,7 +20,7 @@ export function moderation(id, title, acts) {
  * Return the form of an action: its fields, a button and the outcome. `run(form)` does the action and returns the text
  * to show. With `typed`, users must type this text first. With `confirm`, the first press only shows `confirm(form)`.
  */
-function act(id, label, { fields = [], typed = "", confirm = null, explained = "", grave = false, run }) {
+export function act(id, label, { fields = [], typed = "", confirm = null, explained = "", grave = false, run }) {
   const outcome = el("output", { class: "outcome", "data-key": `outcome:${id}` });
   const button = el("button", { "data-key": `act:${id}`, class: grave ? "grave" : null, disabled: typed !== "" }, label);
   const confirmed = typed
@@ -57,7 +57,8 @@ function act(id, label, { fields = [], typed = "", confirm = null, explained = "
   return form;
 }
 
-function refusal(problem) {
+/** Return what to tell a user about an error of an action. */
+export function refusal(problem) {
   return problem.status === 401 || problem.status === 403 ? "This needs a key with the role ops: use the button “Key” above." : problem.message;
 }
 

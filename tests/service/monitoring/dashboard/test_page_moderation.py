@@ -85,6 +85,24 @@ async def test_a_cheater_is_hidden_and_shown_and_a_value_is_corrected(page: Page
     await page.wait_for_text("no entry on this board", within="#owner")
 
 
+async def test_held_posts_are_judged_beside_the_history_of_their_owner(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-held", ada=30)
+    held = [{"owner": "ada", "stats": {"xp": xp}, "post_id": f"p{xp}", "hold": True} for xp in (5, 900)]
+    async with Caller(node.url) as caller:
+        await caller.post("zz-held", *held)
+    await page.goto(view_url(node, "/boards/zz-held"))
+    await page.wait_for(DRAWN)
+    await page.click("summary[data-key='held']")
+    await page.wait_for_text("xp 900", within="#view")
+    await act(page, "accept:ada:p900", "Nothing is changed yet")
+    await page.click("button[data-key='act:accept:ada:p900']")
+    await page.wait_for("document.querySelector('#ranking tbody tr').textContent.includes('900')")
+    await page.wait_for("!document.querySelector(\"button[data-key='act:accept:ada:p900']\")")
+    await act(page, "refuse:ada:p5", "Nothing is changed yet")
+    await page.click("button[data-key='act:refuse:ada:p5']")
+    await page.wait_for_text("No post waits for a verdict", within="#view")
+
+
 async def test_a_cheated_run_is_taken_back(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-voided", ada=30)
     async with Caller(node.url) as caller:
