@@ -147,6 +147,7 @@ class RewardSpec:
     to_percent: float | None = None
     value_scaled: int | None = None
     data: str = "{}"  # a JSON object
+    division: int | None = None  # in a league, whose ranks are those in cohorts; None: owners of all divisions get it
 
 
 @dataclass(frozen=True, slots=True)

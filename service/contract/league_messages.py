@@ -3,16 +3,16 @@
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, Meta, Raw, UnsetType
 
-from storage.leagues.cohorts import DIVISIONS_MAX, Zone
-from storage.leagues.settling import COHORT_MAX
+from storage.leagues.cohorts import COHORT_MAX, DIVISIONS_MAX, Zone
 from storage.periods import PeriodKind
 from storage.records import Absent, Ties
 
 from .requests import (
     COLUMNS_MAX,
     LIST_BOUNDS,
+    REWARDS_MAX,
     ColumnBody,
     ColumnName,
     FacetedPostBody,
@@ -41,6 +41,19 @@ class DivisionBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     """The number of the last owners, who fall to the division before. Nobody falls from the first one."""
 
 
+class LeagueRewardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A reward of the best of a cohort. An owner gets the first one that fits."""
+
+    name: Annotated[str, matching(TIER_PATTERN)]
+    """No other reward of the league has the same name."""
+    division: DivisionName | None = None
+    """The only division whose owners get it. Default: all divisions."""
+    to_rank: Annotated[int, Meta(ge=1, le=COHORT_MAX)]
+    """The worst final rank in a cohort that gets it."""
+    data: Annotated[Raw, Meta(extra_json_schema={"type": "object"})] | UnsetType = UNSET
+    """A JSON object of at most 1,000 bytes. Every grant carries it. Default: `{}`."""
+
+
 class PutLeague(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The specification of a league. It is a family with one kind of period; its leaderboards have cohorts."""
 
@@ -57,6 +70,8 @@ class PutLeague(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """The number of seats of a cohort."""
     divisions: Annotated[list[DivisionBody], Meta(min_length=1, max_length=DIVISIONS_MAX)]
     """The divisions, the best one last. Their rules can change at any time, and better ones can be appended."""
+    rewards: Annotated[list[LeagueRewardBody], Meta(max_length=REWARDS_MAX)] = []
+    """The prizes when a period ends. They can change until then."""
     absent: Absent = Absent.STAY
     """What a period without a post costs an owner: nothing, one division, or all of them."""
     grace_seconds: GraceSeconds | UnsetType = UNSET
@@ -92,6 +107,7 @@ class LeagueAnswer(SpecAnswer, frozen=True, kw_only=True):
     time_zone: str
     cohort: int
     divisions: list[DivisionBody]
+    rewards: list[LeagueRewardBody]
     absent: Absent
     grace_seconds: int
     keep: int

@@ -25,7 +25,9 @@ from storage.store import Program
 
 _TAG = "Events"
 _WEBHOOK = "/v1/webhooks/{webhook}"
-EventType = Literal["board.created", "board.closed", "grants.made", "grant.claimed", "top.changed", "board.archived"]
+EventType = Literal[
+    "board.created", "board.closed", "league.closed", "grants.made", "grant.claimed", "top.changed", "board.archived"
+]
 BoardsNamed = Annotated[str, Meta(min_length=1, max_length=320), matching(WATCHED_PATTERN)]
 
 

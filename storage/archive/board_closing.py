@@ -126,7 +126,9 @@ def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list
 def freeze_board(board: Board, *, now_us: int) -> Program[None]:
     """Mark a shut board as frozen, after its final curves were stored. Set `due_at` to the time of archiving."""
     frozen = yield from _freeze([board])
-    yield from _log_events([(ChangeKind.FROZEN, each) for each in frozen], now_us)
+    settled = [each for each in frozen if each.spec.league is not None]
+    events = [(ChangeKind.SETTLED, each) for each in settled] + [(ChangeKind.FROZEN, each) for each in frozen]
+    yield from _log_events(events, now_us)
 
 
 def _freeze(boards: Iterable[Board]) -> Program[list[Board]]:

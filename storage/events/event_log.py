@@ -17,6 +17,7 @@ FOLLOWER = "events"
 EVENT_TYPES = {
     ChangeKind.CREATED: "board.created",
     ChangeKind.CLOSED: "board.closed",
+    ChangeKind.SETTLED: "league.closed",
     ChangeKind.GRANTED: "grants.made",
     ChangeKind.ARCHIVED: "board.archived",
 }

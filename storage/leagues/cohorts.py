@@ -15,6 +15,7 @@ from storage.schema.tables import SEATS
 from storage.store import Program
 
 DIVISIONS_MAX = 32
+COHORT_MAX = 200  # the most seats of a cohort
 WAITING = 0  # stands in place of a cohort: the owner waits for the result of an earlier period
 SMALL = 3  # a cohort with less than this part of its seats taken moves owners in proportion
 
@@ -99,6 +100,27 @@ def is_waiting(leaf: Leaf, owner: str) -> Program[bool]:
     return bool((yield _WAITS.bind(key=leaf.key, owner=owner)))
 
 
+def take_whole(seats: list[Seat], limit: int) -> tuple[list[Seat], int | None]:
+    """Return seats, ordered by cohort, of whole cohorts, and the last of these. None: all seats were read.
+
+    `limit`: how many were read at most. It is greater than `COHORT_MAX`.
+    """
+    if len(seats) < limit:
+        return seats, None
+    whole = [each for each in seats if each.cohort != seats[-1].cohort]
+    return whole, whole[-1].cohort
+
+
+def list_winners(leaf: Leaf, to_rank: int, *, after: int, rows_max: int) -> Program[tuple[list[Seat], int | None]]:
+    """Return the seats with final ranks up to `to_rank` in the next cohorts, about `rows_max` of them.
+
+    `after`: the last cohort of the call before. Also return that of this call, or None if there are no further ones.
+    """
+    limit = rows_max + COHORT_MAX
+    rows = yield _WINNERS.bind(key=leaf.key, after=after, to_rank=to_rank, limit=limit)
+    return take_whole([Seat(*row) for row in rows], limit)
+
+
 class PastSeat(NamedTuple):
     ends_us: int  # when the period ends
     cohort: int
@@ -132,6 +154,9 @@ def count_divisions(leaf: Leaf) -> Program[Sequence[DivisionCount]]:
 _cohort, _of_leaf, _is_owner = col("cohort"), col("leaf_key").eq(param("key")), col("owner").eq(param("owner"))
 _seats = select(*map(col, Seat._fields)).from_(SEATS).where(_of_leaf, _cohort.gt(WAITING))
 _COHORT = _seats.where(_cohort.eq(param("cohort"))).order_by(asc(col("owner"))).packed().prepared()
+_winners = _seats.where(_cohort.gt(param("after")), col("rank").ge(1), col("rank").le(param("to_rank")))
+_in_order = asc(_cohort), asc(col("rank")), asc(col("owner"))
+_WINNERS = _winners.order_by(*_in_order).limit(param("limit")).packed().prepared()
 _own = select(_cohort).from_(SEATS).where(_of_leaf, _is_owner).scalar()
 _BESIDE = _seats.where(_cohort.eq(_own)).order_by(asc(col("owner"))).packed().prepared()
 _WAITS = select(lit(1)).from_(SEATS).where(_of_leaf, _is_owner, _cohort.eq(WAITING)).prepared()

@@ -14,11 +14,10 @@ from storage.records import INT64_MAX, Leaf, LeagueSpec
 from storage.schema.tables import SEATS
 from storage.store import Program
 
-from .cohorts import WAITING, Seat, Zone, make_cohort, rank_cohort, split_cohort
+from .cohorts import COHORT_MAX, WAITING, Seat, Zone, make_cohort, rank_cohort, split_cohort, take_whole
 from .seats import OpenCohort, hold_cohort, store_cohorts
 from .standings import Standing, find_division, hold_standings, store_standings
 
-COHORT_MAX = 200  # the most seats of a cohort
 _MOVES = {Zone.PROMOTION: 1, Zone.SAFE: 0, Zone.RELEGATION: -1}
 
 
@@ -28,11 +27,8 @@ def settle_cohorts(entries: Entries, *, after: int, rows_max: int) -> Program[in
     `after`: the last cohort of the step before. Return that of this step, or None if there are no further cohorts.
     """
     leaf, limit = entries.leaf, rows_max + COHORT_MAX
-    seats = [Seat(*row) for row in (yield _UNSETTLED.bind(key=leaf.key, after=after, limit=limit))]
-    last = None
-    if len(seats) == limit:  # the last cohort may have more seats
-        seats = [each for each in seats if each.cohort != seats[-1].cohort]
-        last = seats[-1].cohort
+    rows = yield _UNSETTLED.bind(key=leaf.key, after=after, limit=limit)
+    seats, last = take_whole([Seat(*row) for row in rows], limit)
     if seats:
         yield from _settle(entries, seats)
     return last

@@ -58,6 +58,7 @@ class ChangeKind(StrEnum):
     CREATED = "c"
     CLOSED = "l"  # the board takes no more posts
     FROZEN = "z"  # its final curves are stored
+    SETTLED = "y"  # all owners of its cohorts have moved, and have got their rewards
     GRANTED = "w"  # all owners have got their rewards
     ARCHIVED = "a"  # an archive has replaced its rows
     SERVED = "q"  # a new curve of the column `column_index` began to serve

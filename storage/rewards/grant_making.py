@@ -20,6 +20,7 @@ from storage.schema.tables import GRANT_REWARDS, GRANT_WALKS, GRANTS, MERGED_OWN
 from storage.store import Program, in_partition
 
 from .grant_walk import GrantWalk, NewGrant, WalkMark
+from .league_walk import LeagueWalk
 
 
 def read_rewards(boards: Iterable[Board]) -> Program[dict[int, Rewards]]:
@@ -66,6 +67,13 @@ class GrantStep(NamedTuple):
     grants: list[NewGrant]
 
 
+def open_walk(board: Board, open_board: Callable[[Board], OpenBoard], rewards: Rewards) -> GrantWalk | LeagueWalk:
+    """Return the walk that finds who gets which of these rewards of a board."""
+    if board.spec.league is not None:
+        return LeagueWalk(board, rewards)
+    return GrantWalk(board, open_board(board).rankings, rewards)
+
+
 def read_steps(
     board: Board, open_board: Callable[[Board], OpenBoard], *, rows_max: int, step_rows: int
 ) -> Program[list[GrantStep] | None]:
@@ -76,7 +84,7 @@ def read_steps(
     """
     if not (rows := (yield _FIND.bind(key=board.key))):
         return None
-    walk, mark = GrantWalk(board, open_board(board).rankings, _decode_rewards(rows[0][0])), _decode_mark(rows[0][1])
+    walk, mark = open_walk(board, open_board, _decode_rewards(rows[0][0])), _decode_mark(rows[0][1])
     totals = yield from in_partition(board.reading_partition, read_board_totals(board))
     steps: list[GrantStep] = []
     while len(steps) * step_rows < rows_max and mark.reward < len(walk.rewards):

@@ -32,8 +32,6 @@ NOT_OF_GAMES = {
     "give_back_lease", "lease_journal", "pools", "put_pool", "pool", "delete_pool", "add_resources", "resources",
     "remove_resources", "events", "put_webhook", "webhook", "webhooks", "delete_webhook", "rotate_webhook",
     "resume_webhook", "test_webhook",
-    "create_league", "league", "post_to_league", "league_owner", "league_history", "leave_league", "cohort",
-    "divisions",
 }  # fmt: skip
 SAMPLES: dict[str, Any] = {
     "columns": (), "boards": ["b"], "values": [1], "value": 1, "posts": {"owner": "ada", "stats": {"xp": 1}},

@@ -88,6 +88,7 @@ async def test_every_operation_works_with_the_real_service(client: Recorded) -> 
     await say_it_shorter(client)
     await use_owners(client)
     await claim_a_reward(client)
+    await play_a_league(client)
     await request_anything(client)
     assert client.called == OPERATIONS - {"stream"}
 
@@ -290,6 +291,23 @@ async def claim_a_reward(client: Recorded) -> None:
     claims = [await client.claim_grant(grant.id) for _ in range(2)]
     assert [each.first for each in claims] == [True, False]
     assert await client.owner_grants("ada", state="open") == []
+
+
+async def play_a_league(client: Recorded) -> None:
+    divisions = [{"name": "bronze", "promote": 1}, {"name": "silver", "relegate": 1}]
+    made = await client.create_league("climb", "xp:sum", column="xp", period="week", cohort=3, divisions=divisions)
+    assert (await client.league("climb"))["divisions"] == made["divisions"] == divisions
+    posts: list[dict[str, Any]] = [{"owner": "ada", "stats": {"xp": 2}}, {"owner": "bob", "stats": {"xp": 1}}]
+    await client.post_to_league("climb", [*posts, {"owner": "cy", "stats": {"xp": 1}, "division": "silver"}])
+    own = await client.league_owner("climb", "bob")
+    assert (own.division, own.cohort, own.position, own.zone, own.waiting) == ("bronze", "bronze-1", 2, "safe", False)
+    cohort = await client.cohort("climb", "bronze-1", period=own.period)
+    assert [(each.owner, each.rank, each.value) for each in cohort.entries] == [("ada", 1, 2), ("bob", 2, 1)]
+    assert [(each.name, each.owners) for each in await client.divisions("climb")] == [("bronze", 2), ("silver", 1)]
+    assert await client.league_history("climb", "bob") == []
+    await client.leave_league("climb", "bob")
+    with pytest.raises(UnknownOwnerError):
+        await client.league_owner("climb", "bob")
 
 
 async def request_anything(client: Recorded) -> None:

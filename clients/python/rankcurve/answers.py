@@ -314,6 +314,73 @@ class PastPosition(msgspec.Struct, frozen=True, kw_only=True):
     position: Position | None = None
 
 
+class CohortEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An owner in a cohort of a league. `zone` is `promotion`, `safe` or `relegation`; `rank` is exact."""
+
+    owner: str
+    rank: int | None = None
+    value: Value | None = None
+    zone: str = "safe"
+    updated_at: datetime
+    stats: Stats = {}
+    profile: Record | None = None
+
+
+class Cohort(msgspec.Struct, frozen=True, kw_only=True):
+    """A cohort of a period of a league, with all its owners, best first. `settled`: its owners have moved."""
+
+    league: str
+    period: str
+    board: str
+    ends_at: datetime
+    division: str
+    cohort: str
+    seats: int = 0
+    settled: bool = False
+    entries: list[CohortEntry] = []
+
+
+class LeagueOwner(msgspec.Struct, frozen=True, kw_only=True):
+    """An owner in the current period of a league, with all owners of its cohort.
+
+    `cohort` is None before its first post. `waiting`: the owner has posted, and its last result is not in yet.
+    """
+
+    league: str
+    owner: str
+    period: str
+    board: str
+    ends_at: datetime
+    division: str | None = None
+    cohort: str | None = None
+    seats: int = 0
+    position: int | None = None
+    zone: str | None = None
+    waiting: bool = False
+    entries: list[CohortEntry] = []
+
+
+class LeaguePast(msgspec.Struct, frozen=True, kw_only=True):
+    """An owner's result in a closed period: `promoted`, `stayed` or `relegated`. `rank` is None without a value."""
+
+    period: str
+    board: str
+    ends_at: datetime
+    division: str
+    cohort: str
+    seats: int = 0
+    rank: int | None = None
+    outcome: str = "stayed"
+
+
+class Division(msgspec.Struct, frozen=True, kw_only=True):
+    """A division of a league: how many owners have seats in it, and in how many cohorts."""
+
+    name: str
+    owners: int = 0
+    cohorts: int = 0
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """One owner's stats. `hidden` is `"shadow"` for operators if the owner is shadowed."""
 

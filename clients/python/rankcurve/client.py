@@ -26,7 +26,9 @@ from .answers import (
     Board,
     Bucket,
     ClaimedGrant,
+    Cohort,
     Curve,
+    Division,
     Entry,
     Erased,
     ExpectedGrant,
@@ -38,6 +40,8 @@ from .answers import (
     IssuedToken,
     Joined,
     JournalLine,
+    LeagueOwner,
+    LeaguePast,
     Lookup,
     MergedBoard,
     OwnerBoard,
@@ -105,7 +109,7 @@ class _OwnerPositions(msgspec.Struct, frozen=True):
     positions: list[OwnerPosition]
 
 
-Answered = TypeVar("Answered", _OwnerPositions, Entry, Joined)
+Answered = TypeVar("Answered", _OwnerPositions, Entry, Joined, LeagueOwner)
 
 
 class _Values(msgspec.Struct, frozen=True):
@@ -128,6 +132,10 @@ class _MergedOwner(msgspec.Struct, frozen=True):
     boards: list[MergedBoard]
 
 
+class _Divisions(msgspec.Struct, frozen=True):
+    divisions: list[Division] = []
+
+
 class _OwnerEntries(msgspec.Struct, frozen=True):
     entries: int
 
@@ -146,6 +154,10 @@ def board_path(board: str, *rest: str) -> str:
 
 def family_path(family: str, *rest: str) -> str:
     return path_of("v1", "families", family, *rest)
+
+
+def league_path(league: str, *rest: str) -> str:
+    return path_of("v1", "leagues", league, *rest)
 
 
 def owner_path(owner: str, *rest: str) -> str:
@@ -713,6 +725,72 @@ class Operations(Generic[Transport, Buffer, Holders]):
         path = family_path(family, "owners", owner, "history")
         query = {**(facets or {}), "period": period, "column": column}
         yield from self._walk_list(path, "history", PastPosition, query)
+
+    @operation
+    def create_league(
+        self,
+        league: str,
+        /,
+        spec: Mapping[str, Any] | str,
+        *columns: str,
+        ties: str | Sequence[str] | None = None,
+        **members: Any,
+    ) -> Program[Record]:
+        """Create a league, or change it (role `ops`). Return its document.
+
+        The arguments are those of `create_board`. A league needs `column`, `period`, `cohort` and `divisions`.
+        """
+        return (yield from self._ask(Record, "PUT", league_path(league), whole_spec(spec, columns, ties, members)))
+
+    @operation
+    def league(self, league: str) -> Program[Record]:
+        """Return the specification of a league."""
+        return (yield from self._get(Record, league_path(league)))
+
+    @operation
+    def post_to_league(
+        self,
+        league: str,
+        posts: Sequence[Post] | Post,
+        *,
+        split: bool = False,
+        round_floats: bool = False,
+        raise_rejected: bool = True,
+        positions: Sequence[str] = (),
+        moved: bool = False,
+    ) -> Program[list[PostResult]]:
+        """Post stats to a league, as `post_to_family` does. The first post of a period takes a seat in a cohort.
+
+        A post may have a `division`, in which an owner who is new to the league begins.
+        """
+        options = {"split": split, "round_floats": round_floats, "raise_rejected": raise_rejected}
+        path = league_path(league, "posts")
+        return (yield from post_all(self._sender, path, posts, **options, positions=positions, moved=moved))
+
+    @operation
+    def league_owner(self, league: str, owner: str) -> Program[LeagueOwner]:
+        """Return an owner's division and its cohort in the current period. Raises UnknownOwnerError."""
+        return check_owner((yield from self._get(LeagueOwner, league_path(league, "owners", owner))), owner)
+
+    @walk
+    def league_history(self, league: str, owner: str) -> Walk[LeaguePast]:
+        """Yield an owner's results in the closed periods of a league, the newest first."""
+        yield from self._walk_list(league_path(league, "owners", owner, "history"), "history", LeaguePast, {})
+
+    @operation
+    def leave_league(self, league: str, owner: str) -> Program[None]:
+        """Let an owner leave a league (role `writer`): its seat, its entry of this period and its division are gone."""
+        yield from self._act("DELETE", league_path(league, "owners", owner), None)
+
+    @operation
+    def cohort(self, league: str, cohort: str, *, period: str | None = None) -> Program[Cohort]:
+        """Return a cohort, such as `silver-12`, of the current period or of another one."""
+        return (yield from self._get(Cohort, league_path(league, "cohorts", cohort), {"period": period}))
+
+    @operation
+    def divisions(self, league: str) -> Program[list[Division]]:
+        """Return the divisions of a league, the best one last, with the owners who have seats in the current period."""
+        return (yield from self._get(_Divisions, league_path(league, "divisions"))).divisions
 
     @operation
     def hide_owner(self, owner: str, *, shadow: bool = False, reason: str | None = None) -> Program[int]:

@@ -505,7 +505,7 @@ export type EventLine = {
   seq: number;
   /** ISO 8601 in UTC, with microseconds */
   at: string;
-  type: "board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made" | "top.changed";
+  type: "board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made" | "league.closed" | "top.changed";
   board: string;
   grant?: string;
   owner?: string | null;
@@ -954,6 +954,7 @@ export type LeagueAnswer = {
   time_zone: string;
   cohort: number;
   divisions: Array<DivisionBody>;
+  rewards: Array<LeagueRewardBody>;
   absent: "leave" | "relegate" | "stay";
   grace_seconds: number;
   keep: number;
@@ -966,6 +967,17 @@ export type DivisionBody = {
   promote?: number;
   /** The number of the last owners, who fall to the division before. Nobody falls from the first one. */
   relegate?: number;
+};
+
+/** A reward of the best of a cohort. An owner gets the first one that fits. */
+export type LeagueRewardBody = {
+  /** No other reward of the league has the same name. */
+  name: string;
+  division?: string | null;
+  /** The worst final rank in a cohort that gets it. */
+  to_rank: number;
+  /** A JSON object of at most 1,000 bytes. Every grant carries it. Default: `{}`. */
+  data?: Record<string, unknown>;
 };
 
 /** The results of an owner, the newest first. `next` is the cursor of the next page; null on the last page. */
@@ -1525,6 +1537,8 @@ export type PutLeague = {
   cohort: number;
   /** The divisions, the best one last. Their rules can change at any time, and better ones can be appended. */
   divisions: Array<DivisionBody>;
+  /** The prizes when a period ends. They can change until then. */
+  rewards?: Array<LeagueRewardBody>;
   /** What a period without a post costs an owner: nothing, one division, or all of them. */
   absent?: "leave" | "relegate" | "stay";
   /**
@@ -1543,7 +1557,7 @@ export type PutLeague = {
 export type PutWebhook = {
   url: string;
   /** The types of events that are sent; empty: all. There is `top.changed` only where a webhook names it. */
-  events?: Array<"board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made" | "top.changed">;
+  events?: Array<"board.archived" | "board.closed" | "board.created" | "grant.claimed" | "grants.made" | "league.closed" | "top.changed">;
   /** Ids of leaderboards, or beginnings of ids with `*` at the end, such as `arena:*`; empty: all leaderboards. */
   boards?: Array<string>;
   reason?: string | null;

@@ -20,9 +20,10 @@ from storage.histories import merged_owners
 from storage.leaves.totals import read_board_totals
 from storage.records import INT64_MAX
 from storage.rewards import grants
-from storage.rewards.grant_making import has_walk, read_rewards
+from storage.rewards.grant_making import has_walk, open_walk, read_rewards
 from storage.rewards.grant_walk import GrantWalk, NewGrant, WalkMark
 from storage.rewards.grants import Grant
+from storage.rewards.league_walk import LeagueWalk
 from storage.store import Program
 
 
@@ -90,12 +91,12 @@ async def preview_rewards(context: Context, call: Call) -> RewardPreview:
     query: ListQuery = call.query
     board = await context.catalog.reread_board(call.path["board"])
     limit, of = query.limit or context.settings.page_entries_default, f"rewards of {board.key} {board.edition}"
-    mark, rankings = context.cursors.find_start(query.cursor, of, WalkMark()), context.boards.open_board(board).rankings
+    mark = context.cursors.find_start(query.cursor, of, WalkMark())
 
-    def program() -> Program[tuple[list[NewGrant], WalkMark, GrantWalk | None]]:
+    def program() -> Program[tuple[list[NewGrant], WalkMark, GrantWalk | LeagueWalk | None]]:
         if (rewards := (yield from read_rewards([board])).get(board.key)) is None:
             return [], mark, None
-        walk = GrantWalk(board, rankings, rewards)
+        walk = open_walk(board, context.boards.open_board, rewards)
         return *(yield from walk.read_step(mark, limit, (yield from read_board_totals(board)))), walk
 
     found, following, walk = await context.store.at(board.reading_partition).read(program, heavy=True)

@@ -5,16 +5,17 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from service.context import Context
-from service.contract.league_messages import DivisionBody, LeagueAnswer, LeaguePostBody, PutLeague
+from service.contract.league_messages import DivisionBody, LeagueAnswer, LeaguePostBody, LeagueRewardBody, PutLeague
 from service.contract.post_bodies import PostTarget
 from service.contract.problems import ProblemError, name_post
-from service.contract.requests import PeriodBody, PutFamily
+from service.contract.requests import PeriodBody, PutFamily, RewardBody
 from service.contract.routes import Answer, Call, Reply
 from service.views.boards.boards import show_spec
 from service.views.boards.families import make_family_spec, show_period, store_family
+from service.views.boards.specs import make_rewards
 from service.views.owners.owners import change_owner
 from service.views.posts.family_posts import resolve_posts, take_family_posts
 from service.views.posts.posts import Resolved, parse_request_posts
@@ -23,7 +24,7 @@ from storage.errors import SpecInvalidError, UnknownFamilyError, UnknownOwnerErr
 from storage.leagues.cohorts import list_open_leaves
 from storage.leagues.seats import forget_standing
 from storage.periods import PeriodKind
-from storage.records import DivisionSpec, Family, FamilySpec, LeagueSpec
+from storage.records import BoardSpec, DivisionSpec, Each, Family, FamilySpec, LeagueSpec, Rewards
 
 
 async def find_league(context: Context, league_id: str, *, reread: bool = False) -> tuple[Family, LeagueSpec]:
@@ -64,7 +65,22 @@ def _make_spec(context: Context, body: PutLeague, grace_seconds: int) -> FamilyS
         raise SpecInvalidError(f"{body.column!r} is not a ranked column", pointer="/column")
     divisions = tuple(_make_division(body, index) for index in range(len(body.divisions)))
     rules = LeagueSpec(body.column, body.cohort, divisions, body.absent, kind, spec.time_zone, spec.declared)
-    return replace(spec, board=replace(spec.board, league=rules))
+    rewards = _make_rewards(body, spec.board, [each.name for each in divisions])
+    return replace(spec, board=replace(spec.board, league=rules), rewards=((kind, rewards),) if rewards else ())
+
+
+def _make_rewards(body: PutLeague, board: BoardSpec, divisions: Sequence[str]) -> Rewards | None:
+    column = body.column
+    plain = [RewardBody(name=each.name, column=column, to_rank=each.to_rank, data=each.data) for each in body.rewards]
+    made = make_rewards(plain, Each.FIRST, board.columns)
+    if made is None:
+        return None
+    listed = []
+    for index, (each, spec) in enumerate(zip(body.rewards, made.listed, strict=True)):
+        if each.division is not None and each.division not in divisions:
+            raise SpecInvalidError(f"no division {each.division!r}", pointer=f"/rewards/{index}/division")
+        listed.append(replace(spec, division=None if each.division is None else divisions.index(each.division)))
+    return replace(made, listed=tuple(listed))
 
 
 def _make_division(body: PutLeague, index: int) -> DivisionSpec:
@@ -90,6 +106,16 @@ def _answer(context: Context, family: Family) -> LeagueAnswer:
     spec, rules = family.spec, family.spec.board.league
     assert rules is not None
     divisions = [DivisionBody(name=each.name, promote=each.promote, relegate=each.relegate) for each in rules.divisions]
+    granted = dict(spec.rewards).get(rules.period)
+    rewards = [
+        LeagueRewardBody(
+            name=each.name,
+            division=None if each.division is None else rules.divisions[each.division].name,
+            to_rank=each.to_rank or 0,
+            data=Raw(each.data.encode()),
+        )
+        for each in (granted.listed if granted is not None else ())
+    ]
     return LeagueAnswer(
         **show_spec(context, family.template_board),
         column=rules.column,
@@ -97,6 +123,7 @@ def _answer(context: Context, family: Family) -> LeagueAnswer:
         time_zone=spec.time_zone,
         cohort=rules.cohort_size,
         divisions=divisions,
+        rewards=rewards,
         absent=rules.absent,
         grace_seconds=spec.grace_seconds,
         keep=dict(spec.keep)[rules.period],

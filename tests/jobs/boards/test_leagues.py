@@ -1,9 +1,13 @@
 """Test that the closing job moves every owner of a league once, whenever processes die, and seats those who wait."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
+from storage.events.event_log import make_follower, read_events
 from storage.leagues.cohorts import split_cohort
-from storage.records import DivisionSpec
+from storage.records import DivisionSpec, Each, Rewards, RewardSpec
 from tests.jobs.boards.test_archive import KilledError, MortalStore
 from tests.jobs.closing import close_all, make_close_job, run_step
 from tests.jobs.world import World
@@ -17,6 +21,7 @@ from tests.storage.leagues.test_leagues import (
     read_seats,
     read_standings,
 )
+from tests.storage.rewards.test_grants import list_granted
 
 OWNERS = [f"o{number}" for number in range(11)]
 DIVISIONS = (DivisionSpec("bronze", 1), DivisionSpec("silver", 1, 1), DivisionSpec("gold", 0, 1))
@@ -76,3 +81,28 @@ async def test_an_earlier_period_is_settled_first(world: World) -> None:
     assert all(place.moved is not None for theirs in seats.values() for place in theirs.values())
     assert (await read_standings(deployment, family))["o10"] == (2, boards[1].gate.ends_us)
     assert not await run_step(world, make_close_job(world))
+
+
+async def test_the_best_of_each_cohort_get_rewards_once(world: World) -> None:
+    deployment = world.deployment
+    deployment.clock.now_us = START_US
+    listed = (RewardSpec("cup", "xp", to_rank=1, division=1), RewardSpec("medal", "xp", to_rank=2))
+    wanted = replace(make_spec(size=4, divisions=DIVISIONS), rewards=(("round", Rewards(listed, Each.FIRST)),))
+    family = await create_league(deployment, "l", wanted)
+    number = family.spec.calendar.period_at("round", START_US).number  # type: ignore[union-attr]
+    [board] = await deployment.make_boards(f"round-{number}", family_id="l")
+    posts = [make_post(deployment, family, board, owner, at, division=at % 2) for at, owner in enumerate(OWNERS)]
+    await deployment.apply(*posts)
+    await deployment.hide("o10", board)
+    world.advance(3_600 + GRACE_S)
+    await close_all(world)
+    # Bronze has o0 to o6 by twos, and o8 and o10, of whom one is hidden. Silver has o1 to o7 by twos, and o9.
+    expected = [("o6", "medal", 1), ("o4", "medal", 2), ("o7", "cup", 1), ("o5", "medal", 2)]
+    expected += [("o8", "medal", 1), ("o9", "cup", 1)]
+    assert await list_granted(deployment, board) == expected
+    follower = make_follower(deployment.partition)
+    store = world.store.at(deployment.partition)
+    while (page := await store.read(follower.read_page)).before != page.until:
+        await store.write(partial(follower.store_page, page))
+    types = [event.type for event in await deployment.read(read_events, 0, limit=100)]
+    assert types.count("league.closed") == types.count("grants.made") == 1

@@ -48,6 +48,8 @@ async def test_specifications_that_contradict_themselves_are_refused(service: Pl
         ({"divisions": [DIVISIONS[1], DIVISIONS[2]]}, "/divisions/0/relegate"),
         ({"divisions": [DIVISIONS[0], DIVISIONS[1]]}, "/divisions/1/promote"),
         ({"divisions": [{"name": "bronze", "promote": 4}, {"name": "silver"}]}, "/divisions/0"),
+        ({"rewards": [{"name": "cup", "to_rank": 1, "division": "lead"}]}, "/rewards/0/division"),
+        ({"rewards": [{"name": "cup", "to_rank": 1, "data": [1]}]}, "/rewards/0/data"),
         ({"time_zone": "Mars/Olympus"}, "/time_zone"),
     ]
     for changed, pointer in bad:
@@ -69,8 +71,10 @@ async def test_specifications_that_contradict_themselves_are_refused(service: Pl
     assert await service.refused("PUT", LEAGUE, {**SPEC, "divisions": DIVISIONS[:1]}) == (422, "bad_spec")
     fewer = [DIVISIONS[0], {"name": "silver"}]
     assert await service.refused("PUT", LEAGUE, {**SPEC, "divisions": fewer}) == (409, "spec_conflict")
-    grown = await service.must("PUT", LEAGUE, {**SPEC, "cohort": 5, "keep": 2})
-    assert (grown["cohort"], grown["keep"]) == (5, 2)
+    rewards = [{"name": "cup", "to_rank": 1, "division": "gold", "data": {"coins": 5}}, {"name": "medal", "to_rank": 3}]
+    grown = await service.must("PUT", LEAGUE, {**SPEC, "cohort": 5, "keep": 2, "rewards": rewards})
+    assert (grown["cohort"], grown["keep"], grown["rewards"]) == (5, 2, [rewards[0], {**rewards[1], "data": {}}])
+    assert (await service.get("/v1/families/climb"))["rewards"]["round"][0]["to_rank"] == 1
 
 
 async def test_owners_climb_from_period_to_period(service: Played) -> None:

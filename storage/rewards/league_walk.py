@@ -1,0 +1,40 @@
+"""Finds who gets which reward of a period of a league: by the final ranks in the cohorts, cohort by cohort."""
+
+from collections.abc import Mapping
+
+from storage.leagues.cohorts import WAITING, list_winners, split_cohort
+from storage.records import Board, Rewards
+from storage.store import Program
+
+from .grant_walk import NewGrant, WalkMark
+
+
+class LeagueWalk:
+    """Walks through the cohorts of a board whose results are in. Before that, it finds nobody."""
+
+    def __init__(self, board: Board, rewards: Rewards) -> None:
+        self.rewards, self._leaf = rewards.listed, board.leaf
+        self._to_rank = max(each.to_rank or 0 for each in rewards.listed)
+
+    def read_step(
+        self, mark: WalkMark, rows_max: int, totals: Mapping[int, int]
+    ) -> Program[tuple[list[NewGrant], WalkMark]]:
+        """Read the cohorts after a mark, as `GrantWalk.read_step` reads rows. The last one is in `mark.last`."""
+        after = int(mark.last[0] or WAITING)
+        seats, last = yield from list_winners(self._leaf, self._to_rank, after=after, rows_max=rows_max)
+        found = []
+        for owner, cohort, rank, _ in seats:
+            reward = self._find_reward(split_cohort(cohort)[0], rank or 0)
+            if reward is not None:
+                found.append(NewGrant(owner, reward, rank or 0))
+        grants = mark.grants + len(found)
+        if last is None:
+            return found, WalkMark(len(self.rewards), grants=grants)
+        return found, WalkMark(mark.reward, last=(str(last), ""), grants=grants)
+
+    def _find_reward(self, division: int, rank: int) -> int | None:
+        """Return the index of the first reward that fits."""
+        for index, each in enumerate(self.rewards):
+            if each.division in (None, division) and rank <= (each.to_rank or 0):
+                return index
+        return None
