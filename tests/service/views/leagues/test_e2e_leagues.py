@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.leagues import run_kills
 from tests.service.closing import close_as_of, us
 from tests.service.views.boards.test_e2e_histories import Played
 
@@ -150,3 +151,8 @@ async def test_a_writer_names_the_division_of_a_newcomer_once(service: Played) -
     assert await service.refused("POST", "/v1/leagues/none/posts", named) == (404, "unknown_family")
     await service.must("POST", "/v1/families/climb/posts", {"owner": "eve", "stats": {"xp": 1}})
     assert (await service.get(f"{LEAGUE}/owners/eve"))["division"] == "bronze"
+
+
+def test_a_short_run_of_the_benchmark_moves_each_owner_as_a_model_says(tmp_path: Path) -> None:
+    kills, wrong = run_kills(f"sqlite:///{tmp_path}/league.db", tmp_path, kills=2, rows=1_000)
+    assert (kills >= 2, wrong) == (True, 0)
