@@ -177,6 +177,8 @@ ROUTE_WORDS: dict[str, Words] = {
         " a family or its leaderboards works on it, too. The rules of divisions, `cohort`, `absent` and `keep` can be"
         " changed at any time, and better divisions can be appended."),
     "league": Words("A league's specification"),
+    "leagues": Words("Leagues by id"),
+    "delete_league": Words("Delete a league with all its leaderboards"),
     "post_to_league": Words("Post to a league",
         problems=(*_POST_CODES, "unknown_facet", "post_rejected", "catalog_full", "bad_value"), statuses=(200, 202),
         response=(PostResults, Accepted),

@@ -10,6 +10,7 @@ import typer
 
 from service.commands.boards.applying import apply
 from service.commands.boards.boards import board_app, family_app
+from service.commands.boards.leagues import league_app
 from service.commands.boards.owners import acts, join, owner_app, post_app, queue_app
 from service.commands.boards.rewards import rewards_app
 from service.commands.imports.importing import import_posts
@@ -55,6 +56,7 @@ app.add_typer(keys_app, name="keys", rich_help_panel=RUN)
 app.command("apply", rich_help_panel=DATA)(apply)
 app.add_typer(board_app, name="board", rich_help_panel=DATA)
 app.add_typer(family_app, name="family", rich_help_panel=DATA)
+app.add_typer(league_app, name="league", rich_help_panel=DATA)
 app.command("backup", rich_help_panel=RUN)(backup)
 app.command("restore", rich_help_panel=RUN)(restore)
 app.command("import", rich_help_panel=DATA)(import_posts)

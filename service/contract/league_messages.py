@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from storage.leagues.cohorts import COHORT_MAX, DIVISIONS_MAX, Zone
 from storage.periods import PeriodKind
-from storage.records import Absent, Ties
+from storage.records import Absent, PredictorSpec, Ties
 
 from .requests import (
     COLUMNS_MAX,
@@ -22,7 +22,7 @@ from .requests import (
     Reason,
     TiesSent,
 )
-from .responses.boards import ProfileObject, SpecAnswer, Stats
+from .responses.boards import ColumnAnswer, ProfileObject, Stats, TiesShown
 from .values import TIER_PATTERN, Number, Time, matching
 
 KEEP = 10  # closed periods of which a league keeps the cohorts, by default
@@ -99,10 +99,13 @@ class LeaguePostList(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     posts: Annotated[list[LeaguePostBody], Meta(extra_json_schema=LIST_BOUNDS)]
 
 
-class LeagueAnswer(SpecAnswer, frozen=True, kw_only=True):
+class LeagueAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A league with its full specification. `partition` is present if the store has several partitions."""
 
+    id: str
+    columns: list[ColumnAnswer]
     column: str
+    ties: TiesShown
     period: str | PeriodBody
     time_zone: str
     cohort: int
@@ -111,6 +114,16 @@ class LeagueAnswer(SpecAnswer, frozen=True, kw_only=True):
     absent: Absent
     grace_seconds: int
     keep: int
+    partition: int | UnsetType = UNSET
+    predictor: PredictorSpec
+    created_at: Time
+
+
+class LeagueList(msgspec.Struct, frozen=True):
+    """A page of leagues in the order of their ids. `next` is the cursor of the next page; null on the last page."""
+
+    leagues: list[LeagueAnswer]
+    next: str | None
 
 
 class LeagueEntry(msgspec.Struct, kw_only=True):

@@ -4,7 +4,7 @@ The closing job runs one transaction for each step. A seat whose result is in sa
 no other mark is needed: after a death, the next step goes on with the first seat without a result, whoever runs it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
 
@@ -16,7 +16,7 @@ from storage.store import Program
 
 from .cohorts import COHORT_MAX, WAITING, Seat, Zone, make_cohort, rank_cohort, split_cohort, take_whole
 from .seats import OpenCohort, hold_cohort, store_cohorts
-from .standings import Standing, find_division, hold_standings, store_standings
+from .standings import NEVER, find_division, hold_standings, store_results
 
 _MOVES = {Zone.PROMOTION: 1, Zone.SAFE: 0, Zone.RELEGATION: -1}
 
@@ -44,44 +44,39 @@ def _settle(entries: Entries, seats: Sequence[Seat]) -> Program[None]:
     leaf, league = entries.leaf, entries.leaf.spec.league
     assert league is not None
     assert leaf.family_key is not None
-    ends_us = leaf.gate.ends_us or 0
-    owners = [each.owner for each in seats]
-    standings = yield from hold_standings(leaf.family_key, owners)
+    owners, top = [each.owner for each in seats], len(league.divisions) - 1
     rows = yield from entries.find_entries(owners)
     index = next(index for index in leaf.sorted_indexes if leaf.spec.columns[index].name == league.column)
-    ranking, results, changed = entries.rankings[index], {each.owner: (0, 0) for each in seats}, dict[str, Standing]()
+    ranking, results = entries.rankings[index], dict.fromkeys(owners, (0, 0))
+    divisions: dict[str, int] = {}
     for cohort, theirs in groupby(seats, attrgetter("cohort")):
-        there = [rows[each.owner] for each in theirs if each.owner in rows]
+        names = [each.owner for each in theirs]
+        there = [row for name in names if (row := rows.get(name)) is not None]
         for entry, rank, zone in rank_cohort(league, cohort, ranking, there):
             results[entry.owner] = rank or 0, _MOVES[zone]
-    top = len(league.divisions) - 1
-    for each in seats:
-        before = standings.get(each.owner)
-        if before is not None and before.through_us < ends_us:
-            division = split_cohort(each.cohort)[0] + results[each.owner][1]
-            changed[each.owner] = Standing(min(max(0, division), top), ends_us)
+        begun = split_cohort(cohort)[0]
+        divisions |= {name: min(max(0, begun + results[name][1]), top) for name in names}
+    # This locks the standings. Only then look for those who wait: a post that lets an owner wait holds its standing.
+    yield from store_results(leaf.family_key, divisions, leaf.gate.ends_us or NEVER)
     yield _SETTLE.bind(rows=[(leaf.key, each.cohort, each.owner, *results[each.owner]) for each in seats])
-    if changed:
-        yield from store_standings(leaf.family_key, changed)
-    yield from _seat_waiting(leaf.family_key, league, owners, standings | changed)
+    yield from _seat_waiting(leaf.family_key, league, owners)
 
 
-def _seat_waiting(
-    family_key: int, league: LeagueSpec, owners: Sequence[str], standings: Mapping[str, Standing]
-) -> Program[None]:
+def _seat_waiting(family_key: int, league: LeagueSpec, owners: Sequence[str]) -> Program[None]:
     """Give seats to those of these owners who wait for no further result."""
     first: dict[str, tuple[int, int, int]] = {}
-    for owner, *place in (yield _OPEN_SEATS.bind(key=family_key, owners=sorted(owners))):
+    for owner, *place in (yield _OPEN_SEATS.bind(key=family_key, owners=owners)):
         first[owner] = min(first.get(owner, (INT64_MAX, 0, 0)), (place[0], place[1], place[2]))
     waiting: dict[int, list[tuple[int, str]]] = {}  # by leaf: pairs of a division and an owner
-    for owner, (ends_us, leaf_key, cohort) in first.items():
-        if cohort == WAITING:
-            division = find_division(league, standings.get(owner), ends_us)
-            waiting.setdefault(leaf_key, []).append((division, owner))
-    for leaf_key, theirs in sorted(waiting.items()):
+    theirs = {owner: place for owner, place in first.items() if place[2] == WAITING}
+    standings = (yield from hold_standings(family_key, theirs)) if theirs else {}
+    for owner, (ends_us, leaf_key, _) in theirs.items():
+        division = find_division(league, standings.get(owner), ends_us)
+        waiting.setdefault(leaf_key, []).append((division, owner))
+    for leaf_key, pairs in sorted(waiting.items()):
         cohorts: dict[int, OpenCohort] = {}
         taken = []
-        for division, owner in sorted(theirs):
+        for division, owner in sorted(pairs):
             if division not in cohorts:
                 cohorts[division] = yield from hold_cohort(leaf_key, division, owner)
             number = cohorts[division].take_seat(league.cohort_size)

@@ -1,6 +1,6 @@
 """Finds the division of an owner: after its last result, less what its absence since then has cost."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from querybuilder import INTEGER, TEXT, Lock, asc, col, excluded, insert, param, select
@@ -59,8 +59,9 @@ def add_newcomers(rows: Iterable[tuple[int, str, int]]) -> Program[int]:
     return int(added)
 
 
-def store_standings(family_key: int, standings: dict[str, Standing]) -> Program[None]:
-    yield _STORE.bind(rows=[(family_key, owner, *standings[owner]) for owner in sorted(standings)])
+def store_results(family_key: int, divisions: Mapping[str, int], ends_us: int) -> Program[None]:
+    """Store the divisions of owners after the period that ended then. Leave out who has the result of a later one."""
+    yield _STORE.bind(rows=[(family_key, owner, divisions[owner], ends_us) for owner in sorted(divisions)])
 
 
 _columns = TABLES[STANDINGS].kinds
@@ -70,4 +71,5 @@ _READ = _read.prepared()
 _HOLD = _read.locked(Lock.NO_KEY_UPDATE, asc(col("owner"))).prepared()
 _put = insert(STANDINGS).rows(param("rows"), **_columns).on_conflict("family_key", "owner")
 _ADD = _put.do_nothing().prepared()
-_STORE = _put.do_update(division=excluded("division"), through_at=excluded("through_at")).prepared()
+_later = col("through_at", STANDINGS).lt(excluded("through_at"))
+_STORE = _put.do_update(where=_later, division=excluded("division"), through_at=excluded("through_at")).prepared()

@@ -31,7 +31,7 @@ NOT_OF_GAMES = {
     "post_state", "queue", "remove_profile", "create_key", "keys", "revoke_key", "ask_lease", "lease",
     "give_back_lease", "lease_journal", "pools", "put_pool", "pool", "delete_pool", "add_resources", "resources",
     "remove_resources", "events", "put_webhook", "webhook", "webhooks", "delete_webhook", "rotate_webhook",
-    "resume_webhook", "test_webhook",
+    "resume_webhook", "test_webhook", "leagues", "delete_league",
 }  # fmt: skip
 SAMPLES: dict[str, Any] = {
     "columns": (), "boards": ["b"], "values": [1], "value": 1, "posts": {"owner": "ada", "stats": {"xp": 1}},

@@ -584,7 +584,8 @@ export type FacetedPostList = {
 
 /**
  * A family with its full specification. `boards` is how many of its leaderboards have received posts. `partition`
- * is present if the store has several partitions, `rewards` and `each` if there are rewards.
+ * is present if the store has several partitions, `rewards` and `each` if there are rewards, and `league` if the
+ * family is a league.
  */
 export type FamilyAnswer = {
   id: string;
@@ -604,6 +605,7 @@ export type FamilyAnswer = {
   rewards?: Record<string, Array<RewardBody>>;
   each?: "all" | "first";
   boards: number;
+  league?: true;
 };
 
 /**
@@ -942,14 +944,8 @@ export type KeyAnswer = {
 export type LeagueAnswer = {
   id: string;
   columns: Array<ColumnAnswer>;
-  ties: "earliest" | "shared" | Array<string>;
-  table: "own" | "shared";
-  partition?: number;
-  predictor: PredictorSpec;
-  entry?: EntryBody;
-  /** ISO 8601 in UTC, with microseconds */
-  created_at: string;
   column: string;
+  ties: "earliest" | "shared" | Array<string>;
   period: string | PeriodBody;
   time_zone: string;
   cohort: number;
@@ -958,6 +954,10 @@ export type LeagueAnswer = {
   absent: "leave" | "relegate" | "stay";
   grace_seconds: number;
   keep: number;
+  partition?: number;
+  predictor: PredictorSpec;
+  /** ISO 8601 in UTC, with microseconds */
+  created_at: string;
 };
 
 /** A division of a league, and how many owners of each of its cohorts move when a period ends. */
@@ -998,6 +998,12 @@ export type LeaguePast = {
   seats: number;
   rank: number | null;
   outcome: "promoted" | "relegated" | "stayed";
+};
+
+/** A page of leagues in the order of their ids. `next` is the cursor of the next page; null on the last page. */
+export type LeagueList = {
+  leagues: Array<LeagueAnswer>;
+  next: string | null;
 };
 
 /**
@@ -1944,6 +1950,23 @@ export interface Operations {
     query: {};
     body: never;
     answer: LeagueAnswer;
+  };
+  delete_league: {
+    query: {
+      /** Why an operator does this, for the list of acts. */
+      reason?: string;
+    };
+    body: never;
+    answer: never;
+  };
+  leagues: {
+    query: {
+      limit?: number;
+      /** Opaque text: `next` or `prev` of an earlier answer. */
+      cursor?: string;
+    };
+    body: never;
+    answer: LeagueList;
   };
   positions: {
     query: {

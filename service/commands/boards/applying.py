@@ -1,7 +1,7 @@
-"""`rankcurve apply`: makes the boards and families of a service as a file describes them.
+"""`rankcurve apply`: makes the boards, families and leagues of a service as a file describes them.
 
-The file is TOML with the tables `boards` and `families`. Each has specifications by id, as the API takes them, and a
-column may be a text such as `lap:min.3`. The command compares the file with the service, prints a plan, and
+The file is TOML with the tables `boards`, `families` and `leagues`. Each has specifications by id, as the API takes
+them, and a column may be a text such as `lap:min.3`. The command compares the file with the service, prints a plan, and
 sends the plan's requests. A member that the file does not name keeps its value.
 """
 
@@ -23,14 +23,17 @@ from rankcurve.paths import path_of
 from service.commands.boards.boards import writable_members
 from service.commands.tables import say, show_json
 from service.commands.target import fail, service_command
+from service.contract.league_messages import PutLeague
 from service.contract.requests import PutBoard, PutFamily
 
-TABLES = {"families": PutFamily, "boards": PutBoard}  # families are made first
-PATHS = {"families": "families", "boards": "leaderboards"}  # the part of the path in the API, and the name of its list
-ONE_OF = {"families": "family", "boards": "board"}
+TABLES = {"families": PutFamily, "leagues": PutLeague, "boards": PutBoard}  # in the order in which they are made
+# The part of the path in the API, and the name of its list.
+PATHS = {"families": "families", "leagues": "leagues", "boards": "leaderboards"}
+ONE_OF = {"families": "family", "leagues": "league", "boards": "board"}
 # These members may differ from what the service has. Any other difference would give stored values a new meaning.
 CHANGEABLE = (
     "opens_at", "closes_at", "grace_seconds", "keep_seconds", "keep", "predictor", "tiers", "entry", "rewards", "each",
+    "cohort", "divisions", "absent",
 )  # fmt: skip
 CHOSEN_ONCE = ("partition", "segments")  # read when a board is made; `partition move` and `board split` change them
 Specs = dict[str, dict[str, Record]]  # by table and id
@@ -56,11 +59,11 @@ async def apply(
         "boards.toml"
     ),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
-    prune: Annotated[bool, typer.Option("--prune", help="Delete boards and families that the file lacks.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Delete what the file lacks.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before deleting.")] = False,
     schema: Annotated[bool, typer.Option("--schema", help="Print the file's JSON schema, for editors.")] = False,
 ) -> None:
-    """Create and change boards and families as a file says. Running it again is harmless.
+    """Create and change boards, families and leagues as a file says. Running it again is harmless.
 
     The command prints its plan first. It changes nothing if any difference would reinterpret stored values, and exits
     with 1. Tiers, settings of curves, times, entry rules and new columns can change. A file looks like this:
@@ -103,7 +106,7 @@ def read_specs(file: Path) -> Specs:
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"), parse_float=Decimal)
         if unknown := document.keys() - TABLES.keys():
-            raise ValueError(f"{min(unknown)!r} is neither boards nor families")
+            raise ValueError(f"{min(unknown)!r} is none of boards, families and leagues")
         for table, body in TABLES.items():
             place = f"{file}: {table}"
             for name, spec in document.get(table, {}).items():
@@ -181,7 +184,8 @@ async def _list_specs(client: AsyncClient) -> Specs:
     for table, part in PATHS.items():
         query = {"families": False if table == "boards" else None, "limit": PAGE_ENTRIES}
         records = client.list_records(path_of("v1", part), part, Record, query)
-        found[table] = {record["id"]: writable_members(record) async for record in records}
+        # The list of families has leagues, too.
+        found[table] = {each["id"]: writable_members(each) async for each in records if not each.get("league")}
     return found
 
 

@@ -175,7 +175,8 @@ class ErasedEntries(msgspec.Struct, frozen=True):
 class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
     """A family with its full specification. `boards` is how many of its leaderboards have received posts.
 
-    `partition` is present if the store has several partitions, `rewards` and `each` if there are rewards.
+    `partition` is present if the store has several partitions, `rewards` and `each` if there are rewards, and `league`
+    if the family is a league.
     """
 
     periods: list[str | PeriodBody]
@@ -186,6 +187,7 @@ class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
     rewards: dict[str, list[RewardBody]] | UnsetType = UNSET
     each: Each | UnsetType = UNSET
     boards: int
+    league: Literal[True] | UnsetType = UNSET
 
 
 class FamilyList(msgspec.Struct, frozen=True):

@@ -228,6 +228,7 @@ async def _answer(context: Context, family: Family) -> FamilyAnswer:
         rewards={kind: show_rewards(each, spec.board.columns) for kind, each in spec.rewards} or UNSET,
         each=spec.rewards[0][1].each if spec.rewards else UNSET,
         boards=boards,
+        league=UNSET if spec.board.league is None else True,
     )
 
 

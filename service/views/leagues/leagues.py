@@ -8,23 +8,34 @@ from functools import partial
 from msgspec import UNSET, Raw
 
 from service.context import Context
-from service.contract.league_messages import DivisionBody, LeagueAnswer, LeaguePostBody, LeagueRewardBody, PutLeague
+from service.contract.league_messages import (
+    DivisionBody,
+    LeagueAnswer,
+    LeagueList,
+    LeaguePostBody,
+    LeagueRewardBody,
+    PutLeague,
+)
 from service.contract.post_bodies import PostTarget
 from service.contract.problems import ProblemError, name_post
+from service.contract.queries import ListQuery
 from service.contract.requests import PeriodBody, PutFamily, RewardBody
 from service.contract.routes import Answer, Call, Reply
 from service.views.boards.boards import show_spec
-from service.views.boards.families import make_family_spec, show_period, store_family
+from service.views.boards.families import make_family_spec, remove_family, show_period, store_family
 from service.views.boards.specs import make_rewards
 from service.views.owners.owners import change_owner
 from service.views.posts.family_posts import resolve_posts, take_family_posts
 from service.views.posts.posts import Resolved, parse_request_posts
 from storage.boards.boards import find_present_boards
+from storage.boards.families import list_families
 from storage.errors import SpecInvalidError, UnknownFamilyError, UnknownOwnerError
 from storage.leagues.cohorts import list_open_leaves
 from storage.leagues.seats import forget_standing
 from storage.periods import PeriodKind
 from storage.records import BoardSpec, DivisionSpec, Each, Family, FamilySpec, LeagueSpec, Rewards
+
+_FAMILIES_A_PAGE = 1_000
 
 
 async def find_league(context: Context, league_id: str, *, reread: bool = False) -> tuple[Family, LeagueSpec]:
@@ -102,6 +113,27 @@ async def get_league(context: Context, call: Call) -> LeagueAnswer:
     return _answer(context, family)
 
 
+async def get_leagues(context: Context, call: Call) -> LeagueList:
+    query: ListQuery = call.query
+    limit = query.limit or context.settings.page_entries_default
+    after = context.cursors.find_start(query.cursor, "leagues", "")
+    found: list[Family] = []
+    while len(found) <= limit:
+        page = await context.store.read(partial(list_families, after=after, limit=_FAMILIES_A_PAGE))
+        found += [family for family in page if family.spec.board.league is not None]
+        if len(page) < _FAMILIES_A_PAGE:
+            break
+        after = page[-1].id
+    shown, following = context.cursors.cut_page(found[: limit + 1], limit, "leagues", lambda last: last.id)
+    return LeagueList([_answer(context, family) for family in shown], following)
+
+
+async def remove_league(context: Context, call: Call) -> None:
+    family, _ = await find_league(context, call.path["league"], reread=True)
+    call.path = {**call.path, "family": family.id}
+    await remove_family(context, call)
+
+
 def _answer(context: Context, family: Family) -> LeagueAnswer:
     spec, rules = family.spec, family.spec.board.league
     assert rules is not None
@@ -116,8 +148,9 @@ def _answer(context: Context, family: Family) -> LeagueAnswer:
         )
         for each in (granted.listed if granted is not None else ())
     ]
+    shown = show_spec(context, family.template_board)
     return LeagueAnswer(
-        **show_spec(context, family.template_board),
+        **{name: shown[name] for name in ("id", "columns", "ties", "partition", "predictor", "created_at")},
         column=rules.column,
         period=show_period(spec, rules.period),
         time_zone=spec.time_zone,

@@ -26,4 +26,6 @@ LEAGUES = [
     Route("PUT", _LEAGUE, leagues.put_league, Role.OPS, "create_league", _TAG, body=PutLeague,
         acts=("family.created", "family.changed")),
     Route("GET", _LEAGUE, leagues.get_league, Role.READER, "league", _TAG),
+    Route("GET", "/v1/leagues", leagues.get_leagues, Role.READER, "leagues", _TAG, query=ListQuery),
+    Route("DELETE", _LEAGUE, leagues.remove_league, Role.OPS, "delete_league", _TAG, acts=("family.deleted",)),
 ]  # fmt: skip

@@ -141,7 +141,7 @@ def test_pruning_deletes_what_the_file_lacks_after_a_question(file: File, run: R
     ("text", "said"),
     [
         ("[boards.NAME-x]\ncolumns = [", "boards.toml"),
-        ("[board.NAME-x]", "'board' is neither boards nor families"),
+        ("[board.NAME-x]", "'board' is none of boards, families and leagues"),
         ('[boards.NAME-x]\ncolumns = ["lap:quickest"]', "board NAME-x: 'quickest' in 'lap:quickest'"),
         (
             '[boards.NAME-x]\ncolumns = ["xp:sum"]\ntie = "earliest"',
@@ -171,3 +171,26 @@ def test_the_schema_accepts_the_file_and_refuses_a_misspelled_member(file: File,
     validator.validate(document)
     with pytest.raises(jsonschema_rs.ValidationError, match="tie"):
         validator.validate({"boards": {"x": {"columns": ["xp:sum"], "tie": "earliest"}}})
+
+
+LEAGUE = """
+[leagues.NAME-climb]
+columns = ["xp:sum"]
+column = "xp"
+period = "week"
+cohort = 3
+divisions = [{ name = "bronze", promote = 1 }, { name = "silver", relegate = 1 }]
+rewards = [{ name = "cup", to_rank = 1, data = { coins = 5 } }]
+"""
+
+
+def test_a_league_is_made_and_its_rules_change(file: File, run: Run) -> None:
+    assert file.apply(LEAGUE).stdout.splitlines()[0] == f"league {file.name}-climb: create"
+    assert "cohort from 3 to 5" in file.apply(LEAGUE.replace("cohort = 3", "cohort = 5")).stdout
+    assert "refused" in file.apply(LEAGUE.replace('"week"', '"day"'), code=1).stdout
+    assert file.show("climb", "league")["cohort"] == 5
+    league = f"{file.name}-climb"
+    assert run("league", "owner", league, "nobody", code=1).stderr
+    assert "bronze" in run("league", "divisions", league).stdout
+    assert league in run("league", "list").stdout
+    assert run("league", "delete", league, "--yes").exit_code == 0

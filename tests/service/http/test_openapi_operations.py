@@ -23,7 +23,7 @@ FIRST = (
 LAST = (
     "delete_webhook", "leave_league",
     "give_back_lease", "remove_resources", "delete_pool", "remove_profile", "erase_entry", "erase_owner", "merge_owner",
-    "reset_board", "delete_board", "delete_family",
+    "reset_board", "delete_board", "delete_family", "delete_league",
 )  # fmt: skip
 ABSENT = {
     "erase_entry": (404, "unknown_owner"),  # `void_post` has taken back the only post of the entry

@@ -75,7 +75,16 @@ async def test_specifications_that_contradict_themselves_are_refused(service: Pl
     rewards = [{"name": "cup", "to_rank": 1, "division": "gold", "data": {"coins": 5}}, {"name": "medal", "to_rank": 3}]
     grown = await service.must("PUT", LEAGUE, {**SPEC, "cohort": 5, "keep": 2, "rewards": rewards})
     assert (grown["cohort"], grown["keep"], grown["rewards"]) == (5, 2, [rewards[0], {**rewards[1], "data": {}}])
-    assert (await service.get("/v1/families/climb"))["rewards"]["round"][0]["to_rank"] == 1
+    shown = await service.get("/v1/families/climb")
+    assert (shown["rewards"]["round"][0]["to_rank"], shown["league"]) == (1, True)
+    for name in ("a", "b"):
+        await service.must("PUT", f"/v1/leagues/{name}", SPEC)
+    first = await service.get("/v1/leagues?limit=2")
+    assert [each["id"] for each in first["leagues"]] == ["a", "b"]
+    assert (await service.get(f"/v1/leagues?cursor={first['next']}"))["leagues"] == [grown]
+    await service.must("DELETE", "/v1/leagues/a")
+    assert await service.refused("DELETE", "/v1/leagues/plain") == (404, "unknown_family")
+    assert len((await service.get("/v1/leagues"))["leagues"]) == 2
 
 
 async def test_owners_climb_from_period_to_period(service: Played) -> None:
