@@ -166,6 +166,10 @@ static class Session {
 
     static async Task PostToFamilyAsync(Client game) {
         await game.PostToFamilyAsync("season", new Post("ada") { ["xp"] = 9 }.WithFacet("clan", "fox"));
+        await game.PostToLeagueAsync("zenith", new Post("ada") { ["xp"] = 9 }, new Post("bob") { ["xp"] = 8 });
+        LeagueOwner own = await game.LeagueOwnerAsync("zenith", "bob");
+        found["league"] = new JArray(own.Division, own.Cohort, own.Position, own.EndsAt > DateTimeOffset.UtcNow,
+            own.Rows[0].Owner, own.Rows[0].Rank, own.Rows[0].Value, own.Rows[0].Zone);
         PostResult placed = await game.PostOneToFamilyAsync("season", new Post("bob") { ["xp"] = 12 }, new[] { "xp" }, true);
         found["family"] = new JArray(placed.Boards.Select(each => new JArray(each.Board.Split(':')[0], each.Status,
             each.Positions[0].Rank)));

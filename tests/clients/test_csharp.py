@@ -20,7 +20,7 @@ from tests.service.offline_ranks import board_of, decode_document, make_curve, m
 from tests.service.real_service import ROOT, WAIT_S, Service, without
 
 OWNERS = 1_000
-LINES_MAX = 1_030
+LINES_MAX = 1_050
 COLUMNS_MAX = 120
 TIERS = [{"name": "first", "to_rank": 60}, {"name": "second", "to_percent": 7.07}]
 SMALL = {"predictor": {"exact_top": 10, "samples": 40, "method": "skip"}}
@@ -50,6 +50,8 @@ async def game(tmp_path: Path) -> AsyncIterator[Service]:
             await service.refresh(board, "xp")
         family = {"columns": [{"name": "xp", "sorted": True, "merge": "sum"}], "periods": ["all", "week"]}
         await service.must("PUT", "/v1/families/season", {**family, "facets": [[], ["clan"]]})
+        league = {"column": "xp", "period": "week", "cohort": 3, "divisions": [{"name": "bronze"}]}
+        await service.must("PUT", "/v1/leagues/zenith", {"columns": family["columns"], **league})
         await grant_prize(service)
         await service.create_first_key()
         yield service
@@ -100,6 +102,7 @@ async def test_a_program_reads_posts_follows_and_ranks_offline(library: Path, ga
         assert len({name for name, _ in found[f"tiers {board}"]}) == 4, "three tiers, and none"
     assert found["week"] == 1
     assert found["family"] == [["season", "applied", 1]] * 2  # all time, and this week
+    assert found["league"] == ["bronze", "bronze-1", 2, True, "ada", 1, 9, "safe"]
     assert found["granted"] == ["ada prize gold 1 5"]
     assert found["claimed"] == [True, False, True, None, 0]
     assert found["followed"] == ["position", "position", 1, True], "the stream went on after the id of its last event"

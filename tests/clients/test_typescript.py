@@ -74,6 +74,9 @@ async def test_a_program_in_node_reads_posts_follows_and_ranks_offline(dist: Pat
             row["owner"] async for page in game.pages(f"{high}/rankings/xp?limit=100") for row in page["entries"]
         ],
     }
+    divisions = [{"name": "bronze"}, {"name": "gold"}]
+    league = {"columns": [{"name": "lap", "merge": "sum"}], "column": "lap", "period": "week", "cohort": 3}
+    await game.must("PUT", "/v1/leagues/zenith", {**league, "divisions": divisions})
     found = await run_session(dist, game)
     for name, answer in expected.items():
         plain = json.loads(json.dumps(answer, default=float))
@@ -116,10 +119,11 @@ def check_what_is_short(found: dict[str, Any]) -> None:
     assert found["top"] == [[1, "bob", 58.25], [2, "ada", 58.25]], "the earliest of equal laps is better"
     assert (found["rank"], found["laps"]) == ([2, 3], 3)
     assert found["ambiguous"] == [["ApiError", 400, "column_needed"], ["RankcurveError", None, None]]
-    assert found["family"] == ["weeks", ["day", "week"], "weeks"]
+    assert found["family"] == ["weeks", ["day", "week"], "weeks", "zenith"]
     assert found["country"]["board"].startswith("weeks:")
     assert found["country"]["board"].endswith(":country=Côte d'Ivoire")
     assert (found["countries"], found["ivorians"]) == ([["Côte d'Ivoire", 1]], ["ada"])
+    assert found["league"] == ["bronze-1", "safe", 1, "bob", [1, 1]]
     assert found["history"] == ["weeks:2026-11-20", "weeks:2026-11-19"]
     history = "http://x/v1/families/weeks/owners/ada/history?period=day&country=se"
     assert found["asked"] == [history, f"{history}&cursor=more"]

@@ -142,6 +142,11 @@ found.country = await game.familyBoard("weeks", { period: "week", country: "Co\u
 found.ivorians = (await game.top(found.country.board, 1)).map(({ owner }) => owner);
 found.countries = [];
 for await (const { value, entries } of game.facetValues("weeks", { facet: "country", period: "day" })) found.countries.push([value, entries]);
+await game.postToLeague("zenith", [{ owner: "ada", stats: { lap: 2 } }, { owner: "bob", stats: { lap: 1 }, division: "gold" }]);
+const { cohort, zone, entries } = await game.leagueOwner("zenith", "ada");
+found.league = [cohort, zone, entries.length, (await game.cohort("zenith", "gold-1")).entries[0].owner];
+found.league.push((await game.divisions("zenith")).divisions.map(({ owners }) => owners));
+for await (const past of game.leagueHistory("zenith", "ada")) found.league.push(past); // no period has closed
 found.history = [];
 for await (const past of game.history("weeks", "ada", { period: "day" })) found.history.push(past); // no day has closed
 const pages = [{ history: [{ board: "weeks:2026-11-20" }], next: "more" }, { history: [{ board: "weeks:2026-11-19" }], next: null }];

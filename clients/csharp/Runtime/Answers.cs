@@ -47,6 +47,8 @@ namespace Rankcurve {
         public decimal Value => (decimal)Json["value"];
         public JToken Stats => Json["stats"];
         public string Tier => Json.Text("tier");
+        /// <summary>In a league: <c>promotion</c>, <c>safe</c> or <c>relegation</c>.</summary>
+        public string Zone => Json.Text("zone");
         public DateTimeOffset? ReachedAt => Json.Time("reached_at");
         /// <summary>The owner's profile, if profiles were asked for and there is one.</summary>
         public JToken Profile => Json.Member("profile");
@@ -62,6 +64,19 @@ namespace Rankcurve {
         public string Next => Json.Text("next");
 
         internal Page(JToken json) : base(json) => Rows = json.List("entries", row => new Row(row));
+    }
+
+    /// <summary>An owner in the current period of a league, with the rows of its cohort, best first.</summary>
+    public sealed class LeagueOwner : Answer {
+        public IReadOnlyList<Row> Rows { get; }
+        /// <summary>Null while the owner waits for its last result.</summary>
+        public string Division => Json.Text("division");
+        /// <summary>Null before the first post of the period.</summary>
+        public string Cohort => Json.Text("cohort");
+        public long? Position => Json.Whole("position");
+        public DateTimeOffset? EndsAt => Json.Time("ends_at");
+
+        internal LeagueOwner(JToken json) : base(json) => Rows = json.List("entries", row => new Row(row));
     }
 
     /// <summary>One owner's stats.</summary>

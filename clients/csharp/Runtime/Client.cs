@@ -45,6 +45,14 @@ namespace Rankcurve {
         public Task<IReadOnlyList<PostResult>> PostToFamilyAsync(string family, params Post[] posts) =>
             SendPostsAsync(PathOf("families", family, "posts"), posts);
 
+        /// <summary>Post to a league. The first post of a period takes a seat in a cohort.</summary>
+        public Task<IReadOnlyList<PostResult>> PostToLeagueAsync(string league, params Post[] posts) =>
+            SendPostsAsync(PathOf("leagues", league, "posts"), posts);
+
+        /// <summary>Return an owner's division and its cohort in the current period of a league.</summary>
+        public Task<LeagueOwner> LeagueOwnerAsync(string league, string owner) =>
+            GetAsync(PathOf("leagues", league, "owners", owner), json => new LeagueOwner(CheckOwner(json, owner)));
+
         /// <summary>Post to the boards of a family as <c>PostOneAsync</c> does. Each of the result's <c>Boards</c> has
         /// the positions.</summary>
         public Task<PostResult> PostOneToFamilyAsync(string family, Post post, string[] positions = null,

@@ -12,6 +12,8 @@ import type {
   FamilyPost,
   FanPost,
   Grant,
+  LeaguePast,
+  LeaguePost,
   Options,
   Page,
   PastPosition,
@@ -154,6 +156,26 @@ export class Client {
     return this.#walk(pathOf`/v1/families/${family}/owners/${owner}/history`, query, "history");
   }
 
+  /** Return an owner's division, and its cohort in the current period of a league, with zones. */
+  leagueOwner(league: string, owner: string): Promise<Answer<"league_owner">> {
+    return this.#read(pathOf`/v1/leagues/${league}/owners/${owner}`, {});
+  }
+
+  /** Yield an owner's results in the closed periods of a league, the newest first. */
+  leagueHistory(league: string, owner: string): AsyncGenerator<LeaguePast> {
+    return this.#walk(pathOf`/v1/leagues/${league}/owners/${owner}/history`, {}, "history");
+  }
+
+  /** Return a cohort, such as `silver-12`, of the current period of a league or of another one. */
+  cohort(league: string, cohort: string, query: Query<"cohort"> = {}): Promise<Answer<"cohort">> {
+    return this.#read(pathOf`/v1/leagues/${league}/cohorts/${cohort}`, query);
+  }
+
+  /** Return how many owners have seats in each division of a league, the best one last. */
+  divisions(league: string): Promise<Answer<"divisions">> {
+    return this.#read(pathOf`/v1/leagues/${league}/divisions`, {});
+  }
+
   /** Yield an owner's grants, those of the newest leaderboard first. `state: "open"`: only those to claim. */
   ownerGrants(owner: string, query: Query<"owner_grants"> = {}): AsyncGenerator<Grant> {
     return this.#walk(pathOf`/v1/owners/${owner}/grants`, query, "grants");
@@ -192,6 +214,11 @@ export class Client {
   /** Post to the boards of a family, as `post` does. A post may have `facets`. */
   postToFamily(family: string, posts: FamilyPost | FamilyPost[], query: Positioned = {}): Promise<PostResult[]> {
     return sendPosts(this.#transport, pathOf`/v1/families/${family}/posts`, posts, query);
+  }
+
+  /** Post to a league, as `postToFamily` does. An owner who is new to it begins in the `division` of the post. */
+  postToLeague(league: string, posts: LeaguePost | LeaguePost[], query: Positioned = {}): Promise<PostResult[]> {
+    return sendPosts(this.#transport, pathOf`/v1/leagues/${league}/posts`, posts, query);
   }
 
   /** Post to several boards at once, as `post` does. Each post names its `boards`. */

@@ -1,8 +1,8 @@
 /** Names for parts of `api.ts`, which has the types of the service's OpenAPI document. */
 
-import type { FacetedPostBody, FanPostBody, Operations, OwnerEvent, PostBody, PostResult, ResetEvent, TopEvent } from "./api.js";
+import type { FacetedPostBody, FanPostBody, LeaguePostBody, Operations, OwnerEvent, PostBody, PostResult, ResetEvent, TopEvent } from "./api.js";
 
-export type { CurveAnswer as Curve, CurveSegment, FacetValue, GrantAnswer as Grant, Page, PastPosition } from "./api.js";
+export type { CurveAnswer as Curve, CurveSegment, FacetValue, GrantAnswer as Grant, LeaguePast, Page, PastPosition } from "./api.js";
 export type { PostResult, PostResults, ProblemDocument as Problem, RankedEntry } from "./api.js";
 
 export type Operation = keyof Operations;
@@ -23,6 +23,7 @@ export type Ranking<O extends Operation> = Query<O> & { column?: string };
 export type Positioned = Omit<Query<"post">, "mode">;
 export type Post = PostBody;
 export type FamilyPost = FacetedPostBody;
+export type LeaguePost = LeaguePostBody;
 export type FanPost = FanPostBody;
 export type Stats = NonNullable<PostBody["stats"]>;
 
