@@ -122,7 +122,8 @@ namespace Rankcurve {
     public sealed class PostResult : Answer {
         /// <summary>The owner; null in a result in <c>Boards</c>.</summary>
         public string Owner => Json.Text("owner");
-        /// <summary>"applied", "unchanged" (nothing was better), "duplicate", "held" (it waits for a verdict), or "rejected".</summary>
+        /// <summary>"applied", "unchanged" (nothing was better), "duplicate", "held" (it waits for a verdict), or
+        /// "rejected".</summary>
         public string Status => Json.Text("status");
         /// <summary>Of a post to a family, the result on each board that it reached; otherwise empty.</summary>
         public IReadOnlyList<PostResult> Boards => Json.Member("boards") == null ? Array.Empty<PostResult>()

@@ -5,6 +5,7 @@ import { BoardView } from "./board.js";
 import { BoardsView } from "./boards.js";
 import { el, show } from "./dom.js";
 import { KeyPanel, hasKey } from "./keys.js";
+import { LeagueView } from "./league.js";
 import { NodeView } from "./node.js";
 import { OwnerBoardsView } from "./owner_boards.js";
 import { parse, toBoards } from "./routes.js";
@@ -19,7 +20,7 @@ class Nowhere {
   update() {}
 }
 
-const VIEWS = { boards: BoardsView, board: BoardView, owner: OwnerBoardsView, node: NodeView, nowhere: Nowhere };
+const VIEWS = { boards: BoardsView, board: BoardView, owner: OwnerBoardsView, league: LeagueView, node: NodeView, nowhere: Nowhere };
 const root = document.getElementById("view");
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
@@ -39,7 +40,7 @@ const keys = new KeyPanel(document.getElementById("key-panel"), document.getElem
 
 function go({ anew = false } = {}) {
   const route = parse(location.hash);
-  const key = JSON.stringify([route.view, route.board, route.owner]);
+  const key = JSON.stringify([route.view, route.board, route.league, route.owner]);
   if (!anew && current?.key === key) {
     current.view.update(route);
   } else {

@@ -4,7 +4,7 @@ import { ask, path } from "./api.js";
 import { el, show } from "./dom.js";
 import { whole } from "./format.js";
 import { FACET_VALUES_SHOWN } from "./limits.js";
-import { toBoard } from "./routes.js";
+import { toBoard, toLeague } from "./routes.js";
 
 const PERIODS = {
   all: [["all", "All time"]],
@@ -28,14 +28,16 @@ export class FamilyPicker {
       return [el("label", { for: input.id }, name), input, el("datalist", { id: `${key}:${name}:values` })];
     });
     const periods = family.periods.flatMap((kind) => PERIODS[kind] ?? []).map(([value, text]) => el("button", { name: "period", value, "data-key": `${key}:${value}` }, text));
-    const form = el("form", { class: "line", onsubmit: (event) => this.go(event) }, fields, periods, this.fault);
+    const league = family.league ? el("a", { href: toLeague(family.id), "data-key": `${key}:league` }, "Divisions and cohorts") : null;
+    const form = el("form", { class: "line", onsubmit: (event) => this.go(event) }, fields, periods, league, this.fault);
     this.row = el("details", { class: "family", open }, el("summary", { "data-key": key }, el("b", {}, el("bdi", {}, family.id)), " ", this.count), form);
     this.row.addEventListener("toggle", () => this.row.open && this.proposeValues());
     this.tell(family);
   }
 
   tell({ boards, periods }) {
-    this.count.textContent = `${whole(boards)} ${boards === 1 ? "board" : "boards"}, by ${periods.join(", ")}`;
+    const kinds = periods.map((kind) => kind.name ?? kind).join(", ");
+    this.count.textContent = `${whole(boards)} ${boards === 1 ? "board" : "boards"}, by ${kinds}`;
   }
 
   /** Propose values for each facet by which alone the family has boards. Ask for them only once. */

@@ -27,6 +27,7 @@ export const REQUEST_TIMEOUT_MS = 15_000;
 export const ACT_TIMEOUT_MS = 120_000; // for actions of operators, such as a refresh of a large board
 export const BOARD_POLL_MS = 5_000; // the list of boards, or the state and curve of the shown board
 export const AGES_STALE_MS = 60_000; // an unchanged list is drawn again after this time to update its ages
+export const COUNTDOWN_MS = 1_000; // between two looks at the time that is left of a league's period
 export const HEALTH_POLL_MS = 2_000;
 export const POOLS_POLL_MS = 10_000;
 export const TOP_DRAW_MS = 200; // shortest time between two drawings of the live top

@@ -1,6 +1,6 @@
 // Routes: the hash of the address names everything that is shown, so that links and the Back button work.
 
-/** Parse a hash into a route: its view, parameters and, depending on the view, the board or the owner. */
+/** Parse a hash into a route: its view, parameters and, depending on the view, the board, the league or the owner. */
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#/, "").split(/\?(.*)/s);
   const parts = path.split("/").filter(Boolean).map(decoded);
@@ -8,6 +8,7 @@ export function parse(hash) {
   if (parts.length === 0 || (parts[0] === "boards" && parts.length === 1)) return { view: "boards", parameters };
   if (parts[0] === "boards" && parts.length === 2) return { view: "board", board: parts[1], parameters };
   if (parts[0] === "owners" && parts.length === 2) return { view: "owner", owner: parts[1], parameters };
+  if (parts[0] === "leagues" && parts.length === 2) return { view: "league", league: parts[1], parameters };
   if (parts[0] === "node" && parts.length === 1) return { view: "node", parameters };
   return { view: "nowhere", parameters };
 }
@@ -29,6 +30,11 @@ function withQuery(path, parameters) {
 /** Return the hash for the list of boards. */
 export function toBoards(parameters = {}) {
   return withQuery("#/boards", parameters);
+}
+
+/** Return the hash for a league. `parameters` may have `owner` or `cohort`. */
+export function toLeague(league, parameters = {}) {
+  return withQuery(`#/leagues/${encodeURIComponent(league)}`, parameters);
 }
 
 /** Return the hash for an owner on all boards. */

@@ -51,6 +51,11 @@ async def fill(url: str) -> None:
         for number, clan in enumerate(("fox", "owl", "fox")):
             posted = {"owner": name_of(number), "stats": {"xp": 100 - number}, "facets": {"clan": clan}}
             await caller.must("POST", f"/v1/families/{FAMILY}/posts", posted)
+        divisions = [{"name": "bronze", "promote": 1}, {"name": "gold", "relegate": 1}]
+        league = {"columns": [XP], "column": "xp", "period": "year", "cohort": 3, "divisions": divisions}
+        await caller.must("PUT", "/v1/leagues/climb", league)
+        played = [{"owner": f"climber-{number}", "stats": {"xp": 9 - number}} for number in range(5)]
+        await caller.must("POST", "/v1/leagues/climb/posts", {"posts": played})
         await caller.must("PUT", "/v1/pools/game/servers", {})
         resources = {"region": "eu", "resources": [f"server-{number}" for number in range(12)]}
         await caller.must("POST", "/v1/pools/game/servers/resources", resources)

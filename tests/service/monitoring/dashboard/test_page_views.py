@@ -29,6 +29,12 @@ VIEWS = {
     "empty": ("/boards/tiny-00", "document.querySelector('#spread p') && document.querySelector('#ranking p')"),
     "unknown": ("/boards/nothing-here", "document.querySelector('#view .notice:not([hidden])')"),
     "everywhere": (f"/owners/{name_of(4)}", "document.querySelector('#view tbody tr')"),
+    "league": (
+        "/leagues/climb?owner=climber-1",
+        "document.querySelectorAll('#divisions tbody tr').length === 2 &&"
+        " document.querySelector('#cohort-title').textContent === 'bronze-1' &&"
+        " document.querySelectorAll('#cohort tbody tr').length === 3",
+    ),
     "node": ("/node", READY),
     "nowhere": ("/elsewhere", "document.querySelector('#view h1')"),
 }
