@@ -20,6 +20,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 
 from benchmarks import report
@@ -173,8 +174,10 @@ async def count_wrong(port: int, league: str, expected: Mapping[str, int]) -> in
 def run_kills(url: str, folder: Path, *, kills: int, rows: int) -> tuple[int, int]:
     """End leagues, and kill the service meanwhile. Return how many kills hit, and how many owners are wrong."""
     rng, done, wrong = random.Random(9), 0, 0
-    while done < kills:
-        league = f"kill{done}"
+    for trial in count():
+        if done >= kills:
+            break
+        league = f"kill{trial}"
         with serve_store(url, folder, environment=_QUICK) as server:
             ends_at = datetime.now(UTC) + timedelta(seconds=2 + rows / _POSTS_PER_S_LEAST)
             asyncio.run(_create(server.port, league, ends_at))

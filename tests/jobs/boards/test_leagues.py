@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 
+from storage.boards.shared_tables import sweep_rows
 from storage.events.event_log import make_follower, read_events
 from storage.leagues.cohorts import split_cohort
 from storage.records import DivisionSpec, Each, Rewards, RewardSpec
@@ -106,3 +107,25 @@ async def test_the_best_of_each_cohort_get_rewards_once(world: World) -> None:
         await store.write(partial(follower.store_page, page))
     types = [event.type for event in await deployment.read(read_events, 0, limit=100)]
     assert types.count("league.closed") == types.count("grants.made") == 1
+
+
+async def test_a_period_past_keep_gives_up_its_cohorts_and_owners_keep_their_divisions(world: World) -> None:
+    deployment = world.deployment
+    deployment.clock.now_us = START_US
+    wanted = replace(make_spec(size=4, divisions=DIVISIONS), keep=(("round", 1),))
+    family = await create_league(deployment, "l", wanted)
+    number = family.spec.calendar.period_at("round", START_US).number or 0  # type: ignore[union-attr]
+    boards = await deployment.make_boards(*(f"round-{number + at}" for at in range(2)), family_id="l")
+    for board in boards:
+        await deployment.apply(*[make_post(deployment, family, board, owner, at) for at, owner in enumerate(OWNERS)])
+        world.advance(3_600 + GRACE_S)
+        await close_all(world)
+        world.advance(-GRACE_S)
+    world.advance(GRACE_S)
+    await close_all(world)
+    assert [(await deployment.find(board.id)).gate.archived_us is not None for board in boards] == [True, False]
+    while await world.store.at(deployment.partition).write(partial(sweep_rows, rows_max=3)):
+        pass
+    seats = await read_seats(deployment, boards)
+    assert [sorted(seats[board.key]) for board in boards] == [[], sorted(OWNERS)]
+    assert (await read_standings(deployment, family)).keys() == {*OWNERS}
