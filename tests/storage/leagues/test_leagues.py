@@ -30,7 +30,8 @@ from tests.storage.deployment import NOW_US, Deployment, Session, ranked, run_ma
 
 S = 1_000_000
 HOUR_US, GRACE_S = 3_600 * S, 600
-START_US = NOW_US - NOW_US % (24 * HOUR_US)
+DAY_US = 24 * HOUR_US
+START_US = NOW_US - NOW_US % DAY_US
 XP = ranked("xp", min_scaled=0, max_scaled=1_000)
 OWNERS = ("ada", "bob", "eve", "joe", "sue", "tom", "ÿ", "漢", "😀")
 HOURS = (PeriodSpec("round", starts_at="2023-11-14T00:00:00", every="PT1H"),)
@@ -177,7 +178,8 @@ class LeagueMachine(RuleBasedStateMachine):
     def begin(self, absent: Absent, size: int) -> None:
         type(self).leagues += 1
         self.deployment = self.session.deployment
-        self.deployment.clock.now_us = max(self.deployment.clock.now_us, START_US)
+        # Each league begins at the same hour of a later day, so that what Hypothesis draws depends on nothing earlier.
+        self.deployment.clock.now_us = max(self.deployment.clock.now_us // DAY_US * DAY_US + DAY_US, START_US)
         if type(self).leagues == 1:
             type(self).hidden = set()
         self.plain = Plain(absent, size, hidden=self.hidden)
