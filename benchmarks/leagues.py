@@ -85,10 +85,11 @@ async def _fill(port: int, league: str, rows: int) -> float:
     return time.perf_counter() - begun
 
 
-async def _wait_closed(port: int, league: str) -> float:
-    """Wait until all owners have moved. Return the time of `perf_counter` then."""
+async def _wait_closed(port: int, league: str, *, wait_s: float = 600) -> float:
+    """Wait until all owners have moved. Return the time of `perf_counter` then. Raises TimeoutError."""
     connection, after = Connection(port), 0
-    while True:
+    until_s = time.perf_counter() + wait_s
+    while time.perf_counter() < until_s:
         with suppress(OSError, EOFError, TimeoutError, BadAnswerError):  # the service was killed
             status, answer = await connection.call("GET", f"/v1/events?after={after}&limit=1000")
             for line in answer.splitlines() if status == 200 else ():
@@ -98,6 +99,7 @@ async def _wait_closed(port: int, league: str) -> float:
                     connection.close()
                     return time.perf_counter()
         await asyncio.sleep(_LOOK_S)
+    raise TimeoutError(f"{league} is not closed after {wait_s} s")
 
 
 async def _measure_period(
@@ -191,7 +193,7 @@ def run_kills(url: str, folder: Path, *, kills: int, rows: int) -> tuple[int, in
                 hit = _kill_soon(server, league, rng)
             done += hit
         with serve_store(url, folder, environment=_QUICK) as server:
-            asyncio.run(asyncio.wait_for(_wait_closed(server.port, league), 120))
+            asyncio.run(_wait_closed(server.port, league, wait_s=120))
             wrong += asyncio.run(count_wrong(server.port, league, expected))
     return done, wrong
 
@@ -201,7 +203,7 @@ def _kill_soon(server: Server, league: str, rng: random.Random) -> int:
     time.sleep(rng.uniform(*_LIVES_S))
     is_open = True
     with suppress(TimeoutError):
-        asyncio.run(asyncio.wait_for(_wait_closed(server.port, league), 2 * _LOOK_S))
+        asyncio.run(_wait_closed(server.port, league, wait_s=2 * _LOOK_S))
         is_open = False
     server.stop(signal.SIGKILL)
     return int(is_open)
