@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import msgspec
 
-from storage.records import Best, BoardSpec, ColumnChange, format_decimal
+from storage.records import Best, BoardSpec, ColumnChange, Merge, format_decimal
 
 from .problems import ProblemError
 from .requests import PostBody
@@ -20,7 +20,7 @@ class Player(msgspec.Struct, frozen=True, kw_only=True):
     boards: frozenset[str]
     families: frozenset[str]
     posts: int  # the most posts to one board, or to one family
-    limits: Mapping[str, Decimal]  # by column: the best value that one post may bring
+    limits: Mapping[str, Decimal]  # by column: the best value that one post may bring, see `find_breach`
     token_id: str
     issued_us: int
     expires_us: int
@@ -52,15 +52,22 @@ class Player(msgspec.Struct, frozen=True, kw_only=True):
             post.post_id = f"token:{self.token_id}:{number}"
 
     def find_breach(self, spec: BoardSpec, changes: Sequence[ColumnChange]) -> ProblemError | None:
-        """Return an error if a post brings a better value than the token allows, else None."""
+        """Return an error if a post brings a better value than the token allows, else None.
+
+        In a column that adds up, whose high values are better, a post takes no more away either: so a thief cannot
+        destroy what the owner has.
+        """
         for change in changes:
             column = spec.columns[change.index]
             limit = self.limits.get(column.name)
             if limit is None or not isinstance(change.value, int):
                 continue
             value = Decimal(format_decimal(change.value, column.scale))
-            if value < limit if column.best is Best.LOW else value > limit:
-                bound = "least" if column.best is Best.LOW else "most"
-                detail = f"the token allows {column.name} of at {bound} {limit}"
-                return ProblemError("post_limit", detail, pointer=f"/stats/{column.name}")
+            bound = "least" if column.best is Best.LOW else "most"
+            if column.merge is Merge.SUM and column.best is Best.HIGH and value < -abs(limit):
+                limit, bound = -abs(limit), "least"
+            elif value >= limit if bound == "least" else value <= limit:
+                continue
+            detail = f"the token allows {column.name} of at {bound} {limit}"
+            return ProblemError("post_limit", detail, pointer=f"/stats/{column.name}")
         return None

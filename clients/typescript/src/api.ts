@@ -830,7 +830,7 @@ export type IssueToken = {
   expires_in?: number;
   /**
    * The best value that one post may bring, by column: the greatest, or if low values are the better ones, the
-   * least.
+   * least. A column that merges by `sum` takes no more below zero.
    */
   limits?: Record<string, number | string>;
 };

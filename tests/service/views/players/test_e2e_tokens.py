@@ -107,6 +107,7 @@ async def test_values_are_limited_on_the_better_side(arena: Service) -> None:
     token = await issue(arena, posts=9, limits={"score": 500, "time": "20"})
     assert await post(arena, token, stats={"score": 501}) == "post_limit"
     assert await post(arena, token, stats={"time": 19}) == "post_limit"
+    assert await post(arena, token, stats={"score": -501}) == "post_limit"
     assert await post(arena, token, stats={"score": 500, "time": 20}) == "applied"
     mixed = [{"owner": "ada", "stats": {"score": value}, "n": value} for value in (3, 4)]
     mixed.insert(1, {"owner": "ada", "stats": {"score": 501}, "n": 5})
