@@ -316,6 +316,10 @@ async def request_anything(client: Recorded) -> None:
     await client.post("b", {"owner": "cheat", "stats": {"xp": 1}, "post_id": "run"})
     [voided] = await client.void_post("b", "run", owner="cheat")
     assert (voided.board, voided.status, voided.stats) == ("b", "recomputed", None)
+    [result] = await client.post("b", {"owner": "cheat", "stats": {"xp": 1}, "post_id": "odd", "hold": True})
+    assert (result.status, result.post_id) == ("held", "odd")
+    assert [each.post_id for each in await client.held_posts("b")] == ["odd"]
+    assert (await client.judge_post("b", "odd", "refuse", owner="cheat"))["status"] == "voided"
     await client.post_to_family("arena", {"owner": "cheat", "stats": {"xp": 1}, "post_id": "run"})
     assert {each.stats for each in await client.void_family_post("arena", "run", owner="cheat")} == {None}
     assert (await client.reset_family("arena", "week"))["boards"] > 0
