@@ -240,7 +240,7 @@ ROUTE_WORDS: dict[str, Words] = {
         ' `"on_breach": "hold"`. Of each leaderboard, or segment of one, at most'
         f" {HELD_POSTS_MAX:,} are held; then posts beyond a limit are rejected."),
     "judge_post": Words("Accept or refuse a held post",
-        problems=("unknown_post", "verdict_conflict", "period_closed", "owner_merged"),
+        problems=("unknown_board", "unknown_post", "verdict_conflict", "period_closed", "owner_merged"),
         description="`accept` applies the post with the time that it had, whatever the limits are; a leaderboard that"
         " has closed since refuses it, and it stays held. `refuse` voids its id. If the post is held on several"
         " leaderboards of a family, the verdict is about all of them. The same verdict again changes nothing."),

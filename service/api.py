@@ -2,7 +2,7 @@
 
 from service.contract import queries, requests
 from service.contract.api_keys import Role
-from service.contract.routes import FOUND_BY_HANDLER, IN_BODY, IN_PATH_AND_QUERY, Route
+from service.contract.routes import FOUND_BY_HANDLER, IN_BODY, IN_PATH, IN_PATH_AND_QUERY, Route
 from service.views import acts, merged_owners
 from service.views.acts import record_acts
 from service.views.api_keys import KEYS
@@ -85,7 +85,7 @@ _OTHERS = [
         query=queries.VoidQuery, acts=("post.voided",)),
     Route("GET", _BOARD + "/held", held.get_held_posts, Role.OPS, "held_posts", "Posting", query=queries.ListQuery),
     Route("PUT", _BOARD + "/held/{post_id}", held.judge_post, Role.OPS, "judge_post", "Posting",
-        query=queries.HeldQuery, body=requests.JudgePost, acts=("post.accepted", "post.refused")),
+        query=queries.HeldQuery, body=requests.JudgePost, boards=IN_PATH, acts=("post.accepted", "post.refused")),
     Route("GET", "/v1/queue", queue.show_queue, Role.OPS, "queue", "Posting"),
     Route("GET", "/v1/leaderboards", boards.get_boards, Role.READER, "boards", "Leaderboards",
         query=queries.BoardsQuery),
