@@ -81,7 +81,7 @@ class TierSpec:
 
 @dataclass(frozen=True, slots=True)
 class PostLimits:
-    """What a post may bring to a column of numbers. At least one of the limits, which are scaled, is not None."""
+    """Limits of the values that posts bring to a column of numbers. They are scaled; at least one is not None."""
 
     least_scaled: int | None  # the least value of one post
     most_scaled: int | None  # the greatest value of one post

@@ -13,7 +13,7 @@ import typer
 from rankcurve import AsyncClient
 from rankcurve.answers import Record, decode
 from rankcurve.client import PAGE_ENTRIES
-from rankcurve.paths import path_of
+from rankcurve.transport import path_of
 
 from service.commands.tables import Columns, show_json, show_records, shown
 from service.commands.target import (

@@ -73,7 +73,7 @@ class PutLeague(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     rewards: Annotated[list[LeagueRewardBody], Meta(max_length=REWARDS_MAX)] = []
     """The prizes when a period ends. They can change until then."""
     absent: Absent = Absent.STAY
-    """What a period without a post costs an owner: nothing, one division, or all of them."""
+    """The cost of a period without a post: `stay` costs nothing, `relegate` one division, `leave` all of them."""
     grace_seconds: GraceSeconds | UnsetType = UNSET
     """The time after the end of a period during which late posts still count. Default: 0 for a new league. Until it has
     passed, owners of that period wait for their seats in the next one. It can only be shortened."""

@@ -172,8 +172,8 @@ class ColumnBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """With `merge` `sum`: the most that the posts of an owner add within an hour, by the times at which they are
     applied."""
     on_breach: OnBreach | UnsetType = UNSET
-    """What becomes of a post beyond one of these limits. `reject`, the default: it is rejected, `post_limit`. `hold`:
-    it waits for the verdict of an operator."""
+    """`reject`, the default: a post beyond one of these limits is rejected, `post_limit`. `hold`: it waits for the
+    verdict of an operator."""
 
 
 class PredictorBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -341,7 +341,7 @@ class IssueToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class HideOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How to hide an owner."""
+    """Whether an owner is hidden openly or as a shadow, and why."""
 
     shadow: bool = False
     """Answers about the owner go on as if the owner were ranked, so that the owner does not notice."""

@@ -49,7 +49,7 @@ class AskedSeats(NamedTuple):
 
 
 class Seats(msgspec.Struct):
-    """What is known of the owners for whom a group of posts may need seats in the period of one leaf."""
+    """The owners for whom a group of posts may need seats in the period of one leaf, and what is known of them."""
 
     leaf: Leaf
     league: LeagueSpec

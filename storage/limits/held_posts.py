@@ -78,11 +78,6 @@ def list_held(leaf_key: int, after: tuple[int, str], limit: int) -> Program[list
     return [HeldPost(*row) for row in (yield _LIST.bind(key=leaf_key, since=after[0], past=after[1], limit=limit))]
 
 
-def list_held_of(owner: str) -> Program[list[HeldPost]]:
-    """Return the held posts of an owner in this partition."""
-    return [HeldPost(*row) for row in (yield _OF_OWNER.bind(owner=owner))]
-
-
 def count_all_held() -> Program[int]:
     """Return how many posts are held in this partition, at most `COUNTED_MAX`."""
     [[posts]] = yield _COUNT_ALL.bind()
@@ -130,7 +125,6 @@ _PART = _rows.where(_key, *_one).prepared()
 _PARTS = _rows.where(*_one, _family.eq(param("family"))).order_by(asc(col("leaf_key"))).prepared()
 _after = seek((col("held_at"), ASC, param("since")), (col("post_hash"), ASC, param("past")))
 _LIST = _rows.where(_key, _after).order_by(asc(col("held_at")), asc(col("post_hash"))).limit(param("limit")).prepared()
-_OF_OWNER = _rows.where(_owner).prepared()
 _of_key = any_of(_family.eq(param("key")), all_of(_family.is_null(), _key))
 _REMOVE = delete(HELD_POSTS).where(*_one, _of_key).prepared()
 _old = col("held_at").lt(param("before_us"))

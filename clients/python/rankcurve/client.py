@@ -65,7 +65,6 @@ from .errors import RankcurveError, UnexpectedAnswerError
 from .event_stream import follow
 from .leases import AsyncLeases, Leases
 from .offline_curve import OfflineCurve
-from .paths import path_of, with_query
 from .post_buffer import (
     BUFFER_RETRIES,
     DELAY_S,
@@ -86,6 +85,8 @@ from .transport import (
     AsyncTransport,
     SyncRunner,
     SyncTransport,
+    path_of,
+    with_query,
     without_password,
 )
 
@@ -938,8 +939,8 @@ class Operations(Generic[Transport, Buffer, Holders]):
     ) -> Program[T]:
         """Send a request that has no method here, and return its answer as this type; `bytes` is the body itself.
 
-        `path` is percent-encoded (`rankcurve.paths`). Members of `query` that are None are not sent. A GET, a PUT, and
-        a request that is named `repeatable`, may be sent twice, because that does no harm.
+        `path` is percent-encoded (`rankcurve.transport.path_of`). Members of `query` that are None are not sent. A GET,
+        a PUT, and a request that is named `repeatable`, may be sent twice, because that does no harm.
         """
         content = None if body is None else ENCODER.encode(body)
         repeatable = repeatable or method in ("GET", "PUT")

@@ -22,10 +22,9 @@ from datetime import datetime
 
 from .answers import ENCODER, LeaseAnswer, check_name, decode
 from .errors import ApiError, RankcurveError, UnreachableError, one_line
-from .paths import path_of
 from .programs import Acquire, Lock, Program, Reply, Send, Signal, Wait, operation
 from .retries import Retries, Sender
-from .transport import AsyncRunner, AsyncTransport, PerProcess, SyncRunner, SyncTransport
+from .transport import AsyncRunner, AsyncTransport, PerProcess, SyncRunner, SyncTransport, path_of
 
 Name = tuple[str, str, str]  # client, pool, key
 Term = datetime | float  # the end of a lease, or how many seconds it lasts

@@ -11,9 +11,9 @@ import msgspec
 
 from .answers import ENCODER, Column, PostResult, check_name, decode
 from .errors import ApiError, PostsRejectedError, UnexpectedAnswerError
-from .paths import with_query
 from .programs import Program, Reply, Send
 from .retries import TOO_LARGE, Sender
+from .transport import with_query
 
 # With these statuses the service refuses a whole request. Halving the request finds the posts at fault.
 WHOLE_REQUEST_STATUSES = frozenset({400, 413, 422})

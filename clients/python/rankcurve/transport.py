@@ -1,7 +1,7 @@
 """Carries out the effects of programs: one transport waits in its thread, the other on the event loop.
 
 Both send requests with httpx, over one connection pool for each client. Nothing else in this package waits. The first
-client imports httpx, so that importing `rankcurve` stays fast.
+client imports httpx, so that importing `rankcurve` stays fast. `path_of` and `with_query` make the addresses.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ import math
 import os
 import sys
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from .errors import RankcurveError, UnreachableError, one_line
 from .programs import Acquire, Effect, Items, Lock, Open, Pause, Program, ReadChunk, Reply, Send, Signal, Wait, Walk
@@ -281,6 +282,32 @@ def check_address(url: str) -> str:
     if not whole or parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise RankcurveError(f"{one_line(url)} is not an http:// or https:// address")
     return url.rstrip("/")
+
+
+def quote_segment(text: str) -> str:
+    """Return one path segment, percent-encoded. `.` and `..` are encoded too, because URL libraries remove them."""
+    return "%2E" * len(text) if text in (".", "..") else quote(text, safe="")
+
+
+def path_of(*segments: str) -> str:
+    """Return the path of these segments, each percent-encoded."""
+    return "".join(f"/{quote_segment(segment)}" for segment in segments)
+
+
+def with_query(path: str, query: Mapping[str, object]) -> str:
+    """Return a path with its query. Members that are None are left out; a list is joined by commas."""
+    pairs = [f"{quote(name)}={quote(_text_of(value), safe='')}" for name, value in query.items() if value is not None]
+    return f"{path}?{'&'.join(pairs)}" if pairs else path
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        return ",".join(map(_text_of, value))
+    return str(value)
 
 
 def without_password(url: str) -> str:

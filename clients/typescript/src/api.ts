@@ -720,7 +720,7 @@ export type HiddenOwner = {
   shadow: boolean;
 };
 
-/** How to hide an owner. */
+/** Whether an owner is hidden openly or as a shadow, and why. */
 export type HideOwner = {
   /** Answers about the owner go on as if the owner were ranked, so that the owner does not notice. */
   shadow?: boolean;
@@ -1487,8 +1487,8 @@ export type ColumnBody = {
    */
   gain_per_hour_max?: number | string;
   /**
-   * What becomes of a post beyond one of these limits. `reject`, the default: it is rejected, `post_limit`. `hold`:
-   * it waits for the verdict of an operator.
+   * `reject`, the default: a post beyond one of these limits is rejected, `post_limit`. `hold`: it waits for the
+   * verdict of an operator.
    */
   on_breach?: "hold" | "reject";
 };
@@ -1545,7 +1545,7 @@ export type PutLeague = {
   divisions: Array<DivisionBody>;
   /** The prizes when a period ends. They can change until then. */
   rewards?: Array<LeagueRewardBody>;
-  /** What a period without a post costs an owner: nothing, one division, or all of them. */
+  /** The cost of a period without a post: `stay` costs nothing, `relegate` one division, `leave` all of them. */
   absent?: "leave" | "relegate" | "stay";
   /**
    * The time after the end of a period during which late posts still count. Default: 0 for a new league. Until it

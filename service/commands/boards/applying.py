@@ -18,7 +18,7 @@ from rankcurve import AsyncClient
 from rankcurve.answers import ENCODER, Record, decode
 from rankcurve.client import PAGE_ENTRIES
 from rankcurve.column_words import whole_spec
-from rankcurve.paths import path_of
+from rankcurve.transport import path_of
 
 from service.commands.boards.boards import writable_members
 from service.commands.tables import say, show_json

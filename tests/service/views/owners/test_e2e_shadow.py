@@ -27,7 +27,7 @@ NOW_US = 2_122_000_000_000_000  # far from the time of the store, whose jobs clo
 
 
 class Reader:
-    """What callers with the role `reader` see of a service."""
+    """The answers of a service to callers with the role `reader`."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
