@@ -380,6 +380,10 @@ class PostVoidedError(ConflictError, code="post_voided"):
     """The post with this id was taken back."""
 
 
+class VerdictConflictError(ConflictError, code="verdict_conflict"):
+    """The held post was accepted or refused before."""
+
+
 class NoResourceAvailableError(ConflictError, code="no_resource_available"):
     """The region has no resource left."""
 
