@@ -20,7 +20,7 @@ from storage.errors import StorageError
 if TYPE_CHECKING:
     from service.contract.player_tokens import PlayerTokens
 
-_TAG = "Players"
+_TAG = "Posting"
 
 
 class IssuedToken(msgspec.Struct, frozen=True):

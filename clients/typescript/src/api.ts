@@ -605,7 +605,7 @@ export type FamilyAnswer = {
   rewards?: Record<string, Array<RewardBody>>;
   each?: "all" | "first";
   boards: number;
-  league?: true;
+  league?: boolean;
 };
 
 /**

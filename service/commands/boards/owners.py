@@ -209,7 +209,9 @@ async def void(
 async def accept(
     client: AsyncClient, board: BoardArgument, post_id: PostIdArgument, owner: OwnerOption, reason: ReasonOption = None
 ) -> None:
-    """Accept a held post (role `ops`): it is applied, with the time that it had. Prints what became of it, as JSON.
+    """Accept a held post (role `ops`): it is applied, with the time that it had.
+
+    Prints what became of it, as JSON.
 
     For example:
 

@@ -187,7 +187,7 @@ class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
     rewards: dict[str, list[RewardBody]] | UnsetType = UNSET
     each: Each | UnsetType = UNSET
     boards: int
-    league: Literal[True] | UnsetType = UNSET
+    league: bool | UnsetType = UNSET
 
 
 class FamilyList(msgspec.Struct, frozen=True):
