@@ -149,7 +149,11 @@ def measure(options: Options, folder: Path) -> list[report.Bar]:
     def start(urls: Mapping[str, str], stack: ExitStack, *, processes: int = 1) -> dict[str, Server]:
         several = {} if processes == 1 else {"RANKCURVE_WORKERS": str(processes)}
         return {
-            side: stack.enter_context(serve_store(urls[side], folder, environment={"PYTHONPATH": str(tree), **several}))
+            side: stack.enter_context(
+                serve_store(
+                    urls[side], folder, environment={"PYTHONPATH": f"{tree}:{tree / 'clients/python'}", **several}
+                )
+            )
             for side, tree in trees.items()
         }
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from service.contract.league_messages import LeagueAnswer
+from service.contract.league_messages import CohortEvent, LeagueAnswer
 from service.contract.lease_messages import LeaseEventLine, PoolAnswer
 from service.contract.post_bodies import NDJSON_TYPE
 from service.contract.problems import JSON_TYPE
@@ -67,14 +67,14 @@ class ResetEvent(msgspec.Struct, forbid_unknown_fields=True):
 
 EVENTS = {
     "contentMediaType": "application/json",
-    "contentSchema": one_of(TopEvent, OwnerEvent, ResetEvent).extra_json_schema,
+    "contentSchema": one_of(TopEvent, OwnerEvent, CohortEvent, ResetEvent).extra_json_schema,
 }
 
 
 class StreamEvent(msgspec.Struct):
     """An event of a stream."""
 
-    event: Literal["top", "position", "reset"]
+    event: Literal["top", "position", "cohort", "reset"]
     id: str
     data: Annotated[str, Meta(extra_json_schema=EVENTS)]
 
@@ -193,6 +193,11 @@ ROUTE_WORDS: dict[str, Words] = {
         " earlier results stay. With its next post, it is a newcomer."),
     "cohort": Words("A cohort", problems=("unknown_board",),
         description="Zones are those of the present state; once `settled`, the history of an owner has its result."),
+    "stream_cohort": Words("A cohort as it changes", problems=("unknown_board",), response=StreamEvent,
+        media_type=stream.SSE_TYPE, request_headers=(stream.LAST_EVENT_ID,),
+        description="Server-sent events, as of the stream of a leaderboard. `cohort` holds the whole cohort of the"
+        " current period, without profiles. A cohort without a seat is refused. The stream stays with its period:"
+        " follow the next cohort of an owner once `ends_at` has passed."),
     "divisions": Words("The divisions of a league", problems=("unknown_board",),
         description="How many owners have seats in the current period."),
     "reset_family": Words("Empty the current leaderboards of a kind of period",

@@ -138,11 +138,8 @@ class LeagueEntry(msgspec.Struct, kw_only=True):
     profile: ProfileObject | UnsetType | None = UNSET
 
 
-class CohortAnswer(msgspec.Struct, kw_only=True):
-    """A cohort of a period, with all of its owners, best first. `seats` is their number.
-
-    `settled` is true once the period is over and everybody in the cohort has moved.
-    """
+class CohortEvent(msgspec.Struct, kw_only=True):
+    """The data of an event `cohort`: a cohort of the current period as it is now, without profiles."""
 
     league: str
     period: str
@@ -151,8 +148,16 @@ class CohortAnswer(msgspec.Struct, kw_only=True):
     division: str
     cohort: str
     seats: int
-    settled: bool
     entries: list[LeagueEntry]
+
+
+class CohortAnswer(CohortEvent, kw_only=True):
+    """A cohort of a period, with all of its owners, best first. `seats` is their number.
+
+    `settled` is true once the period is over and everybody in the cohort has moved.
+    """
+
+    settled: bool
 
 
 class LeagueOwner(msgspec.Struct, kw_only=True):

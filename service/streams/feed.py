@@ -238,7 +238,7 @@ class Feed:
         until = poll.snapshot.until
         event = state.last._replace(numbers=until)
         if last_seen is None:
-            return [] if state.is_empty and isinstance(topic, OwnerTopic) else [event]
+            return [] if state.is_empty and topic.waits_for_value else [event]
         rows = yield from self._find_missed_rows(poll, topic, last_seen)
         if rows is None:
             return [Event(until, "reset", RESET), event]
@@ -319,9 +319,9 @@ def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
     """Return, for each column with followed owners, the curve at whose knots rank counts start, or None: at the top."""
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
-        slot = topic.board.key, topic.index
-        if isinstance(topic, OwnerTopic) and topic.board.gate.archived_us is None and slot not in found:
-            found[slot] = topic.find_count_start()
+        if isinstance(topic, OwnerTopic) and topic.board.gate.archived_us is None:
+            slot = topic.board.key, topic.index
+            found[slot] = found[slot] if slot in found else topic.find_count_start()
     return found
 
 

@@ -1,9 +1,10 @@
-"""The two topics of streams: the top of a ranking, and the position of one owner in it.
+"""The topics of streams: the base of all, the top of a ranking, and the position of one owner in it.
 
 A topic first reads its state and the journal's last number in one snapshot. Then it applies the rows after that number.
 If the snapshot already includes the change of a row, applying this row changes nothing.
 """
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -150,24 +151,54 @@ class _Standing:
         return self.cell is None
 
 
-class _Topic:
-    """The base of both topics: a ranked column of a board, the clients of the topic, and the state that they follow.
+class Topic(ABC):
+    """The base of all topics: a board, the clients of the topic, and the state that they follow.
 
     Methods with the parameter `snapshot` return a new state and do not change the topic, because a poll may run again.
     """
 
-    def __init__(self, board: Board, index: int, ranking: Ranking, tiers: Tiers | None) -> None:
-        self.board, self.index, self._ranking, self._tiers = board, index, ranking, tiers
-        self._column = MoveReader(board, index, high=ranking.padding.high)
-        self.state: Any = None  # the state after the last poll that succeeded; None: not read yet
+    waits_for_value = False  # whether a new client gets its first event only once the state is not empty
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        # The state after the last poll that succeeded; None: not read yet. `state.last` is the event that shows it to
+        # a new client, and `state.is_empty` says that there is nothing to show.
+        self.state: Any = None
         self.clients: set[Subscriber] = set()
+
+    @abstractmethod
+    def read_state(self, snapshot: FeedSnapshot) -> Program[Any]:
+        """Return the state in the snapshot, which includes all rows up to `snapshot.until`.
+
+        Raises StorageError if there is nothing to follow.
+        """
+
+    @abstractmethod
+    def apply_new_rows(self, before: Any, snapshot: FeedSnapshot) -> Program[Any]:
+        """Return the state after the new rows about the board. The state has a new last event if the rows cause one."""
+
+    @abstractmethod
+    def find_missed_event(self, now: Any, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
+        """Return the event for a client that missed only these rows, or None if they change nothing that clients see.
+
+        `until` has the journal numbers of the event to return.
+        """
+
+
+class _RankedTopic(Topic):
+    """A topic about a ranked column of a board."""
+
+    def __init__(self, board: Board, index: int, ranking: Ranking, tiers: Tiers | None) -> None:
+        super().__init__(board)
+        self.index, self._ranking, self._tiers = index, ranking, tiers
+        self._column = MoveReader(board, index, high=ranking.padding.high)
 
     def _may_change_tiers(self, moves: Moves) -> bool:
         """Return whether moves can change tiers that clients see, even if they change no rank that clients see."""
         return self._tiers is not None and self._tiers.depend_on_total and moves.change_total
 
 
-class TopTopic(_Topic):
+class TopTopic(_RankedTopic):
     def __init__(self, ranks: RankContext, board: Board, index: int, top: int) -> None:
         self._pager, self._top = ranks.make_pager(board, index), top
         super().__init__(board, index, self._pager.ranking, ranks.find_locator(board).tiers.get(index))
@@ -207,12 +238,14 @@ class TopTopic(_Topic):
         return False
 
 
-class OwnerTopic(_Topic):
+class OwnerTopic(_RankedTopic):
     """The position of one owner in a ranking.
 
     The rank is counted when the owner's own value changes. Between two counts, every other entry that passes the owner
     changes the rank by one.
     """
+
+    waits_for_value = True
 
     def __init__(self, ranks: RankContext, board: Board, index: int, owner: str) -> None:
         locator = self._locator = ranks.find_locator(board)
@@ -224,7 +257,7 @@ class OwnerTopic(_Topic):
         return self._locator.find_count_start(self.index)
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[_Standing]:
-        """Return the owner's state, with the rank counted in the snapshot. It includes all rows up to `snapshot.until`.
+        """Return the owner's state, with the rank counted in the snapshot.
 
         An owner without a value has no event to show yet. Clients get their first event when a post gives a value.
 
@@ -249,7 +282,6 @@ class OwnerTopic(_Topic):
             raise UnknownOwnerError(f"{self.owner!r} has no entry in {self.board.id!r}")
 
     def apply_new_rows(self, before: _Standing, snapshot: FeedSnapshot) -> Program[_Standing]:
-        """Return the state after the new rows about the board. The state has a new last event if the rows cause one."""
         moves = snapshot.read_moves(self.board, self.index, self._column)
         changes_tiers = self._may_change_tiers(moves)
         if not changes_tiers and not moves.concern_owner(self.owner, before.cell):
@@ -270,10 +302,6 @@ class OwnerTopic(_Topic):
         return self._told(now, snapshot.until, before.rank, overtakers)
 
     def find_missed_event(self, now: _Standing, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
-        """Return the event for a client that missed only these rows, or None if they change nothing that clients see.
-
-        `until` has the journal numbers of the event to return.
-        """
         moves = self._column.read_moves(rows)
         own = next((move for move in moves.all if move.row.owner == self.owner), None)
         told = own is not None and own.row.kind is not ChangeKind.UNSEEN  # such a row does not have the cell before it
@@ -361,6 +389,3 @@ class OwnerTopic(_Topic):
             return None
         value = self._ranking.padding.decode_value(standing.cell)
         return self._tiers.find_tier(value, standing.rank, standing.total)
-
-
-Topic = TopTopic | OwnerTopic

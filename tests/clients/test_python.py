@@ -6,6 +6,7 @@ import json
 import pydoc
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 import rankcurve
 from rankcurve import AsyncClient, Client, OfflineCurve
-from rankcurve.answers import Curve, Erased, OwnerEvent, TopEvent, decode
+from rankcurve.answers import Cohort, Curve, Erased, OwnerEvent, TopEvent, decode
 from rankcurve.client import Operations
 from rankcurve.errors import (
     BadRequestError,
@@ -90,7 +91,7 @@ async def test_every_operation_works_with_the_real_service(client: Recorded) -> 
     await claim_a_reward(client)
     await play_a_league(client)
     await request_anything(client)
-    assert client.called == OPERATIONS - {"stream"}
+    assert client.called == OPERATIONS - {"stream", "stream_cohort"}
 
 
 async def use_posts_and_curves(client: Recorded) -> None:
@@ -469,6 +470,20 @@ async def test_a_stream_goes_on_where_it_stopped(service: Service) -> None:
         await owners.aclose()
         with pytest.raises(UnknownBoardError):
             await anext(client.stream("none", "xp"))
+
+
+async def test_a_stream_follows_a_cohort(service: Service) -> None:
+    async with AsyncClient(service.base) as client:
+        divisions = [{"name": "bronze"}]
+        await client.create_league("climb", "xp:sum", column="xp", period="week", cohort=3, divisions=divisions)
+        await client.post_to_league("climb", [{"owner": "ada", "stats": {"xp": 2}}])
+        async with aclosing(client.stream_cohort("climb", "bronze-1")) as events:
+            first = await anext(events)
+            assert isinstance(first.data, Cohort)
+            assert [(each.owner, each.rank) for each in first.data.entries] == [("ada", 1)]
+            await client.post_to_league("climb", [{"owner": "bob", "stats": {"xp": 3}}])
+            assert isinstance(following := (await anext(events)).data, Cohort)
+            assert [each.owner for each in following.entries] == ["bob", "ada"]
 
 
 def test_a_curve_refuses_a_value_with_more_digits_than_its_column() -> None:

@@ -625,7 +625,7 @@ class StreamEvent(msgspec.Struct, frozen=True, kw_only=True):
 
     event: str
     id: str
-    data: TopEvent | OwnerEvent | None = None
+    data: TopEvent | OwnerEvent | Cohort | None = None
 
 
 class LeaseAnswer(msgspec.Struct, frozen=True, kw_only=True):

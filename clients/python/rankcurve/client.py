@@ -788,6 +788,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """Return a cohort, such as `silver-12`, of the current period or of another one."""
         return (yield from self._get(Cohort, league_path(league, "cohorts", cohort), {"period": period}))
 
+    @walk
+    def stream_cohort(
+        self, league: str, cohort: str, *, last_event_id: str = "", attempts_max: int = STREAM_ATTEMPTS_MAX
+    ) -> Walk[StreamEvent]:
+        """Yield a cohort of the current period whenever it changes, as `stream` does with a ranking."""
+        path = league_path(league, "cohorts", cohort, "stream")
+        yield from follow(path, last_event_id, self._sender.retries, attempts_max=attempts_max)
+
     @operation
     def divisions(self, league: str) -> Program[list[Division]]:
         """Return the divisions of a league, the best one last, with the owners who have seats in the current period."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from .answers import OwnerEvent, StreamEvent, TopEvent, decode
+from .answers import Cohort, OwnerEvent, StreamEvent, TopEvent, decode
 from .errors import ApiError, UnexpectedAnswerError, UnreachableError, one_line, refusal_of
 from .programs import Items, Open, Pause, ReadChunk, Reply, Send, Walk
 from .retries import Retries
 
 EVENT_BYTES_MAX = 1 << 20
+_TYPES: Mapping[str, type] = {"top": TopEvent, "position": OwnerEvent, "cohort": Cohort}
 PAUSE_S = 1.0  # before a stream is opened again, unless the service asks for another time
 PAUSE_S_MAX = 60.0
 PAUSE_DIGITS_MAX = 9  # further digits of the milliseconds are not read: the pause is the longest without them, too
@@ -22,7 +24,6 @@ class _Place:
     last_id: str
     pause_s: float = PAUSE_S
     rest: bytes = b""
-    types: dict[str, type] = field(default_factory=lambda: {"top": TopEvent, "position": OwnerEvent})
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """Return the events that end in these bytes."""
@@ -46,7 +47,7 @@ class _Place:
             return None
         self.last_id = check_id(fields.get("id", self.last_id))
         kind = fields.get("event", "message")
-        data = decode(fields["data"].encode(), self.types[kind]) if kind in self.types else None
+        data = decode(fields["data"].encode(), _TYPES[kind]) if kind in _TYPES else None
         return StreamEvent(event=kind, id=self.last_id, data=data)
 
 

@@ -323,8 +323,8 @@ export type CohortAnswer = {
   division: string;
   cohort: string;
   seats: number;
-  settled: boolean;
   entries: Array<LeagueEntry>;
+  settled: boolean;
 };
 
 /** An owner in a cohort. `rank`, which is exact, and `value` are null if the owner has no value in the column. */
@@ -337,6 +337,19 @@ export type LeagueEntry = {
   updated_at: string;
   stats: Record<string, number | string | null>;
   profile?: Record<string, unknown> | null;
+};
+
+/** The data of an event `cohort`: a cohort of the current period as it is now, without profiles. */
+export type CohortEvent = {
+  league: string;
+  period: string;
+  board: string;
+  /** ISO 8601 in UTC, with microseconds */
+  ends_at: string;
+  division: string;
+  cohort: string;
+  seats: number;
+  entries: Array<LeagueEntry>;
 };
 
 /** An API key that was just created. `key` is the text to send in requests, which is never shown again. */
@@ -1685,7 +1698,7 @@ export type ExpectedGrant = {
 
 /** An event of a stream. */
 export type StreamEvent = {
-  event: "position" | "reset" | "top";
+  event: "cohort" | "position" | "reset" | "top";
   id: string;
   data: string;
 };
@@ -1935,6 +1948,11 @@ export interface Operations {
     };
     body: never;
     answer: CohortAnswer;
+  };
+  stream_cohort: {
+    query: {};
+    body: never;
+    answer: never;
   };
   divisions: {
     query: {};

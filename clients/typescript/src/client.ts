@@ -277,6 +277,11 @@ export class Client {
     return followStream(this.#transport, pathOf`/v1/leaderboards/${board}/stream`, query, signal);
   }
 
+  /** Yield a cohort of a league whenever it changes, until the signal is aborted. */
+  streamCohort(league: string, cohort: string, signal?: AbortSignal): AsyncGenerator<StreamEvent> {
+    return followStream(this.#transport, pathOf`/v1/leagues/${league}/cohorts/${cohort}/stream`, {}, signal);
+  }
+
   /** Fetch the curve of a column, which gives ranks without further requests. */
   curve(board: string, column = "-"): Promise<OfflineCurve> {
     return OfflineCurve.fetch(this.#transport, pathOf`/v1/leaderboards/${board}/rankings/${column}/curve`);

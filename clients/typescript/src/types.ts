@@ -1,6 +1,6 @@
 /** Names for parts of `api.ts`, which has the types of the service's OpenAPI document. */
 
-import type { FacetedPostBody, FanPostBody, LeaguePostBody, Operations, OwnerEvent, PostBody, PostResult, ResetEvent, TopEvent } from "./api.js";
+import type { CohortEvent, FacetedPostBody, FanPostBody, LeaguePostBody, Operations, OwnerEvent, PostBody, PostResult, ResetEvent, TopEvent } from "./api.js";
 
 export type { CurveAnswer as Curve, CurveSegment, FacetValue, GrantAnswer as Grant, LeaguePast, Page, PastPosition } from "./api.js";
 export type { PostResult, PostResults, ProblemDocument as Problem, RankedEntry } from "./api.js";
@@ -31,6 +31,7 @@ export type Stats = NonNullable<PostBody["stats"]>;
 export type StreamEvent =
   | { event: "top"; id: string; data: TopEvent }
   | { event: "position"; id: string; data: OwnerEvent }
+  | { event: "cohort"; id: string; data: CohortEvent }
   | { event: "reset"; id: string; data: ResetEvent };
 
 /** A rank, and the bounds between which the true rank lies. */

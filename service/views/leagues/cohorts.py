@@ -1,6 +1,6 @@
 """Handlers that show cohorts of a league, the results of an owner, and how many owners each division has."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
@@ -56,8 +56,8 @@ class CohortQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """The period as a result names it, such as `2026-W49`. Default: the current one."""
 
 
-class _At(NamedTuple):
-    """A period of a league."""
+class LeaguePeriod(NamedTuple):
+    """A period of a league, and its board."""
 
     family: Family
     league: LeagueSpec
@@ -74,7 +74,7 @@ class _At(NamedTuple):
         return self.board.column_index[self.league.column]
 
 
-async def _find_period(context: Context, call: Call, named: str | None = None) -> _At:
+async def find_period(context: Context, call: Call, named: str | None = None) -> LeaguePeriod:
     """Return the current period of a league, or the one with this id.
 
     Raises:
@@ -91,7 +91,7 @@ async def _find_period(context: Context, call: Call, named: str | None = None) -
                 league, ends_us = board.spec.league, family.spec.ends_us(period)
                 if board.family_key == family.key and league is not None and ends_us is not None:
                     call.other_boards = [board.id]
-                    return _At(family, league, period, board, ends_us)
+                    return LeaguePeriod(family, league, period, board, ends_us)
         if reread:
             what = "period now" if named is None else f"period {clip_text(named)!r}"
             raise ProblemError("unknown_board", f"the league {league_id!r} has no {what}")
@@ -105,35 +105,37 @@ def _choose_period(family: Family, named: str | None, now_us: int) -> Period | N
     return found.period if found is not None and not found.facets and is_listed(family.spec, found) else None
 
 
-class _Cohort(NamedTuple):
+class Cohort(NamedTuple):
     seats: list[Seat]
     placed: list[Placed]
 
 
-def _read_placed(at: _At, entries: Entries, seats: Sequence[Seat], asking: str | None = None) -> Program[_Cohort]:
+def read_placed(
+    at: LeaguePeriod, entries: Entries, seats: Sequence[Seat], asking: str | None = None
+) -> Program[Cohort]:
     """Rank the owners of these seats, which are of one cohort. Confirm the copy of the board.
 
     `asking`: the owner whom the answer is about. If it is shadowed, it is ranked as if it were not.
     """
     found, _ = yield from entries.find_entries_with_totals([each.owner for each in seats])
     if not seats:
-        return _Cohort([], [])
+        return Cohort([], [])
     if asking is not None and asking not in found:
         shadow = yield from find_shadow(at.board.leaf, asking)
         found |= {} if shadow is None else {asking: shadow}
     ranking = entries.rankings[at.column_index]
-    return _Cohort(list(seats), rank_cohort(at.league, seats[0].cohort, ranking, found.values()))
+    return Cohort(list(seats), rank_cohort(at.league, seats[0].cohort, ranking, found.values()))
 
 
 async def get_owner(context: Context, call: Call) -> LeagueOwner:
-    owner, at = call.path["owner"], await _find_period(context, call)
+    owner, at = call.path["owner"], await find_period(context, call)
     leaf, entries = at.board.leaf, context.boards.open_rows(at.board.leaf)
 
-    def program() -> Program[tuple[_Cohort, Standing | None, bool]]:
+    def program() -> Program[tuple[Cohort, Standing | None, bool]]:
         if at.board.is_unreached:
-            return _Cohort([], []), (yield from read_standing(at.family.key, owner)), False
+            return Cohort([], []), (yield from read_standing(at.family.key, owner)), False
         seats = yield from read_seats_beside(leaf, owner)
-        cohort = yield from _read_placed(at, entries, seats, owner)
+        cohort = yield from read_placed(at, entries, seats, owner)
         if seats:
             return cohort, None, False
         return cohort, (yield from read_standing(at.family.key, owner)), (yield from is_waiting(leaf, owner))
@@ -163,8 +165,15 @@ async def get_owner(context: Context, call: Call) -> LeagueOwner:
     )
 
 
-async def _show_entries(context: Context, at: _At, placed: Sequence[Placed]) -> list[LeagueEntry]:
-    merger, shown = context.boards.open_rows(at.board.leaf).merger, []
+async def _show_entries(context: Context, at: LeaguePeriod, placed: Sequence[Placed]) -> list[LeagueEntry]:
+    shown = list_entries(at, context.boards.open_rows(at.board.leaf), placed)
+    await add_profiles(context, shown)
+    return shown
+
+
+def list_entries(at: LeaguePeriod, entries: Entries, placed: Iterable[Placed]) -> list[LeagueEntry]:
+    """Return the rows of a cohort as answers have them, without profiles."""
+    merger, shown = entries.merger, []
     for entry, rank, zone in placed:
         values = merger.decode_stats(entry.cells)
         value, scale = values[at.column_index], at.board.spec.columns[at.column_index].scale
@@ -178,24 +187,23 @@ async def _show_entries(context: Context, at: _At, placed: Sequence[Placed]) -> 
                 stats=format_stats(at.board.spec, values),
             )
         )
-    await add_profiles(context, shown)
     return shown
 
 
 async def get_cohort(context: Context, call: Call) -> CohortAnswer:
     query: CohortQuery = call.query
-    at = await _find_period(context, call, query.period)
-    cohort = _parse_cohort(at, call.path["cohort"])
+    at = await find_period(context, call, query.period)
+    cohort = parse_cohort(at, call.path["cohort"])
     entries = context.boards.open_rows(at.board.leaf)
 
-    def program() -> Program[_Cohort]:
+    def program() -> Program[Cohort]:
         if at.board.is_unreached or at.board.gate.archived_us is not None:
-            return _Cohort([], [])
-        return (yield from _read_placed(at, entries, (yield from read_cohort(at.board.leaf, cohort))))
+            return Cohort([], [])
+        return (yield from read_placed(at, entries, (yield from read_cohort(at.board.leaf, cohort))))
 
     seats, placed = await context.store.at(at.board.home).read(program)
     if not seats:
-        raise ProblemError("unknown_board", f"no cohort {call.path['cohort']!r} in {at.board.id!r}")
+        raise unknown_cohort(at, cohort)
     return CohortAnswer(
         league=at.family.id,
         period=at.period.id,
@@ -209,7 +217,11 @@ async def get_cohort(context: Context, call: Call) -> CohortAnswer:
     )
 
 
-def _parse_cohort(at: _At, text: str) -> int:
+def unknown_cohort(at: LeaguePeriod, cohort: int) -> ProblemError:
+    return ProblemError("unknown_board", f"no cohort {at.name_cohort(cohort)!r} in {at.board.id!r}")
+
+
+def parse_cohort(at: LeaguePeriod, text: str) -> int:
     name, _, number = text.rpartition("-")
     names = [each.name for each in at.league.divisions]
     if name not in names:
@@ -249,7 +261,7 @@ async def get_history(context: Context, call: Call) -> LeagueHistory:
 
 
 async def get_divisions(context: Context, call: Call) -> DivisionList:
-    at = await _find_period(context, call)
+    at = await find_period(context, call)
     counting = partial(count_divisions, at.board.leaf)
     counted = await context.store.at(at.board.home).read(counting, heavy=True)
     found = {each.division: each for each in counted}

@@ -5,7 +5,7 @@ from service.contract.league_messages import LeaguePostBody, LeaguePostList, Put
 from service.contract.queries import ListQuery, PositionedPostsQuery
 from service.contract.routes import FOUND_BY_HANDLER, Route
 
-from . import cohorts, leagues
+from . import cohort_stream, cohorts, leagues
 
 _LEAGUE = "/v1/leagues/{league}"
 _TAG = "Leagues"
@@ -21,6 +21,8 @@ LEAGUES = [
     Route("DELETE", _LEAGUE + "/owners/{owner}", leagues.leave_league, Role.WRITER, "leave_league", _TAG),
     Route("GET", _LEAGUE + "/cohorts/{cohort}", cohorts.get_cohort, Role.READER, "cohort", _TAG,
         query=cohorts.CohortQuery, boards=FOUND_BY_HANDLER),
+    Route("GET", _LEAGUE + "/cohorts/{cohort}/stream", cohort_stream.get_cohort_stream, Role.READER,
+        "stream_cohort", _TAG, boards=FOUND_BY_HANDLER),
     Route("GET", _LEAGUE + "/divisions", cohorts.get_divisions, Role.READER, "divisions", _TAG,
         boards=FOUND_BY_HANDLER),
     Route("PUT", _LEAGUE, leagues.put_league, Role.OPS, "create_league", _TAG, body=PutLeague,

@@ -7,6 +7,7 @@ service closes the connection. The client can connect again with the id of the l
 import asyncio
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 
 from aiohttp import HttpVersion11, hdrs, web
@@ -19,6 +20,7 @@ from service.http.endpoint import X_REQUEST_ID
 from service.http.fast_json import PlainStream
 from service.streams.subscriptions import OwnerTopic, Topic, TopTopic, decode_event_id
 from service.views.owners.owners import find_column
+from storage.records import Board
 
 SSE_TYPE = "text/event-stream"
 LAST_EVENT_ID = "Last-Event-ID"
@@ -66,21 +68,31 @@ class StreamClient:
 async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse:
     query: StreamQuery = call.query
     board, index = await find_column(context, call.path["board"], query.column)
-    if call.request.method == hdrs.METH_HEAD:
-        return Reply(b"", media_type=SSE_TYPE)
     settings = context.settings
-    # Clients whose topics have equal keys share a topic. All boards of a family that no post has reached share a board
-    # key, so the topic's key has the board's id, too.
-    ranking: tuple[Hashable, ...] = (board.id, board.key, board.edition, index)
-    key: Hashable
-    make: Callable[[], Topic]
     if query.owner is None:
         top = query.top or min(settings.stream_top_default, settings.stream_top_max)
-        key, make = (*ranking, top), lambda: TopTopic(context.ranks, board, index, top)
-    else:
-        owner = parse_owner(query.owner)
-        key, make = (*ranking, owner), lambda: OwnerTopic(context.ranks, board, index, owner)
-    feed = context.feeds.find_feed(board)
+        return await follow_topic(
+            context, call, board, (index, top), partial(TopTopic, context.ranks, board, index, top)
+        )
+    owner = parse_owner(query.owner)
+    make = partial(OwnerTopic, context.ranks, board, index, owner)
+    return await follow_topic(context, call, board, (index, owner), make)
+
+
+async def follow_topic(
+    context: Context, call: Call, board: Board, about: tuple[Hashable, ...], make: Callable[[], Topic]
+) -> Reply | web.StreamResponse:
+    """Send a client the events of a topic until it leaves. `about` names the topic among those of the board.
+
+    Raises:
+        StorageError: the state of the topic can't be read, or too many streams are open.
+    """
+    if call.request.method == hdrs.METH_HEAD:
+        return Reply(b"", media_type=SSE_TYPE)
+    # Clients whose topics have equal keys share a topic. All boards of a family that no post has reached share a board
+    # key, so the topic's key has the board's id, too.
+    key = (board.id, board.key, board.edition, *about)
+    feed, settings = context.feeds.find_feed(board), context.settings
     client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
     try:
         # If the board's id has an alias, it may have meant another board last time. So send the client the whole state.

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.leagues import run_kills
 from tests.service.closing import close_as_of, us
+from tests.service.event_stream import events_of
 from tests.service.views.boards.test_e2e_histories import Played
 
 LEAGUE = "/v1/leagues/climb"
@@ -160,6 +161,35 @@ async def test_a_writer_names_the_division_of_a_newcomer_once(service: Played) -
     assert await service.refused("POST", "/v1/leagues/none/posts", named) == (404, "unknown_family")
     await service.must("POST", "/v1/families/climb/posts", {"owner": "eve", "stats": {"xp": 1}})
     assert (await service.get(f"{LEAGUE}/owners/eve"))["division"] == "bronze"
+
+
+async def test_a_stream_shows_a_cohort_as_it_changes(service: Played) -> None:
+    await service.must("PUT", LEAGUE, SPEC)
+    path = f"{LEAGUE}/cohorts/bronze-1/stream"
+    assert await service.refused("GET", path) == (404, "unknown_board")
+    assert await service.refused("GET", f"{LEAGUE}/cohorts/copper-1/stream") == (404, "unknown_board")
+    await post(service, ada=5)
+    async with events_of(service.base, path) as stream:
+        first = await stream.expect_event("cohort")
+        assert zones(first.data) == [("ada", 1, "promotion")]
+        await post(service, bob=7, cleo=6)  # newcomers who take the last seats
+        assert zones((await stream.expect_event("cohort")).data) == [
+            ("bob", 1, "promotion"), ("cleo", 2, "safe"), ("ada", 3, "safe"),
+        ]  # fmt: skip
+        await post(service, dan=90)  # sits in another cohort
+        await post(service, ada=3)
+        third = await stream.expect_event("cohort")
+        assert (zones(third.data)[0], third.data["cohort"]) == (("ada", 1, "promotion"), "bronze-1")
+        await service.must("PUT", "/v1/owners/ada/hidden", {})
+        assert zones((await stream.expect_event("cohort")).data)[0] == ("bob", 1, "promotion")
+    shown = await service.get(f"{LEAGUE}/cohorts/bronze-1")
+    await post(service, dan=1)
+    async with events_of(service.base, path, last_id=third.id) as stream:
+        missed = await stream.expect_event("cohort")
+        assert zones(missed.data) == zones(shown)
+    async with events_of(service.base, path, last_id=missed.id) as stream:
+        await post(service, bob=1)  # the first event, because the client has missed nothing
+        assert zones((await stream.expect_event("cohort")).data)[0] == ("bob", 1, "promotion")
 
 
 def test_a_short_run_of_the_benchmark_moves_each_owner_as_a_model_says(tmp_path: Path) -> None:
