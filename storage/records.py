@@ -617,6 +617,20 @@ class PostAct(msgspec.Struct, array_like=True):
     detail: str
 
 
+class PostTerms(msgspec.Struct, array_like=True):
+    """The terms of a post with one change of a column of numbers. Unless the stored value meets them, nothing happens.
+
+    A post with terms goes to one board, and has no id: its outcome has no `stats` if the terms are not met.
+    """
+
+    adds: bool = False  # whether the change adds to the stored value, whatever the merge rule of the column
+    absent: bool = False  # whether the owner may have no value
+    present: bool = False  # whether the owner must have a value
+    above: bool = False  # whether the new value must be greater than a stored one
+    below: bool = False  # whether it must be less
+    equals: StatValue | None = None  # the value that the owner must have; None: any
+
+
 class Post(msgspec.Struct):
     """A contribution of stats by a caller, after parsing. Its boards and columns were found in the catalog."""
 
@@ -633,6 +647,7 @@ class Post(msgspec.Struct):
     division: int | None = None  # in a league: where a newcomer begins; None: in the first division
     asks_hold: bool = False  # whether the caller wants the post to be held
     is_accepted: bool = False  # whether an operator has accepted the post, which was held
+    terms: PostTerms | None = None  # None: the post is applied whatever the stored value is
 
 
 class PartOutcome(msgspec.Struct, array_like=True):

@@ -11,6 +11,7 @@ from storage.records import (
     ColumnSpec,
     Entry,
     Merge,
+    PostTerms,
     StatValue,
     describe_range,
     format_decimal,
@@ -94,6 +95,19 @@ class Merger:
             self._compute_quotient(quotient, stored_cells, changed, improved, at_us)
         self._order_ties(stored_cells, changed, improved)
         return changed
+
+    def settle_terms(self, cells: Sequence[Cell] | None, change: ColumnChange, terms: PostTerms) -> ColumnChange | None:
+        """Return the change that a post with terms makes of the stored cells, or None if they do not meet the terms."""
+        before, value = None if cells is None else self.decode_value(change.index, cells[change.index]), change.value
+        if before is None:
+            return None if terms.present or terms.equals is not None else change
+        if terms.absent or terms.equals not in (None, before):
+            return None
+        if isinstance(before, int) and isinstance(value, int):
+            value += before if terms.adds else 0
+            if (terms.above and value <= before) or (terms.below and value >= before):
+                return None
+        return ColumnChange(change.index, value, change.overwrite)
 
     def combine_entries(self, one: Entry, other: Entry) -> list[Cell]:
         """Return the cells of one entry in place of two: the values of the later entry, posted to the earlier one.

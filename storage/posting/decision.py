@@ -184,6 +184,14 @@ def _decide_post(decision: Decision, post: Post) -> list[PartOutcome]:
         return _decide_family_post(decision, post, post.scope.key)
     if len(post.parts) == 1:  # nearly every post
         part = post.parts[0]
+        if post.terms is not None:
+            board = decision.boards[part.leaf.key]
+            row = board.rows.get(post.owner)
+            change = board.entries.merger.settle_terms(None if row is None else row.cells, part.changes[0], post.terms)
+            if change is None:
+                decision.relies_on_states |= row is None
+                return [PartOutcome(PostStatus.UNCHANGED, leaf_key=part.leaf.key)]
+            part = BoardPost(part.leaf, [change])
         plan = _plan(decision, post, part)
         if isinstance(plan, dict):
             return [_take(decision, post, part, plan)]

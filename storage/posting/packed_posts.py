@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from storage.records import BoardPost, ColumnChange, Leaf, Post, PostAct, PostScope
+from storage.records import BoardPost, ColumnChange, Leaf, Post, PostAct, PostScope, PostTerms
 
 
 class PackedPost(msgspec.Struct, array_like=True, gc=False):
@@ -22,6 +22,7 @@ class PackedPost(msgspec.Struct, array_like=True, gc=False):
     act: PostAct | None = None
     division: int | None = None
     asks_hold: bool = False
+    terms: PostTerms | None = None
 
     def changes_to(self, index: int) -> Sequence[ColumnChange]:
         """Return the changes that the post makes to one of its leaves, given by its 0-based index in `boards`."""
@@ -58,6 +59,8 @@ def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arriv
             packed[-1].division = post.division
         if post.asks_hold:
             packed[-1].asks_hold = True
+        if post.terms is not None:
+            packed[-1].terms = post.terms
     return packed
 
 
@@ -70,4 +73,5 @@ def unpack_post(packed: PackedPost, leaves: Sequence[Leaf]) -> Post:
         scope = PostScope(packed.family_key, leaves[0].partition if leaves else 0)
     post = Post(packed.owner, parts, packed.post_hash, packed.at_us, packed.fingerprint, scope, packed.post_id)
     post.act, post.division, post.asks_hold = packed.act, packed.division, packed.asks_hold
+    post.terms = packed.terms
     return post

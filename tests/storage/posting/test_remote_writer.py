@@ -49,6 +49,7 @@ from storage.records import (
     Post,
     PostScope,
     PostStatus,
+    PostTerms,
     TracedOutcome,
 )
 from tests.storage.deployment import LIMITS, counter, label, ranked, spec
@@ -64,9 +65,10 @@ _values = st.integers(-(2**63), 2**63 - 1) | st.text(max_size=5)
 _changes = st.lists(st.builds(ColumnChange, st.integers(0, 2), _values, st.booleans()), max_size=3)
 _parts = st.lists(st.builds(BoardPost, st.sampled_from(LEAVES), _changes), max_size=4)
 _texts = st.none() | st.text(max_size=4)
+_terms = st.none() | st.builds(PostTerms, *[st.booleans()] * 5, st.none() | _values)
 _posts = st.builds(
     Post, st.text(min_size=1, max_size=5), _parts, _texts, st.none() | st.integers(0, 2**60), st.text(max_size=4),
-    st.none(), _texts,
+    st.none(), _texts, terms=_terms,
 )  # fmt: skip
 
 
