@@ -82,7 +82,7 @@ release: $(STAMP) ## Make all files of a release, with checksums, in build/relea
 lock: ## Renew requirements.lock from pyproject.toml (ARGS=--upgrade: to the newest versions)
 	"$(PYTHON)" -m venv build/lock
 	build/lock/bin/python -m pip --disable-pip-version-check install --quiet uv
-	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --group release --group site --extra mcp --extra plots --extra redis --extra tracing --universal --python-version 3.11 \
+	build/lock/bin/uv pip compile pyproject.toml --no-config --group dev --group release --group site --extra mcp --extra plots --extra redis --extra resp --extra tracing --universal --python-version 3.11 \
 	  --no-emit-package rankcurve-client --generate-hashes --no-header --quiet --output-file requirements.lock $(ARGS)
 	build/lock/bin/uv pip compile pyproject.toml --no-config --group image --extra tracing --universal --python-version 3.11 \
 	  --no-emit-package rankcurve-client --constraint requirements.lock --generate-hashes --no-header --no-annotate --quiet --output-file deploy/requirements.lock

@@ -230,6 +230,22 @@ class OpenReadingSettings(_Group):
     with commas between; none: only https to public addresses."""
 
 
+class RedisClientSettings(_Group):
+    """Settings of the port for Redis clients, whose sorted sets are boards."""
+
+    resp_port: int = _number(0, 0, 65535, "")
+    """TCP port for Redis clients; 0: none. It needs the extra `resp`. TLS is left to a proxy."""
+    resp_board: str = (
+        '{"columns": [{"name": "score", "merge": "last", "scale": 9}, {"name": "member_data", "type": "text",'
+        ' "merge": "last"}], "table": "shared"}'
+    )
+    """The specification of a leaderboard that a post to an unknown key creates, as JSON. Empty: none is created."""
+    resp_rank: Literal["auto", "exact"] = "auto"
+    """auto: ranks are exact unless the process is busy, as over HTTP. exact: they are always counted."""
+    resp_round: Literal["refuse", "nearest", "down", "up"] = "refuse"
+    """What becomes of a score with more digits after the point than its column holds."""
+
+
 class ReadingSettings(_Group):
     """Settings for reading entries and ranks."""
 
@@ -541,6 +557,7 @@ class Settings(
     SqliteSettings,
     StreamSettings,
     ReadingSettings,
+    RedisClientSettings,
     OpenReadingSettings,
     PlayerSettings,
     KeySettings,

@@ -16,15 +16,20 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 
+import msgspec
 import structlog
 from aiohttp import web
 
 from config import Settings
+from service.contract.requests import BoardBody
+from service.contract.strict_json import decode_strictly
 from service.http.malformed import ProblemServer
 from service.telemetry.logs import configure_logging, log_serving
 from service.telemetry.metrics.process import Metrics
+from service.views.boards.specs import make_spec
 from storage.posting.post_server import PostServer
 from storage.posting.writer import Writers
+from storage.records import BoardSpec
 
 from .api import ROUTES
 from .app import make_server
@@ -137,10 +142,34 @@ async def open_service(
         context.keyring.check_binding(settings.host)
         if context.keyring.open:
             log.warning("open_to_this_machine", detail="no API key is configured: every caller is ops")
-        async with _open_port(
-            make_server(ROUTES, context), settings, settings.port, reuse_port=reuse_port
-        ) as addresses:
+        async with (
+            _open_door(context, reuse_port=reuse_port, is_front=owner is not None),
+            _open_port(make_server(ROUTES, context), settings, settings.port, reuse_port=reuse_port) as addresses,
+        ):
             yield addresses
+
+
+@asynccontextmanager
+async def _open_door(context: Context, *, reuse_port: bool = False, is_front: bool = False) -> AsyncIterator[None]:
+    """Listen for Redis clients within the block, if the settings say so. Of a SQLite store, only the owner does."""
+    settings = context.settings
+    if not settings.resp_port or is_front:
+        yield
+        return
+    from .resp.door import open_door
+
+    async with open_door(context, make_new_board(context), settings.resp_port, reuse_port=reuse_port):
+        yield
+
+
+def make_new_board(context: Context) -> BoardSpec | None:
+    """Return the specification of boards that posts of Redis clients make, or None if the settings have none.
+
+    Raises:
+        ProblemError, SpecInvalidError: it is no specification.
+    """
+    text = context.settings.resp_board.encode()
+    return make_spec(decode_strictly(text, msgspec.json.Decoder(BoardBody)), context) if text else None
 
 
 @asynccontextmanager
@@ -148,7 +177,7 @@ async def open_owner(
     settings: Settings, metrics: Metrics, listening: Sequence[socket.socket]
 ) -> AsyncIterator[list[str]]:
     """Be the owner process of a SQLite store within the block. Provide an empty list, because no port is opened."""
-    async with open_context(settings, metrics) as context, serve_fronts(context, listening):
+    async with open_context(settings, metrics) as context, serve_fronts(context, listening), _open_door(context):
         yield []
 
 

@@ -45,7 +45,7 @@ class RankContext:
         now_us: Callable[[], int],
     ) -> None:
         self._store, self._boards, self._reads, self._book, self._limits = store, boards, reads, book, limits
-        self._cursors, self._crowd, self._now_us = cursors, crowd, now_us
+        self._cursors, self.crowd, self._now_us = cursors, crowd, now_us
         self._locators: OrderedDict[int, Locator] = OrderedDict()
         self.first_pages: StoreCoalescers[tuple[Board, int, int], FirstPage] = StoreCoalescers(
             self._read_first_pages,
@@ -61,7 +61,7 @@ class RankContext:
             return found
         entries = self._boards.open_board(board)
         store = self._store.at(board.reading_partition)
-        found = Locator(store, self._reads, board, entries, self._book, self._limits, self._crowd, self._now_us)
+        found = Locator(store, self._reads, board, entries, self._book, self._limits, self.crowd, self._now_us)
         self._locators[board.key] = found
         self._locators.move_to_end(board.key)
         if len(self._locators) > self._limits.open_boards_max:
@@ -87,7 +87,7 @@ class RankContext:
         Raises:
             UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
         """
-        self._crowd.enter(1)
+        self.crowd.enter(1)
         try:
             ranks = len(asked)
             found = [locator.locate_without_count(wanted, mode, ranks=ranks) for locator, wanted in asked]
@@ -103,7 +103,7 @@ class RankContext:
                 for number, located in zip(missing, counted, strict=True):
                     found[number] = located
         finally:
-            self._crowd.leave(1)
+            self.crowd.leave(1)
         return [
             locator.make_position(wanted, located, totals.get(locator.board.key, {}))
             for (locator, wanted), located in zip(asked, found, strict=True)

@@ -260,7 +260,7 @@ class Service(Caller):
 
     def keep_busy(self) -> None:
         """Be so busy with reads from now on that the process counts no default rank."""
-        self.context.ranks._crowd.enter(2 * self.context.settings.crowd_min)
+        self.context.ranks.crowd.enter(2 * self.context.settings.crowd_min)
 
     async def stop(self) -> None:
         """Finish the accepted requests, stop the service, and close the database."""

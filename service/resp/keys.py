@@ -1,0 +1,132 @@
+"""Leads from a key to a board and a column, and makes the board of an unknown key.
+
+A key is a board's id, `board/column`, or the id of a period of a family. For hashes it is `board:column`, with a column
+of text: libraries keep names of members in `{board}:member_data`.
+"""
+
+from typing import NamedTuple
+
+from service.context import Context
+from service.contract.api_keys import Identity
+from service.contract.problems import ProblemError, clip_text
+from service.contract.values import parse_board_id, parse_owner
+from storage.boards.acts import Act, record_act
+from storage.boards.board_creation import create_board
+from storage.errors import UnknownBoardError
+from storage.records import Board, BoardSpec, ColumnKind, ColumnSpec
+from storage.store import Program
+
+from .wire import Refusal
+
+
+class Place(NamedTuple):
+    """A column of a board: a sorted set if it is ranked, a hash if it holds text."""
+
+    board: Board
+    column_index: int
+
+    @property
+    def column(self) -> ColumnSpec:
+        return self.board.spec.columns[self.column_index]
+
+
+class Keys:
+    def __init__(self, context: Context, new_board: BoardSpec | None) -> None:
+        """`new_board`: the columns and rules of boards that posts to unknown keys make; None: they make none."""
+        self._context, self._new_board = context, new_board
+
+    def find_known(self, key: bytes, *, text: bool = False) -> Place | None:
+        """Return what a key names by this process's copy of the catalog, or None if the copy has no such board."""
+        board_id, column = split_key(key, text=text)
+        board = self._context.catalog.find_known(board_id)
+        return None if board is None else _find_place(board, column, text=text)
+
+    async def find(self, key: bytes, *, text: bool = False) -> Place:
+        """Return what a key names. Raise `UnknownBoardError` if there is no such board."""
+        board_id, column = split_key(key, text=text)
+        catalog = self._context.catalog
+        board = catalog.find_known(board_id)
+        if board is None:
+            [board_id] = await catalog.resolve_aliases([board_id], self._context.now_us())
+            board = await catalog.find_board(board_id)
+        return _find_place(board, column, text=text)
+
+    async def make(self, key: bytes, caller: Identity, *, text: bool = False) -> None:
+        """Make the board that a key names, unless there is one."""
+        board_id, context = split_key(key, text=text)[0], self._context
+        try:
+            await context.catalog.reread_board(board_id)
+            return
+        except UnknownBoardError:
+            if self._new_board is None:
+                raise Refusal(f"ERR no leaderboard {board_id!r}, and the setting resp_board makes none") from None
+        spec = self._new_board
+
+        def program() -> Program[Board]:
+            now_us = context.now_us()
+            board = yield from create_board(
+                board_id=board_id,
+                spec=spec,
+                now_us=now_us,
+                boards_max=context.settings.catalog_boards_max,
+                own_tables_max=context.own_tables_max,
+                spare=context.store.dialect.spares_tables,
+            )
+            if board.spec is spec:
+                yield from record_act(Act(now_us, "board.created", caller.stored_key, board=board_id))
+            return board
+
+        context.catalog.keep_board(await context.store.write(program))
+
+    async def confirm(self, key: bytes, *, text: bool = False) -> None:
+        """Read the board of a key again, because this process's copy of it may be outdated."""
+        await self._context.catalog.confirm([split_key(key, text=text)[0]])
+
+
+def split_key(key: bytes, *, text: bool) -> tuple[str, str | None]:
+    """Return the id of the board and the name of the column, which may be None for a sorted set."""
+    name = decode_text(key)
+    if text:
+        board_id, sign, column = name.rpartition(":")
+        if not sign:
+            raise Refusal(f"ERR {clip_text(name)!r} is no hash here: one is named after a board and a column of text")
+    else:
+        board_id, sign, column = name.partition("/")
+    try:
+        return parse_board_id(board_id), column if sign else None
+    except ProblemError as problem:
+        raise Refusal(f"ERR {problem.detail}") from None
+
+
+def _find_place(board: Board, column: str | None, *, text: bool) -> Place:
+    if text:
+        index = board.column_index.get(column or "")
+        if index is None or board.spec.columns[index].kind is not ColumnKind.TEXT:
+            raise Refusal(f"ERR the leaderboard {board.id!r} has no column {column!r} of text, so it is no hash")
+        return Place(board, index)
+    if column is not None:
+        index = board.column_index.get(column)
+    else:
+        index = board.sorted_indexes[0] if len(board.sorted_indexes) == 1 else None
+    if index is None or not board.spec.columns[index].sorted:
+        raise Refusal(f"ERR name a ranked column of the leaderboard {board.id!r}: {board.id}/COLUMN")
+    return Place(board, index)
+
+
+def decode_text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise Refusal("ERR keys and members are texts in UTF-8 here") from None
+
+
+def parse_member(raw: bytes) -> str:
+    """Return the owner that a member names. Refuse a member that would be stored in another form."""
+    text = decode_text(raw)
+    try:
+        owner = parse_owner(text)
+    except ProblemError as problem:
+        raise Refusal(f"ERR {problem.detail}") from None
+    if owner != text:
+        raise Refusal("ERR a member is a text in the form NFC of Unicode here")
+    return owner

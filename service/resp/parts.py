@@ -1,0 +1,74 @@
+"""What all connections of the door share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+from service.context import Context
+from storage.coalesce import StoreCoalescers
+from storage.records import Board, BoardSpec
+
+from .keys import Keys, Place
+from .redis_order import RankOf, RedisOrder
+
+SCANS_MAX = 10_000  # cursors of ZSCAN that a process remembers
+
+
+class _AskedRank(NamedTuple):
+    board: Board
+    column_index: int
+    owner: str
+
+
+class DoorParts:
+    def __init__(self, context: Context, new_board: BoardSpec | None) -> None:
+        self.context, self.settings = context, context.settings
+        self.keys = Keys(context, new_board)
+        self.connections: set[object] = set()
+        self.arriving_bytes = 0  # of all connections together
+        self._scans: OrderedDict[int, tuple[int, str]] = OrderedDict()
+        self._last_cursor = 0
+        self._ranks: StoreCoalescers[_AskedRank, RankOf | None] = StoreCoalescers(
+            self._find_ranks,
+            batch_max=context.settings.point_reads_per_batch_max,
+            waiting_max=context.settings.reads_waiting_max,
+            tasks_max=context.settings.point_read_tasks_max,
+            crowd=context.ranks.crowd,
+        )
+
+    def order(self, place: Place) -> RedisOrder:
+        return RedisOrder(self.context.ranks.find_locator(place.board), place.column_index)
+
+    def ask_rank(self, place: Place, owner: str) -> asyncio.Future[RankOf | None]:
+        """Return a future for the rank of an owner. None: the ranking does not have the owner."""
+        board = place.board
+        kind = board.key, board.leaves[0].shape, place.column_index
+        store = self.context.store.at(board.reading_partition)
+        return self._ranks[store].ask(kind, _AskedRank(board, place.column_index, owner))
+
+    async def _find_ranks(self, asked: Sequence[_AskedRank]) -> list[RankOf | None]:
+        board, index, _ = asked[0]
+        order = self.order(Place(board, index))
+        owners = list(dict.fromkeys(each.owner for each in asked))
+        finding = partial(order.find_ranks, owners, self.settings.resp_rank, order.find_start())
+        found = await self.context.store.at(board.reading_partition).read(finding)
+        return [found.get(each.owner) for each in asked]
+
+    def keep_cursor(self, board_key: int, owner: str) -> int:
+        """Return a number for the place after an owner, from which a later ZSCAN goes on."""
+        self._last_cursor += 1
+        self._scans[self._last_cursor] = board_key, owner
+        if len(self._scans) > SCANS_MAX:
+            self._scans.popitem(last=False)
+        return self._last_cursor
+
+    def find_cursor(self, board_key: int, cursor: int) -> str | None:
+        """Return the owner after whom a ZSCAN goes on, or None if the cursor is unknown."""
+        if cursor == 0:
+            return ""
+        key, owner = self._scans.get(cursor, (None, ""))
+        return owner if key == board_key else None

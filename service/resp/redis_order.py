@@ -1,0 +1,156 @@
+"""Programs that rank and read members in the order of Redis: by score, then by the bytes of the member.
+
+A board's own order is best first, and of equal values the lesser owner first. If high values are best, Redis has the
+greater member first there, so a group of equal values is read from its other end. A board whose ties are ordered by
+time or by columns keeps its own order.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from service.ranks.locator import Locator, WantedRank
+from service.ranks.pages import LAST_OWNER, cell_of
+from storage.leaves.count_policy import RankMode
+from storage.leaves.exact_ranks import CountStart
+from storage.leaves.rankings import Ranking
+from storage.leaves.row_rankings import RowRanking
+from storage.leaves.totals import read_board_totals
+from storage.log.cells import CellOf
+from storage.records import Entry
+from storage.store import Program
+
+SLACK_ROWS = 100  # rows that end this near to the last one are read from there
+
+
+class RankOf(NamedTuple):
+    """Where a member stands in its ranking."""
+
+    better: int  # the number of members before it
+    total: int
+    value: int  # scaled
+
+
+class RedisOrder:
+    """Reads one ranked column of a board. Run its programs for the partition of the board."""
+
+    def __init__(self, locator: Locator, index: int) -> None:
+        self.locator, self._index = locator, index
+        self.ranking: Ranking = locator.entries.rankings[index]
+        self.high = self.ranking.padding.high
+        self._mirrored = self.high and not self.ranking.padding.orders_equals
+
+    def find_start(self) -> CountStart | None:
+        """Return where counts may start. Call this before the program begins."""
+        return self.locator.find_count_start(self._index)
+
+    def read_total(self) -> Program[int]:
+        return (yield from read_board_totals(self.locator.board)).get(self._index, 0)
+
+    def find_ranks(self, owners: Sequence[str], mode: RankMode, start: CountStart | None) -> Program[dict[str, RankOf]]:
+        """Return the ranks of owners, by owner. Count them unless `mode` lets a curve answer, as over HTTP."""
+        total = yield from self.read_total()
+        entries = yield from self.locator.entries.find_entries(owners)
+        cells = {owner: cell for owner, each in entries.items() if isinstance(cell := each.cells[self._index], str)}
+        better: dict[str, int] = {}
+        for owner, cell in cells.items():
+            located = self.locator.locate_without_count(WantedRank(self._index, cell, owner), mode, ranks=len(cells))
+            if located is not None:
+                better[cell] = located.rank - 1
+        yield from self._count_better({*cells.values()} - better.keys(), start, better)
+        places = [place for owner, cell in cells.items() for place in self._ties_of(cell, owner)]
+        ties = yield from self._count_ties(list(dict.fromkeys(places)))
+        found: dict[str, RankOf] = {}
+        for owner, cell in cells.items():
+            before = ties[cell, owner]
+            if self._mirrored:
+                before = ties[cell, LAST_OWNER] - 1 - before
+            value = self.ranking.padding.decode_value(cell)
+            found[owner] = RankOf(min(better[cell] + before, max(0, total - 1)), total, value)
+        return found
+
+    def _ties_of(self, cell: str, owner: str) -> list[CellOf]:
+        return [(cell, owner), (cell, LAST_OWNER)] if self._mirrored else [(cell, owner)]
+
+    def _count_better(self, cells: set[str], start: CountStart | None, found: dict[str, int]) -> Program[None]:
+        ranking = self.ranking
+        if start is not None and isinstance(ranking, RowRanking) and cells:
+            counted = yield from ranking.gaps.count_better(start, [(cell, "") for cell in cells])
+            found |= {cell: each.better_count for (cell, _), each in counted.items() if each is not None}
+        for cell in cells - found.keys():
+            found[cell] = (yield from ranking.count_before(cell, "", start)).better_count
+
+    def _count_ties(self, places: Sequence[CellOf]) -> Program[dict[CellOf, int]]:
+        ranking = self.ranking
+        if isinstance(ranking, RowRanking):
+            counted = (yield from ranking.count_ties_before(places)) if places else []
+            return dict(zip(places, counted, strict=True))
+        found: dict[CellOf, int] = {}
+        for place in places:
+            found[place] = (yield from ranking.count_tied(*place))[1]
+        return found
+
+    def find_span(self, least: int, most: int, total: int, start: CountStart | None) -> Program[tuple[int, int]]:
+        """Return which rows have a value from `least` to `most` (scaled): the first, and the one after the last."""
+        if least > most:
+            return 0, 0
+        best, worst = (most, least - 1) if self.high else (least, most + 1)
+        begin = yield from self._count_beyond(best, total, start)
+        return begin, (yield from self._count_beyond(worst, total, start))
+
+    def _count_beyond(self, value: int, total: int, start: CountStart | None) -> Program[int]:
+        """Count the entries that are better than a value, which the column may be unable to hold."""
+        padding = self.ranking.padding
+        if not padding.min_scaled <= value <= padding.max_scaled:
+            return 0 if (value > padding.max_scaled) == self.high else total
+        return (yield from self.ranking.count_before(padding.pad(value), "", start)).better_count
+
+    def read_rows(
+        self, begin: int, end: int, total: int, start: CountStart | None, *, ascending: bool
+    ) -> Program[list[Entry]]:
+        """Return the rows from the 0-based index `begin` to before `end`, by ascending or descending score."""
+        if ascending == self.high:
+            found = yield from self._read_best_first(total - end, total - begin, total, start)
+            return found[::-1]
+        return (yield from self._read_best_first(begin, end, total, start))
+
+    def _read_best_first(self, begin: int, end: int, total: int, start: CountStart | None) -> Program[list[Entry]]:
+        rows = yield from self._read_own_order(begin, end, total, start)
+        if not self._mirrored or not rows:
+            return rows
+        groups: list[list[Entry]] = []
+        for row in rows:
+            if groups and cell_of(self.ranking, groups[-1][0]) == cell_of(self.ranking, row):
+                groups[-1].append(row)
+            else:
+                groups.append([row])
+        found: list[Entry] = []
+        for number, group in enumerate(groups):
+            if number in (0, len(groups) - 1):  # the others are complete
+                found += yield from self._mirror(group, begin + len(found), total, start)
+            else:
+                found += group[::-1]
+        return found
+
+    def _mirror(self, group: list[Entry], at: int, total: int, start: CountStart | None) -> Program[list[Entry]]:
+        """Return the rows of a group of equal values that stand where `group` does, if the group is read backwards."""
+        tied, before = yield from self.ranking.count_tied(cell_of(self.ranking, group[0]), group[0].owner)
+        if tied > len(group):
+            first = at - before  # where the whole group begins
+            begin = first + tied - before - len(group)
+            group = yield from self._read_own_order(begin, begin + len(group), total, start)
+        return group[::-1]
+
+    def _read_own_order(self, begin: int, end: int, total: int, start: CountStart | None) -> Program[list[Entry]]:
+        if begin >= end:
+            return []
+        if begin == 0:
+            return (yield from self.ranking.read_first_rows(end))
+        if total - end <= SLACK_ROWS and (yield from self.ranking.keeps_all_rows()):
+            worst = yield from self.ranking.find_worst_cell()
+            if worst is not None:
+                last = yield from self.ranking.read_rows_before(worst, LAST_OWNER, total - begin)
+                return last[: end - begin]
+        landed = yield from self.ranking.find_row(start, begin + 1)
+        if landed is None:
+            return []
+        return (yield from self.ranking.read_rows_around(*landed, better_rows=0, worse_rows=end - begin)).after
