@@ -19,7 +19,7 @@ from .leaves.entrants import hold_entrants
 from .leaves.entries import log_ranking_changes
 from .leaves.erasure import Erased, find_bundles_of, rename_owners
 from .leaves.totals import read_totals
-from .limits.held_posts import forget_owners
+from .limits.held_posts import remove_held_posts
 from .log.bundles import ChangeKind
 from .log.cells import CellOf
 from .log.change_log import change_log
@@ -108,7 +108,7 @@ class EntryErasure:
             taking_part = yield from hold_entrants([(leaf, owners)])
             gone = yield from entries.remove_entries(owners, ChangeKind.ERASED, is_wanted or (lambda _: True))
             if is_wanted is None:
-                yield from forget_owners(owners, [leaf.key])
+                yield from remove_held_posts(owners, [leaf.key])
             for row in (yield from hidden_owners.find_hidden_entries([leaf.key], owners)) if is_wanted is None else ():
                 hidden = yield from hidden_owners.erase_hidden_entry(entries, row.entry.owner)
                 gone += [] if hidden is None else [hidden]

@@ -47,7 +47,7 @@ from .leaves.entries import Entries, RankingChange, find_on_leaves, lock_boards_
 from .leaves.gates import read_gates_of
 from .leaves.rankings import OpenLeaf
 from .leaves.totals import read_totals
-from .limits.held_posts import forget_owners
+from .limits.held_posts import remove_held_posts
 from .log.bundles import ChangeKind
 from .log.change_log import change_log
 from .queue.queue_erasure import drop_queued
@@ -115,7 +115,7 @@ class OwnerChanges:
 
         def program() -> Program[int]:
             yield from read_totals([leaf])  # raises an error if the caller's copy of the board is outdated
-            forgotten = yield from forget_owners((self.owner, *earlier_ids), [leaf.key])
+            forgotten = yield from remove_held_posts((self.owner, *earlier_ids), [leaf.key])
             joined = yield from self._erase([entries], until)
             if leaf.spec.league is not None:
                 yield from seats.forget_seats(leaf, [self.owner, *earlier_ids])
@@ -140,7 +140,7 @@ class OwnerChanges:
         # When `drop_queued` returns, posts that a worker had already taken are applied. The code below erases them.
         for name in self._names:
             await drop_queued(self.store, name, concerns=self._concerns)
-        forgetting = partial(forget_owners, self._names)
+        forgetting = partial(remove_held_posts, self._names)
         await self.store.write(lambda: in_each_partition(forgetting, self._concerns))
         begun = await self.store.read(lambda: in_each_partition(change_log.take_mark, self._concerns))
         await self._on_every_board(lambda boards: self._erase(boards, until))
@@ -282,7 +282,7 @@ class OwnerChanges:
         return hidden_owners.forget_state(self.owner, now_us=self.now_us(), concerns=self._concerns)
 
     def _forget(self) -> Program[None]:
-        yield from in_each_partition(partial(seats.forget_owners, self._names), self._concerns)
+        yield from in_each_partition(partial(seats.leave_leagues, self._names), self._concerns)
         for name in self._names:
             yield from grants.forget_owner(name)
         if self.postponed is None:

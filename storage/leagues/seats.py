@@ -182,7 +182,7 @@ def forget_seats(leaf: Leaf, owners: Iterable[str]) -> Program[None]:
     yield _FORGET_HERE.bind(key=leaf.key, owners=sorted(owners))
 
 
-def forget_owners(owners: Iterable[str]) -> Program[None]:
+def leave_leagues(owners: Iterable[str]) -> Program[None]:
     """Remove owners from all leagues of a partition."""
     names = sorted(owners)
     yield _FORGET_STANDINGS.bind(owners=names)

@@ -90,7 +90,7 @@ def remove_held(owner: str, post_hash: str, key: int) -> Program[int]:
     return int(removed)
 
 
-def forget_owners(owners: Iterable[str], leaf_keys: Collection[int] | None = None) -> Program[int]:
+def remove_held_posts(owners: Iterable[str], leaf_keys: Collection[int] | None = None) -> Program[int]:
     """Remove the held posts and the gains of owners, on all leaves of this partition or on some. Return how many."""
     where, removed = [_among] if leaf_keys is None else [_among, col("leaf_key").in_(param("keys"))], 0
     bound = {"owners": [*owners], **({} if leaf_keys is None else {"keys": [*leaf_keys]})}
