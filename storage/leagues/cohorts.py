@@ -152,12 +152,13 @@ def count_divisions(leaf: Leaf) -> Program[Sequence[DivisionCount]]:
 
 
 _cohort, _of_leaf, _is_owner = col("cohort"), col("leaf_key").eq(param("key")), col("owner").eq(param("owner"))
-_seats = select(*map(col, Seat._fields)).from_(SEATS).where(_of_leaf, _cohort.gt(WAITING))
+_seats = select(*map(col, Seat._fields)).from_(SEATS).where(_of_leaf)
 _COHORT = _seats.where(_cohort.eq(param("cohort"))).order_by(asc(col("owner"))).packed().prepared()
 _winners = _seats.where(_cohort.gt(param("after")), col("rank").ge(1), col("rank").le(param("to_rank")))
 _in_order = asc(_cohort), asc(col("rank")), asc(col("owner"))
 _WINNERS = _winners.order_by(*_in_order).limit(param("limit")).packed().prepared()
-_own = select(_cohort).from_(SEATS).where(_of_leaf, _is_owner).scalar()
+# A second condition on the cohort, beside the one that it equals another, would make SQLite read all seats of the leaf.
+_own = select(_cohort).from_(SEATS).where(_of_leaf, _is_owner, _cohort.gt(WAITING)).scalar()
 _BESIDE = _seats.where(_cohort.eq(_own)).order_by(asc(col("owner"))).packed().prepared()
 _WAITS = select(lit(1)).from_(SEATS).where(_of_leaf, _is_owner, _cohort.eq(WAITING)).prepared()
 _in_league = _is_owner, col("family_key").eq(param("family_key"))

@@ -1,8 +1,10 @@
 """Test leagues against a plain model: seasons with joins, absences, ties, late posts, hidden owners and deaths."""
 
 import asyncio
+import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -12,16 +14,18 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from querybuilder import asc, col, count, select
+from querybuilder import SQLITE, Prepared, asc, col, count, select
 from storage.archive.board_closing import shut_boards
 from storage.boards.families import delete_family
 from storage.boards.shared_tables import sweep_rows
 from storage.errors import LostRaceError, OutdatedFactsError, SpecConflictError
+from storage.leagues import cohorts
 from storage.leagues.cohorts import WAITING, split_cohort
 from storage.leagues.seats import SLOTS
 from storage.leagues.settling import has_unsettled, settle_cohorts
 from storage.periods import PeriodSpec
 from storage.records import Absent, Board, DivisionSpec, Family, FamilySpec, LeagueSpec, Post, PostStatus, Ties
+from storage.schema.placement import BOARD_TABLES
 from storage.schema.tables import OPEN_COHORTS, SEATS, STANDINGS
 from storage.store import Program
 from tests.storage.backends import OpenStore
@@ -375,3 +379,13 @@ async def test_a_merged_owner_brings_its_seat_and_its_division(deployment: Deplo
     await deployment.merge("bob", "ada")
     assert (await read_seats(deployment, [board]))[board.key] == {"ada": before["guest"]}
     assert await read_standings(deployment, family) == {"ada": (1, 0)}
+
+
+@pytest.mark.parametrize(("query", "asked"), [(cohorts._COHORT, {"cohort": 33}), (cohorts._BESIDE, {"owner": "ada"})])
+def test_a_cohort_is_read_by_its_key_however_many_there_are(query: Prepared, asked: dict[str, object]) -> None:
+    with closing(sqlite3.connect(":memory:")) as database:
+        for each in BOARD_TABLES:
+            database.execute(each.compile(SQLITE).sql)
+        built = query.bind(key=1, **asked).build(SQLITE)
+        plan = [row[3] for row in database.execute("EXPLAIN QUERY PLAN " + built.sql, built.arguments)]
+    assert "SEARCH seats USING PRIMARY KEY (leaf_key=? AND cohort=?)" in plan
