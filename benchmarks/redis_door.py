@@ -80,6 +80,7 @@ def _draw_command(rng: random.Random) -> Sequence[object]:
         (1, ["HSET", f"{key}:member_data", member, f"name {score}"]),
         (1, ["HGET", f"{key}:member_data", member]),
         (1, ["HMGET", f"{key}:member_data", member, "nobody"]),
+        (1, ["HDEL", f"{key}:member_data", member]),
         (1, ["ZADD", key, rng.choice(["x", ""]), member]),
         (1, ["ZRANGE", key, "a", 3]),
         (1, ["ZSCORE", key]),

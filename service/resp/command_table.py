@@ -8,7 +8,7 @@ from service.contract.api_keys import Role
 from . import board_commands as alone
 from . import sorted_set_posts as posts
 from . import sorted_set_reads as reads
-from .wire import Answer
+from .wire import Answer, Map
 
 NO_MAXIMUM = 1_000_000
 
@@ -66,6 +66,7 @@ COMMANDS: dict[bytes, Command] = {
     b"ZSCAN": _read(reads.scan, 2, absent=[b"0", []]),
     b"HGET": _read(reads.read_field, 2, 2, text=True),
     b"HMGET": _read(reads.read_fields, 2, absent=_nothing_for_each, text=True),
+    b"HGETALL": _read(reads.read_hash, 1, 1, Map(), text=True),
     b"HEXISTS": _read(reads.has_field, 2, 2, 0, text=True),
     b"EXISTS": _alone(alone.count_existing, 1, role=Role.READER),
     b"TYPE": _alone(alone.tell_type, 1, 1, role=Role.READER),

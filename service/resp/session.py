@@ -197,6 +197,8 @@ class Session:
         facts = {
             "redis_version": SERVED_AS,
             "redis_mode": "standalone",
+            "arch_bits": 64,
+            "cluster_enabled": 0,
             "rankcurve_version": service_version(),
             "connected_clients": len(self.parts.connections),
         }

@@ -17,7 +17,7 @@ from storage.store import Program
 from .keys import Place
 from .parts import DoorParts
 from .redis_order import RedisOrder
-from .wire import SCORE_DIGITS_MAX, Answer, Pairs, Refusal, Score, parse_index
+from .wire import SCORE_DIGITS_MAX, Answer, Map, Pairs, Refusal, Score, parse_index
 
 RANGE_ROWS_MAX = 10_000  # members of one answer
 SCAN_ROWS_DEFAULT, SCAN_ROWS_MAX = 10, 1_000
@@ -81,6 +81,21 @@ async def read_fields(parts: DoorParts, args: Sequence[bytes]) -> list[Answer]:
     place = await parts.keys.find(args[0], text=True)
     cells = await read_cells(parts, place, args[1:])
     return [None if cell is None else str(cell).encode() for cell in cells]
+
+
+async def read_hash(parts: DoorParts, args: Sequence[bytes]) -> Map:
+    """Answer HGETALL, if the leaderboard has at most `RANGE_ROWS_MAX` rows."""
+    place = await parts.keys.find(args[0], text=True)
+    entries = parts.context.ranks.find_locator(place.board).entries
+
+    def program() -> Program[list[Entry]]:
+        yield from read_board_totals(place.board)  # raises an error if this process's copy of the board is outdated
+        return (yield from entries.read_by_owner("", RANGE_ROWS_MAX + 1))
+
+    rows = await parts.context.store.at(place.board.reading_partition).read(program)
+    if len(rows) > RANGE_ROWS_MAX:
+        raise Refusal(f"ERR the leaderboard has more than {RANGE_ROWS_MAX} rows: ask for single fields")
+    return Map({row.owner: str(cell) for row in rows if (cell := row.cells[place.column_index]) is not None})
 
 
 async def has_field(parts: DoorParts, args: Sequence[bytes]) -> int:

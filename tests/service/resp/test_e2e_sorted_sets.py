@@ -152,6 +152,8 @@ async def test_hashes_are_columns_of_text(redis: Any, service: Service) -> None:
     assert await redis.hset("arena:member_data", mapping={"ada": "Ada L.", "bob": "{}"}) == 2
     assert await redis.hset("arena:member_data", "ada", "Ada") == 0
     assert await redis.hmget("arena:member_data", ["ada", "nobody", "bob"]) == ["Ada", None, "{}"]
+    assert await redis.hgetall("arena:member_data") == {"ada": "Ada", "bob": "{}"}
+    assert await redis.hgetall("other:member_data") == {}
     assert await redis.hdel("arena:member_data", "bob", "nobody") == 1
     assert await redis.hexists("arena:member_data", "ada")
     assert await redis.zadd("arena", {"ada": 4}) == 1
