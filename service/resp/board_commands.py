@@ -169,11 +169,11 @@ async def _remove_rows(
 ) -> list[tuple[str, int]]:
     """Remove members that still have these values, in one transaction. Return those that were removed."""
     posts = [make_post(place, owner, None, PostTerms(equals=value), caller) for owner, value in rows]
-    outcomes = await parts.context.posting.writer.submit(posts) if posts else []
-    for [outcome] in outcomes:
+    outcomes = await parts.submit(posts, caller)
+    for outcome in outcomes:
         if outcome.error is not None:
             raise refuse(outcome.error)
-    return [row for row, [outcome] in zip(rows, outcomes, strict=True) if outcome.status is PostStatus.APPLIED]
+    return [row for row, outcome in zip(rows, outcomes, strict=True) if outcome.status is PostStatus.APPLIED]
 
 
 async def store_union(parts: DoorParts, args: Sequence[bytes], caller: Identity, *, common: bool = False) -> int:
@@ -201,7 +201,7 @@ async def store_union(parts: DoorParts, args: Sequence[bytes], caller: Identity,
         rounding = parts.settings.resp_round
         values = {owner: parse_score(f"{score:f}".encode(), place.column, rounding) for owner, score in scores.items()}
         posts = [make_post(place, owner, value, None, caller) for owner, value in values.items()]
-        for [outcome] in await parts.context.posting.writer.submit(posts):
+        for outcome in await parts.submit(posts, caller):
             if outcome.error is not None:
                 raise refuse(outcome.error)
     return len(scores)

@@ -11,6 +11,7 @@ from . import sorted_set_reads as reads
 from .wire import Answer, Map
 
 NO_MAXIMUM = 1_000_000
+LONG = 100  # the weight of a command whose answer may have as many members as a range
 
 
 class Command(NamedTuple):
@@ -24,6 +25,7 @@ class Command(NamedTuple):
     role: Role = Role.READER
     makes: bool = False  # whether it makes the board of an unknown key
     text: bool = False  # whether the key names a hash
+    weight: int = 1  # how many single reads the command counts as, because its answer may be long
 
 
 def _post(run: posts.PostCommand, least: int, most: int = NO_MAXIMUM, **facts: Any) -> Command:
@@ -37,7 +39,7 @@ def _read(run: Any, least: int, most: int = NO_MAXIMUM, absent: Answer = None, *
 def _alone(
     run: alone.LoneCommand, least: int, most: int = NO_MAXIMUM, absent: Answer = 0, role: Role = Role.OPS
 ) -> Command:
-    return Command(run, "alone", least, most, absent, role)
+    return Command(run, "alone", least, most, absent, role, weight=LONG)
 
 
 def _nothing_for_each(args: list[bytes]) -> list[None]:
@@ -54,19 +56,23 @@ COMMANDS: dict[bytes, Command] = {
     b"HMSET": _post(posts.set_fields_quietly, 3, makes=True, text=True),
     b"HDEL": _post(posts.remove_fields, 2, absent=0, text=True),
     b"ZSCORE": _read(reads.read_score, 2, 2),
-    b"ZMSCORE": _read(reads.read_scores, 2, absent=_nothing_for_each),
+    b"ZMSCORE": _read(reads.read_scores, 2, absent=_nothing_for_each, weight=LONG),
     b"ZRANK": _read(reads.read_rank, 2, 3),
     b"ZREVRANK": _read(partial(reads.read_rank, ascending=False), 2, 3),
     b"ZCARD": _read(reads.count_members, 1, 1, 0),
     b"ZCOUNT": _read(reads.count_span, 3, 3, 0),
-    b"ZRANGE": _read(reads.read_range, 3, absent=[]),
-    b"ZREVRANGE": _read(lambda parts, args: reads.read_range_of_old(parts, args, _REV), 3, 4, []),
-    b"ZRANGEBYSCORE": _read(lambda parts, args: reads.read_range_of_old(parts, args, _BY_SCORE), 3, absent=[]),
-    b"ZREVRANGEBYSCORE": _read(lambda parts, args: reads.read_range_of_old(parts, args, _BY_SCORE, _REV), 3, absent=[]),
-    b"ZSCAN": _read(reads.scan, 2, absent=[b"0", []]),
+    b"ZRANGE": _read(reads.read_range, 3, absent=[], weight=LONG),
+    b"ZREVRANGE": _read(lambda parts, args: reads.read_range_of_old(parts, args, _REV), 3, 4, [], weight=LONG),
+    b"ZRANGEBYSCORE": _read(
+        lambda parts, args: reads.read_range_of_old(parts, args, _BY_SCORE), 3, absent=[], weight=LONG
+    ),
+    b"ZREVRANGEBYSCORE": _read(
+        lambda parts, args: reads.read_range_of_old(parts, args, _BY_SCORE, _REV), 3, absent=[], weight=LONG
+    ),
+    b"ZSCAN": _read(reads.scan, 2, absent=[b"0", []], weight=LONG),
     b"HGET": _read(reads.read_field, 2, 2, text=True),
-    b"HMGET": _read(reads.read_fields, 2, absent=_nothing_for_each, text=True),
-    b"HGETALL": _read(reads.read_hash, 1, 1, Map(), text=True),
+    b"HMGET": _read(reads.read_fields, 2, absent=_nothing_for_each, text=True, weight=LONG),
+    b"HGETALL": _read(reads.read_hash, 1, 1, Map(), text=True, weight=LONG),
     b"HEXISTS": _read(reads.has_field, 2, 2, 0, text=True),
     b"EXISTS": _alone(alone.count_existing, 1, role=Role.READER),
     b"TYPE": _alone(alone.tell_type, 1, 1, role=Role.READER),

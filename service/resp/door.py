@@ -86,7 +86,7 @@ class Connection(asyncio.Protocol):
             return
         try:
             self._commands += self._parser.feed(data)
-            self._hold(self._held_bytes + len(data) if self._commands else self._parser.pending_bytes)
+            self._hold(self._held_bytes + len(data))
             self._check_size()
         except ProtocolFault as fault:
             self._commands.clear()
@@ -119,14 +119,13 @@ class Connection(asyncio.Protocol):
                 for _ in range(GATHER_TURNS if self._parser.pending_bytes else 0):
                     await asyncio.sleep(0)
                 commands, self._commands = self._commands, []
-                transport.write(await session.run(commands))
+                await session.run(commands, self._send)
                 if session.ends:
                     transport.close()
-                await self._readable.wait()
                 if session.caller is not None and self._deadline is not None:
                     self._deadline.cancel()
                 if not self._commands:
-                    self._hold(self._parser.pending_bytes)
+                    self._hold(self._parser.pending_bytes + session.queued_bytes)
                 if not transport.is_closing():
                     transport.resume_reading()
         except Exception as error:
@@ -134,6 +133,11 @@ class Connection(asyncio.Protocol):
             self._abort()
         finally:
             self._task = None
+
+    async def _send(self, answers: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(answers)
+        await self._readable.wait()
 
     def _end_stranger(self) -> None:
         if self._session is None or self._session.caller is None:

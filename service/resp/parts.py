@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 from service.context import Context
+from service.contract.api_keys import Identity
 from storage.coalesce import StoreCoalescers
-from storage.records import Board, BoardSpec
+from storage.records import Board, BoardSpec, PartOutcome, Post
 
 from .keys import Keys, Place
 from .redis_order import RankOf, RedisOrder
@@ -40,6 +41,19 @@ class DoorParts:
             crowd=context.ranks.crowd,
         )
 
+    async def submit(self, posts: Sequence[Post], caller: Identity, *, traced: bool = False) -> list[PartOutcome]:
+        """Apply posts to one board each, and return their outcomes. `traced`: with the cells before, see `Post`."""
+        context = self.context
+        if context.key_limits.posts.is_set:
+            context.key_limits.posts.admit(caller.key_id, len(posts))
+        if traced:
+            for post in posts:
+                post.tells_before = True
+        outcomes = [outcome for [outcome] in await context.posting.writer.submit(posts)] if posts else []
+        for status, count in Counter([outcome.status for outcome in outcomes]).items():
+            context.metrics.meter.add("rankcurve_posts", count, status.value)
+        return outcomes
+
     def order(self, place: Place) -> RedisOrder:
         return RedisOrder(self.context.ranks.find_locator(place.board), place.column_index)
 
@@ -54,8 +68,11 @@ class DoorParts:
         board, index, _ = asked[0]
         order = self.order(Place(board, index))
         owners = list(dict.fromkeys(each.owner for each in asked))
-        finding = partial(order.find_ranks, owners, self.settings.resp_rank, order.find_start())
+        mode, is_busy = self.settings.resp_rank, self.context.ranks.crowd.is_crowded()
+        finding = partial(order.find_ranks, owners, mode, order.find_start(), is_busy=is_busy)
         found = await self.context.store.at(board.reading_partition).read(finding)
+        for method, count in Counter([each.method for each in found.values()]).items():
+            self.context.metrics.meter.add("rankcurve_reads", count, "positions", method)
         return [found.get(each.owner) for each in asked]
 
     def keep_cursor(self, board_key: int, owner: str) -> int:

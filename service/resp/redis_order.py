@@ -8,6 +8,7 @@ time or by columns keeps its own order.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from service.contract.responses.positions import PositionMethod
 from service.ranks.locator import Locator, WantedRank
 from service.ranks.pages import LAST_OWNER, cell_of
 from storage.leaves.count_policy import RankMode
@@ -28,6 +29,7 @@ class RankOf(NamedTuple):
     better: int  # the number of members before it
     total: int
     value: int  # scaled
+    method: PositionMethod
 
 
 class RedisOrder:
@@ -46,16 +48,22 @@ class RedisOrder:
     def read_total(self) -> Program[int]:
         return (yield from read_board_totals(self.locator.board)).get(self._index, 0)
 
-    def find_ranks(self, owners: Sequence[str], mode: RankMode, start: CountStart | None) -> Program[dict[str, RankOf]]:
-        """Return the ranks of owners, by owner. Count them unless `mode` lets a curve answer, as over HTTP."""
+    def find_ranks(
+        self, owners: Sequence[str], mode: RankMode, start: CountStart | None, *, is_busy: bool
+    ) -> Program[dict[str, RankOf]]:
+        """Return the ranks of owners, by owner.
+
+        With the mode `auto`, a curve gives those in its longest gaps, and if the process is busy, also those that the
+        curve knows exactly, but of a time that may be a second ago. All others are counted.
+        """
         total = yield from self.read_total()
         entries = yield from self.locator.entries.find_entries(owners)
         cells = {owner: cell for owner, each in entries.items() if isinstance(cell := each.cells[self._index], str)}
-        better: dict[str, int] = {}
+        better, methods = dict[str, int](), dict[str, PositionMethod]()
         for owner, cell in cells.items():
-            located = self.locator.locate_without_count(WantedRank(self._index, cell, owner), mode, ranks=len(cells))
-            if located is not None:
-                better[cell] = located.rank - 1
+            located = self.locator.locate_without_count(WantedRank(self._index, cell, owner), mode)
+            if located is not None and (is_busy or not located.exact):
+                better[cell], methods[cell] = located.rank - 1, located.method
         yield from self._count_better({*cells.values()} - better.keys(), start, better)
         places = [place for owner, cell in cells.items() for place in self._ties_of(cell, owner)]
         ties = yield from self._count_ties(list(dict.fromkeys(places)))
@@ -65,7 +73,9 @@ class RedisOrder:
             if self._mirrored:
                 before = ties[cell, LAST_OWNER] - 1 - before
             value = self.ranking.padding.decode_value(cell)
-            found[owner] = RankOf(min(better[cell] + before, max(0, total - 1)), total, value)
+            found[owner] = RankOf(
+                min(better[cell] + before, max(0, total - 1)), total, value, methods.get(cell, "count")
+            )
         return found
 
     def _ties_of(self, cell: str, owner: str) -> list[CellOf]:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from redis.exceptions import ExecAbortError, ResponseError
 
+from service.resp.door import Connection
 from tests.service.real_service import Service
 
 from .conftest import Client
@@ -110,6 +111,33 @@ async def test_a_transaction_is_one_of_the_store(redis: Any, service: Service) -
         with pytest.raises((ExecAbortError, ResponseError)):
             await pipeline.execute()
     assert await redis.zscore("arena", "ada") == 1
+
+
+async def test_a_transaction_is_bounded(redis: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("service.resp.session.QUEUED_WEIGHT_MAX", 150)
+    for commands in (["ZCARD arena"] * 151, ["ZRANGE arena 0 -1"] * 3):
+        pipeline = redis.pipeline()
+        for command in commands:
+            pipeline.execute_command(*command.split(" "))
+        with pytest.raises((ExecAbortError, ResponseError)):
+            await pipeline.execute()
+    assert await redis.ping()
+
+
+async def test_long_answers_are_sent_in_pieces(redis: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, send = list[int](), Connection._send
+
+    async def count(self: Connection, answers: bytes) -> None:
+        sent.append(len(answers))
+        await send(self, answers)
+
+    monkeypatch.setattr(Connection, "_send", count)
+    await redis.zadd("arena", {f"m{number:03}": number for number in range(100)})
+    pipeline = redis.pipeline(transaction=False)
+    for _ in range(60):
+        pipeline.zrange("arena", 0, -1)
+    assert [len(each) for each in await pipeline.execute()] == [100] * 60
+    assert max(sent) < sum(sent) / 5
 
 
 async def test_removed_members_are_gone(redis: Any) -> None:

@@ -1,0 +1,179 @@
+"""Runs commands that arrived together, in order: posts in one transaction, reads at the same time, all others alone.
+
+Commands of one kind gather until one of another kind comes. Answers keep the order of the commands.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from service.contract.api_keys import Identity, make_forbidden
+from storage.errors import BoardChangedError, UnknownBoardError
+
+from .command_table import Command
+from .parts import DoorParts
+from .sorted_set_posts import Posts
+from .wire import Answer, Refusal, refuse
+
+READS_WEIGHT_MAX = 500  # of the commands of one connection that read at the same time, see `Command`
+POSTS_MAX = 10_000  # posts of one transaction; those of a longer pipeline take several
+TRIES_PAUSES_S = (0.0, 0.05, 0.2)  # before a command runs again, because this process knew an old state of a board
+
+
+class _Waiting(NamedTuple):
+    """A command that has gathered, and the number of its answer."""
+
+    number: int
+    command: Command
+    args: Sequence[bytes]
+    caller: Identity
+    posts: Posts | None = None
+
+
+class Batch:
+    def __init__(self, parts: DoorParts) -> None:
+        self._parts = parts
+        self.answers: list[Answer] = []  # those that were not taken yet
+        self.has_settled = False  # whether commands have run since `take_ready`
+        self._taken = 0
+        self._kind = ""
+        self._waiting: list[_Waiting] = []
+        self._weight = 0  # of what waits: posts, or the weights of reads
+
+    async def add(self, command: Command, args: Sequence[bytes], caller: Identity) -> None:
+        """Add a command to those that gather. Run them before if it is of another kind, or if there are enough."""
+        if caller.role < command.role:
+            self.answers.append(refuse(make_forbidden(caller, command.role)))
+            return
+        if command.kind != self._kind or (command.kind == "read" and self._weight >= READS_WEIGHT_MAX):
+            await self.settle()
+            self._kind = command.kind
+        each = _Waiting(self._taken + len(self.answers), command, args, caller)
+        self.answers.append(None)
+        if command.kind == "post":
+            await self._add_posts(each)
+            return
+        self._waiting.append(each)
+        self._weight += command.weight
+        if command.kind == "alone":
+            await self.settle()
+
+    def take_ready(self) -> list[Answer]:
+        """Return the answers to commands before the first that has not run, without those taken before."""
+        count = self._waiting[0].number - self._taken if self._waiting else len(self.answers)
+        ready, self.answers = self.answers[:count], self.answers[count:]
+        self._taken += count
+        self.has_settled = False
+        return ready
+
+    async def settle(self) -> None:
+        """Run what has gathered."""
+        waiting, self._waiting, self._weight = self._waiting, [], 0
+        if not waiting:
+            return
+        self.has_settled = True
+        if self._kind == "post":
+            await self._post(waiting)
+            return
+        runs = map(self._run, waiting)
+        found = [await next(runs)] if len(waiting) == 1 else await asyncio.gather(*runs)
+        for each, answer in zip(waiting, found, strict=True):
+            self._answer(each, answer)
+
+    def _answer(self, each: _Waiting, answer: Answer) -> None:
+        self.answers[each.number - self._taken] = answer
+
+    async def _add_posts(self, each: _Waiting) -> None:
+        try:
+            try:
+                made = each.command.run(self._parts, each.args, each.caller)
+            except UnknownBoardError:
+                await self.settle()  # the posts before it come first
+                made = await self._find_and_make(each)
+            if len(made.posts) > POSTS_MAX:
+                raise Refusal(f"ERR one command posts at most {POSTS_MAX} members")
+        except Exception as error:
+            self._answer(each, self._answer_to(each, error))
+            return
+        if self._weight + len(made.posts) > POSTS_MAX:
+            await self.settle()
+        self._weight += len(made.posts)
+        self._waiting.append(each._replace(posts=made))
+
+    async def _find_and_make(self, each: _Waiting) -> Posts:
+        """Return the posts of a command whose board this process does not know. Make the board if there is none."""
+        keys, command = self._parts.keys, each.command
+        if command.makes:
+            await keys.make(each.args[0], each.caller, text=command.text)
+        else:
+            await keys.find(each.args[0], text=command.text)
+        return command.run(self._parts, each.args, each.caller)  # type: ignore[no-any-return]
+
+    async def _post(self, waiting: list[_Waiting]) -> None:
+        """Apply posts in one transaction. Make those again for which a copy of a board was outdated."""
+        for pause_s in (*TRIES_PAUSES_S, None):
+            made = [each.posts for each in waiting if each.posts is not None]
+            try:
+                posts, traced = [post for each in made for post in each.posts], any(each.traced for each in made)
+                outcomes = iter(await self._parts.submit(posts, waiting[0].caller, traced=traced))
+            except Exception as error:
+                for each in waiting:
+                    self._answer(each, self._answer_to(each, error))
+                return
+            again: list[_Waiting] = []
+            for each, theirs in zip(waiting, made, strict=True):
+                found = [next(outcomes) for _ in theirs.posts]
+                try:
+                    self._answer(each, theirs.answer(found))
+                except Refusal as refused:
+                    self._answer(each, refused)
+                    if all(isinstance(outcome.error, UnknownBoardError) for outcome in found):
+                        again.append(each)
+            if not again or pause_s is None:
+                return
+            await asyncio.sleep(pause_s)
+            waiting = await self._make_again(again)
+            if not waiting:
+                return
+
+    async def _make_again(self, again: list[_Waiting]) -> list[_Waiting]:
+        """Return the commands with posts to the boards as they are now."""
+        made = []
+        for key, text in {(each.args[0], each.command.text) for each in again}:
+            await self._parts.keys.confirm(key, text=text)
+        for each in again:
+            try:
+                made.append(each._replace(posts=await self._find_and_make(each)))
+            except Exception as error:
+                self._answer(each, self._answer_to(each, error))
+        return made
+
+    async def _run(self, each: _Waiting) -> Answer:
+        """Run a read, or a command that runs alone. Run it again if a copy of its board was outdated."""
+        context, command, keys = self._parts.context, each.command, self._parts.keys
+        more = () if command.kind == "read" else (each.caller,)
+        try:
+            if command.kind == "read" and context.key_limits.reads.is_set:
+                context.key_limits.reads.admit(each.caller.key_id)
+            for pause_s in (*TRIES_PAUSES_S, None):
+                try:
+                    return await command.run(self._parts, each.args, *more)
+                except (BoardChangedError, UnknownBoardError) as error:
+                    is_missing = isinstance(error, UnknownBoardError)
+                    known = keys.find_known(each.args[0], text=command.text)
+                    if pause_s is None or (is_missing and known is None):
+                        raise
+                await asyncio.sleep(pause_s)
+                await keys.confirm(each.args[0], text=command.text)
+        except Exception as error:
+            return self._answer_to(each, error)
+
+    def _answer_to(self, each: _Waiting, error: Exception) -> Answer:
+        """Return the answer to a command that failed: what Redis answers about an unknown key, or a refusal."""
+        if isinstance(error, UnknownBoardError):
+            absent = each.command.absent
+            return absent(each.args) if callable(absent) else absent
+        refused = refuse(error)
+        if str(refused).startswith("ERR internal"):
+            self._parts.context.request_log.log_failure(view="resp", error=error)
+        return refused
