@@ -9,8 +9,8 @@ from storage.boards import journal
 from storage.boards.acts import Act, ActName, record_act
 from storage.boards.board_changes import change_board
 from storage.boards.board_removal import delete_board
-from storage.errors import UnknownBoardError
-from storage.records import Board, PostStatus, PostTerms, Season
+from storage.errors import StorageError, UnknownBoardError
+from storage.records import Board, PartOutcome, PostStatus, PostTerms, Season, describe_range
 from storage.store import Program
 
 from .keys import Place, split_key
@@ -20,7 +20,7 @@ from .sorted_set_reads import RANGE_ROWS_MAX, Window, make_pairs, parse_bounds, 
 from .wire import Answer, Refusal, Status, parse_index, parse_score, refuse
 
 POP_TRIES = 8  # how often ZPOPMIN and ZPOPMAX look again, if others change what they are about to remove
-STORED_SETS_MAX = 100  # sets of which ZUNIONSTORE makes another one
+STORED_SETS_MAX = 10  # sets of which ZUNIONSTORE makes another one
 LoneCommand = Callable[[DoorParts, Sequence[bytes], Identity], Awaitable[Answer]]
 
 
@@ -152,10 +152,15 @@ async def pop_least(parts: DoorParts, args: Sequence[bytes], caller: Identity, *
     for _ in range(POP_TRIES):
         if len(popped) == count:
             break
-        rows = await read_window(parts, place, Window(ascending, 0, count - len(popped) - 1))
+        try:
+            rows = await read_window(parts, place, Window(ascending, 0, count - len(popped) - 1))
+            popped += await _remove_rows(parts, place, rows, caller)
+        except (StorageError, Refusal):
+            if not popped:
+                raise
+            break  # otherwise nobody would learn what was removed
         if not rows:
             break
-        popped += await _remove_rows(parts, place, rows, caller)
     pairs = make_pairs(popped, place)
     return pairs if len(args) == 2 else [each for pair in pairs for each in pair]
 
@@ -170,10 +175,16 @@ async def _remove_rows(
     """Remove members that still have these values, in one transaction. Return those that were removed."""
     posts = [make_post(place, owner, None, PostTerms(equals=value), caller) for owner, value in rows]
     outcomes = await parts.submit(posts, caller)
+    removed = [row for row, outcome in zip(rows, outcomes, strict=True) if outcome.status is PostStatus.APPLIED]
+    if not removed:
+        _check(outcomes)
+    return removed
+
+
+def _check(outcomes: Sequence[PartOutcome]) -> None:
     for outcome in outcomes:
         if outcome.error is not None:
             raise refuse(outcome.error)
-    return [row for row, outcome in zip(rows, outcomes, strict=True) if outcome.status is PostStatus.APPLIED]
 
 
 async def store_union(parts: DoorParts, args: Sequence[bytes], caller: Identity, *, common: bool = False) -> int:
@@ -194,17 +205,26 @@ async def store_union(parts: DoorParts, args: Sequence[bytes], caller: Identity,
     scores = {owner: aggregate([each[owner] for each in found if owner in each]) for owner in sorted(members)}
     if len(scores) > RANGE_ROWS_MAX:
         raise Refusal(f"ERR the new set would have more than {RANGE_ROWS_MAX} members")
-    await _delete_key(parts, args[0], caller)
-    if scores:
+    column, rounding = parts.keys.find_new_column(), parts.settings.resp_round
+    values = {owner: parse_score(f"{score:f}".encode(), column, rounding) for owner, score in scores.items()}
+    if any(not column.min_scaled <= value <= column.max_scaled for value in values.values()):
+        raise Refusal(f"ERR a score is outside {describe_range(column)}")
+    await _delete_made(parts, args[0], caller)
+    if values:
         await parts.keys.make(args[0], caller)
         place = find_place(parts, args[0])
-        rounding = parts.settings.resp_round
-        values = {owner: parse_score(f"{score:f}".encode(), place.column, rounding) for owner, score in scores.items()}
         posts = [make_post(place, owner, value, None, caller) for owner, value in values.items()]
-        for outcome in await parts.submit(posts, caller):
-            if outcome.error is not None:
-                raise refuse(outcome.error)
-    return len(scores)
+        _check(await parts.submit(posts, caller))
+    return len(values)
+
+
+async def _delete_made(parts: DoorParts, key: bytes, caller: Identity) -> None:
+    """Delete a board that is to be replaced. Refuse this for one with other columns than new ones have."""
+    board_id = split_key(key, text=False)[0]
+    board = (await parts.context.catalog.reread_boards([board_id])).get(board_id)
+    if board is not None and not parts.keys.is_like_new(board):
+        raise Refusal(f"ERR the leaderboard {board_id!r} has other columns than resp_board, so it is not replaced")
+    await _delete_key(parts, key, caller)
 
 
 def _parse_options(

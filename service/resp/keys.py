@@ -18,6 +18,8 @@ from storage.store import Program
 
 from .wire import Refusal
 
+PLACES_MAX = 1_000
+
 
 class Place(NamedTuple):
     """A column of a board: a sorted set if it is ranked, a hash if it holds text."""
@@ -34,22 +36,29 @@ class Keys:
     def __init__(self, context: Context, new_board: BoardSpec | None) -> None:
         """`new_board`: the columns and rules of boards that posts to unknown keys make; None: they make none."""
         self._context, self._new_board = context, new_board
+        self._places: dict[tuple[bytes, bool], Place] = {}  # what keys named lately, to save parsing them
 
     def find_known(self, key: bytes, *, text: bool = False) -> Place | None:
         """Return what a key names by this process's copy of the catalog, or None if the copy has no such board."""
+        place, catalog = self._places.get((key, text)), self._context.catalog
+        if place is not None and catalog.find_known(place.board.id) is place.board:
+            return place
         board_id, column = split_key(key, text=text)
-        board = self._context.catalog.find_known(board_id)
-        return None if board is None else _find_place(board, column, text=text)
+        board = catalog.find_known(board_id)
+        if board is None:
+            return None
+        if len(self._places) >= PLACES_MAX:
+            self._places.clear()
+        place = self._places[key, text] = _find_place(board, column, text=text)
+        return place
 
     async def find(self, key: bytes, *, text: bool = False) -> Place:
         """Return what a key names. Raise `UnknownBoardError` if there is no such board."""
+        if (place := self.find_known(key, text=text)) is not None:
+            return place
         board_id, column = split_key(key, text=text)
-        catalog = self._context.catalog
-        board = catalog.find_known(board_id)
-        if board is None:
-            [board_id] = await catalog.resolve_aliases([board_id], self._context.now_us())
-            board = await catalog.find_board(board_id)
-        return _find_place(board, column, text=text)
+        [board_id] = await self._context.catalog.resolve_aliases([board_id], self._context.now_us())
+        return _find_place(await self._context.catalog.find_board(board_id), column, text=text)
 
     async def make(self, key: bytes, caller: Identity, *, text: bool = False) -> None:
         """Make the board that a key names, unless there is one."""
@@ -77,6 +86,16 @@ class Keys:
             return board
 
         context.catalog.keep_board(await context.store.write(program))
+
+    def find_new_column(self) -> ColumnSpec:
+        """Return the ranked column of boards that are made. Refuse the command if there is none or several."""
+        ranked = [] if self._new_board is None else [column for column in self._new_board.columns if column.sorted]
+        if len(ranked) != 1:
+            raise Refusal("ERR the setting resp_board has no leaderboard with one ranked column")
+        return ranked[0]
+
+    def is_like_new(self, board: Board) -> bool:
+        return self._new_board is not None and board.spec.columns == self._new_board.columns
 
     async def confirm(self, key: bytes, *, text: bool = False) -> None:
         """Read the board of a key again, because this process's copy of it may be outdated."""

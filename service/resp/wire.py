@@ -75,7 +75,7 @@ class CommandParser:
         self._reader.feed(data)
         try:
             while (found := self._reader.gets()) is not False:
-                if not isinstance(found, list) or not all(isinstance(each, bytes) for each in found):
+                if not isinstance(found, list) or any(kind is not bytes for kind in {*map(type, found)}):
                     raise ProtocolFault("Protocol error: a command is an array of strings")
                 if found:
                     commands.append(found)

@@ -216,6 +216,19 @@ async def test_sets_are_stored_of_others(redis: Any) -> None:
     assert await redis.exists("all") == 0
 
 
+async def test_a_set_that_cannot_be_stored_replaces_nothing(redis: Any, service: Service) -> None:
+    await redis.zadd("one", {"ada": 1})
+    await redis.zadd("all", {"bob": 2})
+    for weights in ("1e-12", "1e18", "x", "inf"):
+        with pytest.raises(ResponseError):
+            await redis.execute_command("ZUNIONSTORE", "all", 1, "one", "WEIGHTS", weights)
+    await service.board("made", {"name": "xp"})
+    with pytest.raises(ResponseError):
+        await redis.zunionstore("made", ["one"])
+    assert await redis.zrange("all", 0, -1) == ["bob"]
+    assert (await service.get("/v1/leaderboards/made"))["columns"][0]["name"] == "xp"
+
+
 async def test_a_board_of_several_columns_is_named_with_a_column(redis: Any, service: Service) -> None:
     columns = {"name": "xp", "merge": "sum"}, {"name": "lap", "merge": "min", "scale": 3}
     await service.board("arena", *columns)
