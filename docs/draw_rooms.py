@@ -1,6 +1,10 @@
-"""Draw `docs/rooms.svg`: the packages, their rooms, and which room imports which.
+"""Draw `docs/rooms.svg` and write `docs/rooms.md`: the packages, their rooms, and what each module is for.
 
-    python docs/draw_rooms.py    # run this after rooms, or imports between rooms, were added or removed
+    python docs/draw_rooms.py    # run this after rooms or imports between them changed, or the first words of a module
+
+The page is the index of the code. It is made from the docstrings, so that it names every module and agrees with what
+the module says of itself: of a folder it has the first paragraph, and of a module the first sentence, or a few short
+ones.
 
 Rooms are drawn lighter than the single modules beside them. The rows are the layers that pyproject.toml declares for
 import-linter. The arrows are the imports in the code. If a room imports another room both directly and through a third
@@ -10,6 +14,7 @@ one, the picture leaves out the direct arrow.
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +23,15 @@ from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parents[1]
 PICTURE = ROOT / "docs" / "rooms.svg"
+INDEX = ROOT / "docs" / "rooms.md"
+ABOUT_INDEX = """# The rooms
+
+This is the index of the code, to be searched: each folder with what it is for, and each module with how it describes
+itself. Packages and rooms are listed from the highest to the lowest, so each imports only what comes after it.
+[Architecture](architecture.md) tells how they work together, and the `__init__.py` of a folder says more about it.
+`python docs/draw_rooms.py` writes this page from the docstrings, and a test compares the two.
+"""
+SUMMARY_CHARS_MAX = 200  # a module is described by its first sentence, and further ones as long as all are no longer
 
 WIDTH, MARGIN, GAP = 1000, 16, 16  # in pixels, like all sizes below
 TITLE_WIDTH, TITLE_HEIGHT, PADDING = 130, 42, 14
@@ -216,5 +230,47 @@ def draw() -> str:
     )
 
 
+def write_index() -> str:
+    """Write the page with all packages, rooms and modules, in the order of the layers."""
+    packages, rooms = read_layers()
+    lines = [ABOUT_INDEX]
+    for package in (name for row in packages for name in row):
+        names = [name for row in rooms.get(package, []) for name in row]
+        lines += _describe_folder(ROOT / package, "##", names)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _describe_folder(folder: Path, level: str, names: list[str]) -> Iterator[str]:
+    """Yield the lines of a folder: its purpose, its modules, then its rooms in the order of `names`."""
+    place = folder.relative_to(ROOT).as_posix()
+    yield from (f"{level} `{place}`", "", " ".join(_read_paragraph(folder / "__init__.py").split()), "")
+    modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+    for path in sorted(modules, key=lambda each: (_position(names, each.stem), each.stem)):
+        yield f"- `{path.stem}`: {_summarize(_read_paragraph(path))}"
+    yield ""
+    inner = [each.parent for each in folder.glob("*/__init__.py")]
+    for room in sorted(inner, key=lambda each: (_position(names, each.name), each.name)):
+        yield from _describe_folder(room, "###", [])
+
+
+def _summarize(paragraph: str) -> str:
+    first, *others = re.split(r"(?<=[.!?])\s", " ".join(paragraph.split()))
+    for sentence in others:
+        if len(first) + len(sentence) >= SUMMARY_CHARS_MAX:
+            break
+        first += f" {sentence}"
+    return first
+
+
+def _position(names: list[str], name: str) -> int:
+    return names.index(name) if name in names else len(names)
+
+
+def _read_paragraph(path: Path) -> str:
+    """Return the first paragraph of a module's docstring."""
+    return (ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or "").partition("\n\n")[0]
+
+
 if __name__ == "__main__":
+    INDEX.write_text(write_index(), encoding="utf-8")
     PICTURE.write_text(draw(), encoding="utf-8")

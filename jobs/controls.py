@@ -1,4 +1,4 @@
-"""Runs the jobs of this process, lets operators run, pause and resume them, and reports their rounds and failures.
+"""Runs the jobs of this process, starts one that failed again, and lets operators run, pause and resume jobs.
 
     work ──> sleep ──> work …        run: ends the sleep now
                └── paused: the sleep lasts until an operator resumes the job, or runs it once

@@ -1,4 +1,4 @@
-"""Sends events to webhooks as Standard Webhooks 1.0 describes: a JSON body, signed with HMAC-SHA256.
+"""Sends signed events to webhooks, as Standard Webhooks 1.0 describes, and decides to which addresses they may go.
 
 A receiver's address comes from an operator, and its name from a DNS server that may belong to somebody else. So that
 nobody makes the service call a machine that only the service can reach, it sends by `https` to public addresses alone.

@@ -37,5 +37,5 @@ same rows, one of them may lose the race. There are two cases:
 - A conditional write of the program changes fewer rows than it should, and the program raises `LostRaceError`. The
   store rolls back, and the exception reaches the caller, which reads again and tries again (see `posting.writer`).
 
-`docs/architecture.md` describes the sub-packages, called rooms. Begin with `store`, then the short `boards.api_keys`.
+`docs/rooms.md` lists the sub-packages, called rooms. Begin with `store`, then the short `boards.api_keys`.
 """

@@ -9,8 +9,6 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("config", "querybuilder", "predictor", "storage", "jobs", "service")
 ROOM_MODULES_MAX = 14
-# Names of modules of other rooms, and the name of the command.
-ELSEWHERE = {"problems", "records", "rankcurve"}
 # Names in essays that no module has: names from examples, and names of other projects.
 IN_EXAMPLES = {
     "SomeLimits", "best_first", "count_profiles", "delete_profile", "dial_from", "profiles_left", "yield",
@@ -27,14 +25,17 @@ def folders() -> list[Path]:
     return [folder.parent for package in PACKAGES for folder in sorted((ROOT / package).rglob("__init__.py"))]
 
 
-def test_the_picture_of_the_rooms_is_what_its_script_draws() -> None:
-    drawn = runpy.run_path(str(ROOT / "docs" / "draw_rooms.py"))["draw"]()
-    assert text_of("rooms.svg") == drawn, "python docs/draw_rooms.py draws it again"
+def test_the_picture_and_the_index_of_the_rooms_are_what_their_script_writes() -> None:
+    script = runpy.run_path(str(ROOT / "docs" / "draw_rooms.py"))
+    assert text_of("rooms.svg") == script["draw"](), "python docs/draw_rooms.py draws it again"
+    assert text_of("rooms.md") == script["write_index"](), "python docs/draw_rooms.py writes it again"
 
 
-def test_every_room_is_described() -> None:
-    names = [folder.relative_to(ROOT).as_posix() for folder in folders()]
-    assert [name for name in names if f"`{name}`" not in text_of("architecture.md")] == []
+def test_the_index_has_every_room_and_every_module_with_its_purpose() -> None:
+    index, names = text_of("rooms.md"), [folder.relative_to(ROOT).as_posix() for folder in folders()]
+    assert [name for name in names if not re.search(rf"^##+ `{name}`\n\n\S", index, re.MULTILINE)] == []
+    modules = [path for folder in folders() for path in folder.glob("*.py") if path.name != "__init__.py"]
+    assert len(re.findall(r"^- `\w+`: \S.+[.:]$", index, re.MULTILINE)) == len(modules)
 
 
 def test_no_folder_holds_more_modules_than_a_reader_takes_in() -> None:
@@ -43,20 +44,10 @@ def test_no_folder_holds_more_modules_than_a_reader_takes_in() -> None:
 
 
 def test_every_module_that_a_page_names_exists() -> None:
-    for page in ("architecture.md", "glossary.md"):
+    for page in ("architecture.md", "glossary.md", "rooms.md"):
         places = PLACE.findall(text_of(page))
         assert len(places) > 20
         assert [f"{page}: {place}" for place in places if not (ROOT / place).exists()] == []
-
-
-def test_every_module_that_the_description_of_a_room_names_exists() -> None:
-    descriptions = re.findall(r"^- \*\*`([\w/]+)`\*\*(.+?)(?=^- |^\n|^#|\Z)", text_of("architecture.md"), re.M | re.S)
-    assert len(descriptions) > 20
-    for room, description in descriptions:
-        # A room may name its own modules, and other rooms such as `contract` and `storage`, without their folders.
-        known = {path.stem for path in (ROOT / room).rglob("*")} | {folder.name for folder in folders()}
-        named = re.findall(r"`([a-z]\w*)`", description)
-        assert [f"{room}: {name}" for name in named if name not in known | ELSEWHERE] == []
 
 
 def names_in(tree: ast.AST) -> Iterator[str]:

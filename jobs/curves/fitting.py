@@ -1,4 +1,4 @@
-"""Makes the curve of a column, by the method that its board chose: skip, scan or auto.
+"""Makes the curve of a column, by the method that its board chose (skip, scan or auto), of lines or of cubics.
 
     skip ──> read some values in one snapshot ──> lines, or cubics if brackets are wide and cubics fit clearly better
     scan ──> read every value in one snapshot ──> fit on a thread: lines, with a certificate

@@ -1,4 +1,5 @@
-"""The jobs that notice changed tops, and that deliver events to webhooks by a function of the caller.
+"""Jobs for events: one notices changed tops, one delivers events to webhooks in order, whatever dies meanwhile.
 
-The latter knows nothing of HTTP. What was delivered is in the store, so another process can go on at any time.
+The latter knows nothing of HTTP: it sends by a function of the caller. What was delivered is in the store, so another
+process can go on at any time.
 """

@@ -1,4 +1,4 @@
-"""Jobs for pools of leased resources.
+"""Jobs for pools of leased resources: they free what has expired, and move free resources where they will be needed.
 
     LiberateJob: expired leases ──> free        BalanceJob: free resources ──> the region that will need them
     ExchangeJob: a page of another store's lease journal ──> applied here

@@ -1,4 +1,4 @@
-"""Moves available resources between the regions of a pool, before the regions run out of resources.
+"""Forecasts what the regions of a pool will need, and moves available resources there before a region runs out.
 
     measure all regions ──> update their loads (request rates) ──> store the loads ──> plan ──> move in bounded steps
 

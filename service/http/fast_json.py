@@ -1,4 +1,4 @@
-"""Responses without aiohttp's `Server` header, which would show callers the versions of aiohttp and Python.
+"""Writes responses: in one piece, compressed if they are long, and without a header that shows the server's versions.
 
 `FastJsonResponse` writes the most common answers in one piece: JSON on a connection that stays open, and answers with
 status 304. It builds no header dictionary, because that would make small requests noticeably slower. In any other case

@@ -1,4 +1,6 @@
-"""Limits the rates of callers by token buckets. Each API key has a bucket for reads and another one for posts.
+"""Limits the rates of callers by token buckets: of each API key, and of each address, also behind proxies.
+
+Each API key has a bucket for reads and another one for posts.
 
 A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket's number of tokens
 then becomes negative. So a batch of any size passes eventually, but a caller can't exceed the rate with large batches.

@@ -1,4 +1,4 @@
-"""Finds ranks on one board, by a count or from the curve. Each rank has its bracket and the method that found it.
+"""Finds ranks on one board, by a count or from the curve, each with bracket, method and percentile.
 
 `storage.leaves.count_policy` decides which of the two, by the mode of the request and by what the curve says.
 

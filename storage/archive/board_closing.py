@@ -1,4 +1,4 @@
-"""Programs that shut boards, freeze them once their final curves are stored, and find when to archive them.
+"""The stages in which a board closes: programs that shut it, freeze it with its final curves, and let it be archived.
 
 The docstring of `storage.archive` draws the stages of a board. The catalog's column `due_at` only says when the closing
 job checks a board next. A check at a wrong time does no harm.

@@ -1,4 +1,4 @@
-"""Programs that copy a board to other leaves while posts to the board go on. `jobs.boards.move` runs them.
+"""Moves and splits: programs that copy a board to other leaves while posts to the board go on, for `jobs.boards.move`.
 
 The targets of a copy are a leaf in another partition (`begin_move`) or new segments (`begin_split`).
 

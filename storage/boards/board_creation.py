@@ -1,4 +1,4 @@
-"""Creates boards and their segments, within the limits of the store.
+"""Creates boards and their segments, within the limits of the store, and chooses their partitions.
 
 create_board ──┬── a row in the catalog, and a table or a key in a shared table ──> board
                └── a row in the catalog, and for each segment another row and a table ──> board with segments

@@ -1,4 +1,4 @@
-"""Builds the ids of a family's boards from a period and facet values, and parses such ids.
+"""Builds and parses the ids of a family's boards, and says which period an alias such as `this-week` means.
 
     family:period                            races:2018-W49
     family:period:name=value,name=value      races:2018-W49:country=fr,mode=solo

@@ -1,4 +1,6 @@
-"""A client for a list of memcached servers. The servers together hold values, and any value may vanish at any time.
+"""A client for a list of memcached servers, which bounds each call, and leaves a failing server alone for a while.
+
+The servers together hold values, and any value may vanish at any time.
 
     event loop ── key -> server ── one call at a time ──> the server's thread ── pymemcache ──> the server
                          └── failed several times in a row ──> left alone for a while ──> one trial call

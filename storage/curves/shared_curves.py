@@ -1,4 +1,4 @@
-"""Shares curves through memcached: the process that stores a curve puts a copy there, and others read the copy.
+"""Shares curves through memcached: who stores a curve puts a copy there, sealed against forgery, and others read it.
 
 A copy may be absent, damaged, forged, or made for another column or version. Then the only cost is that the process
 reads the curve from the table.

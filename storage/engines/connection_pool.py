@@ -1,4 +1,4 @@
-"""`ConnectionPool` runs attempts on a bounded number of PostgreSQL connections, which it opens when they are needed.
+"""`ConnectionPool` runs attempts on a bounded number of PostgreSQL connections, and decides what is tried again.
 
 An attempt runs one program on a connection. After a lost race or a lost connection, the pool runs the attempt again:
 

@@ -1,4 +1,4 @@
-"""Finds, names and measures the database schemas of the partitions of a PostgreSQL store.
+"""Finds, names and measures the schemas of a PostgreSQL store's partitions, also if Citus spreads them over servers.
 
 A store has one of two layouts:
 

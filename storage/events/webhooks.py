@@ -1,4 +1,4 @@
-"""Webhooks: addresses that receive events, and how far each one has come.
+"""Webhooks: addresses that receive events, how far each one has come, and when a failing one is tried again.
 
     active ── a delivery fails ──> tried again later and later ── for FAILING_US ──> paused ── resume ──> active
 

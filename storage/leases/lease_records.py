@@ -1,4 +1,7 @@
-"""The records of pools, resources, requests and events. Times are microseconds since 1970 by the store's clock."""
+"""The records of pools, resources, requests and events. `Resource.lease_to` is where a resource's version grows.
+
+Times are microseconds since 1970 by the store's clock.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds, writes and erases the rows of leaves by owner. `Entries` does this for a leaf, `TableRows` for a table."""
+"""Finds, writes (for posts) and erases the rows of leaves by owner: `Entries` for a leaf, `TableRows` for a table."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence

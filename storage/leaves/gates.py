@@ -1,10 +1,11 @@
-"""Reads and locks gates. A gate is a row in the partition of a leaf that says which posts the leaf takes, and where.
+"""Reads and locks gates. A gate is a row that says which posts a leaf takes, and until when, late posts included.
 
     post        locks the row of the gate (FOR SHARE) ──> writes rows ──> commits
     closing     updates the same row: waits for these posts, and rejects all later posts ──> freezes the board
 
-A gate is a copy of what the catalog says of the leaf, so a post needs no other partition than its own. A transaction
-that changes a board locks the board's row in the catalog, then the gates of its leaves, and writes both.
+A gate, in the leaf's partition, is a copy of what the catalog says of the leaf. So a post needs no other partition than
+its own. A transaction that changes a board locks the board's row in the catalog, then the gates of its leaves, and
+writes both.
 
 A board is not closed by a clock alone: a transaction updates a row that every post to the board reads and locks. So
 this transaction sees every post that the board took before. All boards of a family share one gate, in the partition of

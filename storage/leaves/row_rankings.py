@@ -1,4 +1,4 @@
-"""Ranks and reads the rows of a leaf by one ranked column. `RowRanking` runs the SQL statements of this module.
+"""Ranks and reads the rows of a leaf by one ranked column: pages, and the rows around an owner or a value.
 
 One or two statements read the rows around many places (pairs of a cell and an owner), so many requests can share them.
 """

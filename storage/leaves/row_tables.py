@@ -1,4 +1,4 @@
-"""Names and creates the tables that hold the rows of leaves, with their columns and indexes.
+"""Names and creates the tables that hold the rows of leaves, with the indexes that order rankings.
 
 A leaf has a table of its own, or its rows are in a table that it shares with other leaves. In a shared table, the rows
 of a leaf are those with the leaf's `rows_key`. This key comes first in the primary key and in every index, so a leaf

@@ -1,4 +1,4 @@
-"""Totals of leaves: how many entries have a value in each column.
+"""Totals of leaves: how many entries have a value in each column. Whoever reads them checks that its copy is current.
 
 The totals of a leaf are in its partition. Each transaction that changes entries updates them, so they are exact. Reads
 that need them also read the leaf's edition, by which they notice that their copy of the leaf is outdated.

@@ -1,4 +1,4 @@
-"""Cells: the text in which ranked values are stored. Cells sort as text in the same order as their values.
+"""Cells: the text in which ranked values are stored. It sorts as the values do, ties included.
 
 A cell holds digits only: the scaled value (if `min` is negative, the value minus `min`), padded with zeros to the
 width of the column's range. More digits follow if equal values have an order: some for each tie column, and 16 for the

@@ -1,4 +1,4 @@
-"""Stores post ids with the outcomes of their posts, in the transaction that applies the posts.
+"""Stores post ids with the outcomes of their posts, in the transaction that applies the posts, to tell a retry.
 
 So a caller who sends a post again gets the stored outcome. An id belongs to a board or a family, and to the owner of
 the post. It is stored as a key that joins a keyed hash of the id and a keyed hash of the owner:

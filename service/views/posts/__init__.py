@@ -1,4 +1,4 @@
-"""Handlers that take posts and show their outcomes.
+"""Handlers that take posts, show what became of them, take them back, and judge those that are held.
 
     request ──parse──> posts ──resolve──> Post with stored numbers ────┬──> writer: applied, 200 with a result for each
                                      │                                 └──> mode=queued: ingest queue, 202 for all
