@@ -52,7 +52,7 @@ _AIM = """(() => {{
   return [box.x + box.width / 2, box.y + box.height / 2];
 }})()"""
 _CODES = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36}
-_CODES |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}
+_CODES |= {"ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "/": 191}
 _SHIFT = 8
 
 
@@ -179,7 +179,7 @@ class Page:
         raise PageError(f"no click reaches {selector}")
 
     async def press(self, key: str, *, shift: bool = False) -> None:
-        code, text = _CODES[key], {"Enter": "\r", " ": " "}.get(key, "")
+        code, text = _CODES[key], {"Enter": "\r", " ": " ", "/": "/"}.get(key, "")
         named = {"key": key, "code": "Space" if key == " " else key, "windowsVirtualKeyCode": code}
         named["modifiers"] = _SHIFT if shift else 0
         await self.command("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **named)

@@ -15,7 +15,7 @@ from storage.leaves.catalog_rows import (
 )
 from storage.leaves.entrants import count_owners
 from storage.leaves.gates import shut_out_posts
-from storage.leaves.totals import ALL_ENTRIES, find_totals_of
+from storage.leaves.totals import ALL_ENTRIES, CHANGES, find_totals_of
 from storage.log.change_log import change_log
 from storage.records import Board, Leaf
 from storage.store import Program, in_partition
@@ -156,6 +156,7 @@ _BOARDS_AFTER = (
 class BoardState(NamedTuple):
     entries: int
     closed: bool  # whether the board takes no more posts
+    changes: int  # how often a row was written or erased
     owners: int | None = None  # how many owners take part; None: the board has no entry rules
 
 
@@ -170,8 +171,9 @@ def read_states(boards: Sequence[Board], now_us: int) -> Program[list[BoardState
         family, closed = families.get(board.family_key or 0), board.gate.closed_us is not None
         if family is not None and board.gate.ends_us is not None:  # all boards of a period close together
             closed = board.gate.ends_us <= family.shut_through_us(now_us)
-        entries, place = totals[board.key].get(ALL_ENTRIES, 0), board.leaves[0].entrants_place
-        found.append(BoardState(entries, closed, None if board.spec.entry is None else owners.get(place, 0)))
+        counted, place = totals[board.key], board.leaves[0].entrants_place
+        taking_part = None if board.spec.entry is None else owners.get(place, 0)
+        found.append(BoardState(counted.get(ALL_ENTRIES, 0), closed, counted.get(CHANGES, 0), taking_part))
     return found
 
 

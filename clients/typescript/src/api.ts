@@ -113,11 +113,12 @@ export type AuditedRank = {
  * A leaderboard with its full specification. `curves` has the state of each ranked column's curve; lists of
  * leaderboards have no `curves`. Only lists by activity have `active_at`: the time of the last logged change, or
  * of the creation if no change is logged. `opens_at`, `closes_at`, `grace_seconds` and `keep_seconds` are present
- * if the leaderboard has an opening or a closing time. `entry` is present if it has entry rules, and `owners`
- * then says how many owners take part: who joined or posted. `partition` is present if the store has several
- * partitions and the leaderboard has one segment. `rewards` and `each` are present if there are rewards. A
- * `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows: its archive answers requests
- * for its top, its owners, its values and its curve. Any other request is answered with 410.
+ * if the leaderboard has an opening or a closing time. `changes` is how often a row was written or erased: by how
+ * much it grows says how busy the leaderboard is. A reset may set it back. `entry` is present if it has entry
+ * rules, and `owners` then says how many owners take part: who joined or posted. `partition` is present if the
+ * store has several partitions and the leaderboard has one segment. `rewards` and `each` are present if there are
+ * rewards. A `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows: its archive
+ * answers requests for its top, its owners, its values and its curve. Any other request is answered with 410.
  */
 export type BoardAnswer = {
   id: string;
@@ -139,6 +140,7 @@ export type BoardAnswer = {
   closed: boolean;
   archived: boolean;
   entries: number;
+  changes: number;
   owners?: number;
   /** ISO 8601 in UTC, with microseconds */
   active_at?: string;

@@ -101,7 +101,9 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     `curves` has the state of each ranked column's curve; lists of leaderboards have no `curves`. Only lists by activity
     have `active_at`: the time of the last logged change, or of the creation if no change is logged. `opens_at`,
     `closes_at`, `grace_seconds` and `keep_seconds` are present if the leaderboard has an opening or a closing time.
-    `entry` is present if it has entry rules, and `owners` then says how many owners take part: who joined or posted.
+    `changes` is how often a row was written or erased: by how much it grows says how busy the leaderboard is. A reset
+    may set it back. `entry` is present if it has entry rules, and `owners` then says how many owners take part: who
+    joined or posted.
     `partition` is present if the store has several partitions and the leaderboard has one segment. `rewards` and `each`
     are present if there are rewards. A `closed` leaderboard takes no posts. An `archived` leaderboard no longer has
     rows: its archive answers requests for its top, its owners, its values and its curve. Any other request is answered
@@ -118,6 +120,7 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     closed: bool
     archived: bool
     entries: int
+    changes: int
     owners: int | UnsetType = UNSET
     active_at: Time | UnsetType = UNSET
     curves: dict[str, CurveState | None] | UnsetType = UNSET

@@ -192,6 +192,7 @@ def _board_answer(
         closed=state.closed,
         archived=board.gate.archived_us is not None,
         entries=state.entries,
+        changes=state.changes,
         owners=UNSET if state.owners is None else state.owners,
         active_at=UNSET if active_us is None else format_us(active_us),
         curves=UNSET if curves is None else curves,

@@ -2,7 +2,7 @@
 
 import { ask, path, poll } from "./api.js";
 import { CurvePanels } from "./curve.js";
-import { el, facts, show } from "./dom.js";
+import { el, facts, named, show } from "./dom.js";
 import { moment, whole } from "./format.js";
 import { heldPosts } from "./held.js";
 import { BOARD_POLL_MS } from "./limits.js";
@@ -10,7 +10,7 @@ import { boardActions, moderation } from "./moderation.js";
 import { knownName } from "./names.js";
 import { OwnerPanel } from "./owner.js";
 import { RankingPanel, tiesOf } from "./ranking.js";
-import { toBoard, toBoards } from "./routes.js";
+import { toBoard, toBoards, toFamily } from "./routes.js";
 import { empty, fault, loading } from "./tables.js";
 
 const WIDE = "(min-width: 62rem)"; // the same width as in parts.css
@@ -32,7 +32,7 @@ export class BoardView {
     this.curves = new CurvePanels();
     show(
       root,
-      el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Boards")), this.title, this.search, this.about),
+      el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, this.search, this.about),
       this.columns,
       this.grid,
       this.acts,
@@ -198,7 +198,7 @@ function equals(spec) {
 }
 
 function aboutBoard(spec) {
-  const family = spec.id.includes(":") ? `${spec.id.split(":")[0]}:` : null;
+  const family = spec.id.includes(":") ? spec.id.split(":")[0] : null;
   return facts([
     ["Entries", whole(spec.entries)],
     ["State", stage(spec)],
@@ -207,6 +207,6 @@ function aboutBoard(spec) {
     ["Equal values", equals(spec)],
     ["Always exact", `ranks up to ${whole(spec.predictor.exact_top)}`, "Further ranks are counted or estimated, and each says which"],
     ["Created", moment(spec.created_at)],
-    family && ["Family", el("a", { href: toBoards({ contains: family }), "data-key": "family" }, `boards of ${family.slice(0, -1)}`)],
+    family && ["Family", el("a", { href: toFamily(family), "data-key": "family" }, named(family))],
   ]);
 }

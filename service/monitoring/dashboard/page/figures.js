@@ -16,23 +16,47 @@ const READS = {
   partitions: "rankcurve:type=Partition,*",
   verdict: "rankcurve:type=Verdict",
   node: "rankcurve:type=Node",
+  recent: "rankcurve:type=Recent",
 };
+const LEVELS = { red: "Something is wrong", amber: "Something needs a look", green: "All is well" };
+const MINUTE_S = 60;
 
 /**
- * Read all figures. The result has them by the names in READS, or null if the node has no such object, and the time
- * `at` in seconds. If `recent` is true, it also has the figures of the last quarter of an hour.
+ * Read the figures named `wanted`, of READS. The result has them by name, or null if the node has no such object, and
+ * the time `at` in seconds.
  */
-export async function readFigures(signal, { recent = false } = {}) {
-  const reads = recent ? { ...READS, recent: "rankcurve:type=Recent" } : READS;
-  const body = Object.values(reads).map((mbean) => ({ type: "read", mbean }));
+export async function readFigures(signal, wanted) {
+  const body = wanted.map((name) => ({ type: "read", mbean: READS[name] }));
   const target = "/jolokia?ignoreErrors=true&includeRequest=false";
   const response = await call(target, { method: "POST", body, signal });
   const answers = await response.json().catch((error) => {
     throw unanswered(error, signal);
   });
   const at = Date.now() / 1000;
-  const values = Object.keys(reads).map((name, index) => [name, answers[index].status === 200 ? answers[index].value : null]);
+  const values = wanted.map((name, index) => [name, answers[index].status === 200 ? answers[index].value : null]);
   return { at, ...Object.fromEntries(values) };
+}
+
+/** The names of all figures but those of the last quarter of an hour. */
+export const ALL = Object.keys(READS).filter((name) => name !== "recent");
+
+/** Return what a verdict says in short: `level` is its colour, `said` a sentence without its end. */
+export function judge(verdict) {
+  const alerts = verdict?.Alerts ?? [];
+  const level = !verdict ? "unknown" : alerts.some(({ Severity }) => Severity === "page") ? "red" : alerts.length ? "amber" : "green";
+  return { level, said: LEVELS[level] ?? "The node gives no verdict" };
+}
+
+/** Read the verdict on the node, with the first alert, and the posts a second of the last quarter of an hour. */
+export async function readVerdict(signal) {
+  const { verdict, recent, at } = await readFigures(signal, ["verdict", "recent"]);
+  const { level, said } = judge(verdict);
+  const [first, ...others] = verdict?.Alerts ?? [];
+  const told = first ? `${said}: ${first.Means}${others.length ? ` And ${others.length} more.` : ""}` : said;
+  const posted = recent?.Posts ?? [];
+  const [last, before] = [posted.at(-1), posted.findLast(([age]) => age >= MINUTE_S) ?? posted[0]];
+  const perSecond = last && before[0] > last[0] ? (last[1] - before[1]) / (before[0] - last[0]) : null;
+  return { level, told, perSecond, points: ratesOf(posted, at) };
 }
 
 /**

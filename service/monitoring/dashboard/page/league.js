@@ -1,7 +1,6 @@
 // The view of a league: its divisions as a pyramid, and one cohort with its zones, until the period ends.
 
 import { Away, ask, path, poll } from "./api.js";
-import { searchField } from "./boards.js";
 import { el, facts, named, panel, show, svg } from "./dom.js";
 import { age, whole } from "./format.js";
 import { BOARD_POLL_MS, COUNTDOWN_MS } from "./limits.js";
@@ -24,8 +23,7 @@ export class LeagueView {
     this.facts = el("div", {});
     this.divisions = panel("divisions", "Divisions");
     this.cohort = panel("cohort", "Cohort");
-    this.input = searchField("member", route.parameters.owner ?? "");
-    this.input.required = true;
+    this.input = el("input", { id: "member", type: "search", required: true, value: route.parameters.owner ?? "", autocomplete: "off", autocapitalize: "off", spellcheck: "false", dir: "auto" });
     const find = (event) => {
       event.preventDefault();
       location.hash = toLeague(this.league, { owner: this.input.value.trim() });
@@ -33,7 +31,7 @@ export class LeagueView {
     const form = el("form", { class: "line", role: "search", onsubmit: find }, el("label", { for: "member" }, "Find an owner"), this.input, el("button", {}, "Find"));
     show(
       root,
-      el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Boards")), this.title, form, this.facts),
+      el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, form, this.facts),
       el("div", { class: "grid" }, this.divisions.section, this.cohort.section),
     );
     show(this.divisions.body, loading());

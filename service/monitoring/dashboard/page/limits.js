@@ -1,8 +1,15 @@
 // All limits and waits of the page. The limits of the service are its own settings.
 
 export const BOARDS_PER_PAGE = 50;
-export const FAMILIES_SHOWN = 50; // rows of families above the list of boards
-export const FAMILIES_UNFOLDED = 3; // families start unfolded if there are at most this many
+export const CARDS_SHOWN = 12; // boards of a page that are shown as cards with their leaders; each needs a request
+export const FAMILIES_SHOWN = 50; // families above the boards
+export const FAMILY_LEADERS_SHOWN = 6; // families with the leader of each period; each period needs two requests
+export const LEADERS_SHOWN = 3;
+export const CALENDAR_PERIODS = 12; // periods of a kind that a family's page shows; each needs two requests
+export const SUGGESTIONS_MAX = 8;
+export const SEEDED_BOARDS = 3; // boards whose best owners the search knows by name
+export const SEEDED_OWNERS = 100; // on each of these boards
+export const RATED_BOARDS_MAX = 500; // boards whose changes a minute are remembered
 export const FACET_VALUES_SHOWN = 200; // proposed values of a facet
 export const OWNER_BOARD_PAGES_MAX = 10; // pages of an owner's boards: one request and up to 100 boards each
 export const OWNER_RANKED_KINDS_MAX = 10; // groups of boards with equal columns that are shown with ranks
@@ -23,11 +30,15 @@ export const RATE_S = 60; // rates in tables are averages over at most this time
 export const SPARK_S = 900; // time that a small chart covers; the node keeps its figures as long
 export const SPARK_POINTS_MAX = 1_000; // points of a small chart: one a poll, and those from the node
 
+export const SAMPLE_S = 15; // between two points of a board's small chart
+
 export const REQUEST_TIMEOUT_MS = 15_000;
 export const ACT_TIMEOUT_MS = 120_000; // for actions of operators, such as a refresh of a large board
 export const BOARD_POLL_MS = 5_000; // the list of boards, or the state and curve of the shown board
 export const AGES_STALE_MS = 60_000; // an unchanged list is drawn again after this time to update its ages
 export const COUNTDOWN_MS = 1_000; // between two looks at the time that is left of a league's period
+export const LEADERS_POLL_MS = 15_000; // the leaders of families
+export const VIEWS_LOAD_MS = 2_000; // after the first view began
 export const HEALTH_POLL_MS = 2_000;
 export const POOLS_POLL_MS = 10_000;
 export const TOP_DRAW_MS = 200; // shortest time between two drawings of the live top

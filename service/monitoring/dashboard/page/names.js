@@ -16,6 +16,17 @@ export function knownName(owner) {
   return known.get(owner) ?? "";
 }
 
+/** Return up to `most` known owners, {owner, name}, whose id or a word of whose name begins with a text. */
+export function namesLike(text, most) {
+  const lower = text.toLowerCase();
+  const found = [];
+  for (const [owner, name] of known) {
+    const begins = owner.toLowerCase().startsWith(lower) || name.toLowerCase().startsWith(lower) || name.toLowerCase().includes(` ${lower}`);
+    if (begins && found.push({ owner, name }) === most) break;
+  }
+  return found;
+}
+
 /** Remember the names of entries that have a profile. */
 export function learn(entries) {
   if (known.size > NAMES_MAX) known.clear();

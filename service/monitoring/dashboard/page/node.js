@@ -1,12 +1,12 @@
 // The view of a node's health, for all processes of the node together.
 
 import { Problem, ask, path, poll } from "./api.js";
-import { spark } from "./curve_chart.js";
 import { el, panel, show } from "./dom.js";
-import { addRates, only, posts, rate, ratesOf, readFigures, requests } from "./figures.js";
+import { ALL, addRates, only, posts, rate, ratesOf, readFigures, requests } from "./figures.js";
 import { age, bytes, duration, rate as perSecond, three, whole } from "./format.js";
 import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, RATE_S, REQUEST_TIMEOUT_MS, SPARK_POINTS_MAX, SPARK_S } from "./limits.js";
 import { connectionTable, jobTable, leaseFacts, partitionTable, poolTable, queueFacts, routeTable, storeFacts, verdictOf } from "./node_parts.js";
+import { spark } from "./spark.js";
 import { empty, fault, loading } from "./tables.js";
 
 /** Shows the node's verdict, tiles and tables, and reads the figures again every few seconds. */
@@ -50,7 +50,7 @@ export class NodeView {
   async load() {
     try {
       const inTime = AbortSignal.any([this.signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]);
-      const now = await readFigures(inTime, { recent: this.history === null });
+      const now = await readFigures(inTime, this.history === null ? [...ALL, "recent"] : ALL);
       const queue = await ask("/v1/queue", { signal: this.signal }).then(({ data }) => data);
       if (this.signal.aborted) return;
       this.compare(now);

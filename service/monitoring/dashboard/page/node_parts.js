@@ -1,7 +1,7 @@
 // Draws the parts of the node's view from its figures: the verdict, tables and lists of facts.
 
 import { el, facts } from "./dom.js";
-import { byProperty } from "./figures.js";
+import { byProperty, judge } from "./figures.js";
 import { age, bytes, duration, percent, rate, three, whole } from "./format.js";
 import { ROUTES_SHOWN } from "./limits.js";
 import { empty, scrolled, table } from "./tables.js";
@@ -63,13 +63,10 @@ function folded(key, count, what, draw) {
   return count ? el("details", {}, el("summary", { "data-key": `folded:${key}` }, `${whole(count)} ${what}`), draw()) : null;
 }
 
-const LEVELS = { red: "Something is wrong", amber: "Something needs a look", green: "All is well" };
-
 /** Return the verdict on the node. Each alert has its meaning and a link to advice. */
 export function verdictOf(verdict) {
   const alerts = verdict?.Alerts ?? [];
-  const level = !verdict ? "unknown" : alerts.some(({ Severity }) => Severity === "page") ? "red" : alerts.length ? "amber" : "green";
-  const said = LEVELS[level] ?? "The node gives no verdict";
+  const { level, said } = judge(verdict);
   return el(
     "div",
     { class: `verdict-line ${level}` },

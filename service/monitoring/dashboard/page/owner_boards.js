@@ -1,7 +1,7 @@
 // The view of an owner on all boards, with the actions of operators that affect every board.
 
 import { ask, path } from "./api.js";
-import { breakable } from "./boards.js";
+import { breakable } from "./overview.js";
 import { announce, el, named, show } from "./dom.js";
 import { ago, stored, whole } from "./format.js";
 import { OWNER_BOARD_PAGES_MAX, OWNER_RANKED_KINDS_MAX } from "./limits.js";
@@ -22,7 +22,7 @@ export class OwnerBoardsView {
     const again = () => this.load();
     show(
       root,
-      el("header", { class: "head" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Boards")), this.title),
+      el("header", { class: "head" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title),
       this.list,
       moderation("everywhere", "Moderate this owner", ownerActions(route.owner, again)),
     );

@@ -9,6 +9,7 @@ export function parse(hash) {
   if (parts[0] === "boards" && parts.length === 2) return { view: "board", board: parts[1], parameters };
   if (parts[0] === "owners" && parts.length === 2) return { view: "owner", owner: parts[1], parameters };
   if (parts[0] === "leagues" && parts.length === 2) return { view: "league", league: parts[1], parameters };
+  if (parts[0] === "families" && parts.length === 2) return { view: "family", family: parts[1], parameters };
   if (parts[0] === "node" && parts.length === 1) return { view: "node", parameters };
   return { view: "nowhere", parameters };
 }
@@ -35,6 +36,11 @@ export function toBoards(parameters = {}) {
 /** Return the hash for a league. `parameters` may have `owner` or `cohort`. */
 export function toLeague(league, parameters = {}) {
   return withQuery(`#/leagues/${encodeURIComponent(league)}`, parameters);
+}
+
+/** Return the hash for a family. `parameters` may have `period`. */
+export function toFamily(family, parameters = {}) {
+  return withQuery(`#/families/${encodeURIComponent(family)}`, parameters);
 }
 
 /** Return the hash for an owner on all boards. */

@@ -19,7 +19,7 @@ async def test_an_open_page_recovers_when_its_service_is_back(page: Page, chromi
     await page.evaluate("globalThis.sameDocument = true")
     async with open_page(chromium_address) as other:
         await other.goto(f"{first.url}/#/boards")
-        await other.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")
+        await other.wait_for("document.querySelector('#view .card h2 a')?.textContent === 'b'")
         first.end(signal.SIGKILL)
         await other.evaluate("location.hash = '#/boards/b'")
         await other.wait_for_text("The service does not answer", within="#view")

@@ -1,19 +1,22 @@
-"""Test the list of boards in a browser: pages, searches, families, an owner on all boards, an unknown board."""
+"""Test the overview in a browser: leaders, the verdict, pages, searches, families, an owner on all boards."""
 
 import json
+from pathlib import Path
 
-from tests.browser import Page
+from tests.browser import PHONE, Page
 from tests.service.monitoring.dashboard.shown_node import FAMILY, SEASON, name_of, new_board, post, view_url, xp_of
-from tests.service.real_service import Process
+from tests.service.real_service import Caller, Process, Service
 
 ROWS = "#view tbody tr"
-FIRST = f"document.querySelector('{ROWS} a')?.textContent"
+BOARDS = "#view a[data-key^='board:']"
+FIRST = f'document.querySelector("{BOARDS}")?.textContent'
+SUGGESTED = "[...document.querySelectorAll('#search-list li')].map((each) => each.innerText.replace(/\\s+/g, ' '))"
 
 
 async def list_shown_boards(page: Page, first: str) -> list[str]:
     """Wait until the list begins with board `first`. Return the ids of all boards in the list."""
     await page.wait_for(f"{FIRST} === {json.dumps(first)}")
-    return await page.texts(f"{ROWS} a")
+    return await page.texts(BOARDS)
 
 
 async def test_the_list_begins_with_the_board_that_was_changed_last(page: Page, node: Process) -> None:
@@ -52,27 +55,108 @@ async def test_a_search_finds_boards_by_any_part_of_the_name_and_has_a_link(page
 async def test_a_row_describes_its_board_and_links_to_it(page: Page, node: Process) -> None:
     await page.goto(view_url(node, "/boards?contains=season"))
     await list_shown_boards(page, SEASON)
-    row = await page.text(ROWS)
-    assert "900" in row
-    assert "xp, lap" in row
-    assert "open" in row
-    await page.click(f"{ROWS} a")
+    await page.wait_for_text("Ada Lovelace", within=".card")
+    card = await page.text(".card")
+    assert "900 entries" in card
+    assert "by xp, lap" in card
+    assert "open" in card
+    assert f"{xp_of(0):,}" in card
+    await page.click(BOARDS)
     await page.wait_for(f"document.querySelector('h1').textContent === '{SEASON}'")
     assert await page.evaluate("document.title") == f"{SEASON} – rankcurve"
 
 
-async def test_a_list_is_as_high_as_its_rows(page: Page, node: Process) -> None:
-    await page.goto(view_url(node, f"/boards?contains={SEASON}"))
-    await list_shown_boards(page, SEASON)
-    beyond = "document.querySelector('.list').clientHeight - document.querySelector('.list table').clientHeight"
-    assert await page.evaluate(beyond) < 40, "the rest is the panel's edge"
+async def test_a_card_shows_who_leads_and_how_busy_its_board_is(page: Page, node: Process) -> None:
+    await new_board(node.url, "zz-busy", ada=1, bob=2)
+    await page.poll_faster()
+    await page.goto(view_url(node, "/boards?contains=zz-busy"))
+    await page.wait_for_text("bob", within=".card .leaders")
+    for xp in range(3, 40):
+        await post(node.url, "zz-busy", ada=xp)
+        if "changes a minute" in await page.text(".card-foot"):
+            break
+    await page.wait_for("/[1-9][0-9.,K]* changes a minute/.test(document.querySelector('.card-foot').innerText)")
+    await page.wait_for("document.querySelector('.card .leaders a').textContent === 'ada'")
 
 
-async def test_a_lone_family_is_unfolded_and_leads_to_the_board_of_a_period_and_a_clan(
+async def test_the_verdict_of_the_node_is_one_line_that_leads_to_the_node(page: Page, node: Process) -> None:
+    await page.goto(node.url)
+    await page.wait_for("document.querySelector('.health a')")
+    assert (await page.text(".health a")).startswith(("All is well", "Something needs a look"))
+    await page.wait_for_text("posts a minute", within=".health")
+    await page.click(".health a")
+    await page.wait_for("document.querySelector('h1').textContent === 'Node'")
+
+
+async def test_an_empty_store_says_how_to_begin(page: Page, tmp_path: Path) -> None:
+    async with Service(tmp_path, jobs="none").running() as service:
+        await page.poll_faster()
+        await page.goto(service.base)
+        await page.wait_for_text("No boards yet")
+        assert f"curl -X PUT {service.base}/v1/leaderboards/arena" in await page.text("pre")
+        async with Caller(service.base) as caller:
+            await caller.board("arena", {"name": "score", "merge": "max"})
+        await list_shown_boards(page, "arena")
+
+
+async def suggestions(page: Page, text: str) -> list[str]:
+    """Type a text into the search of the page, from anywhere. Return what the search proposes for it."""
+    await page.press("/")
+    await page.wait_for("document.activeElement.id === 'search-input'")
+    await page.type(text)
+    await page.wait_for(f"document.querySelector('#search-input').value === {json.dumps(text)} && {SUGGESTED}.length")
+    return list(await page.evaluate(SUGGESTED))
+
+
+async def test_the_search_proposes_boards_families_and_owners_by_id_and_by_name(page: Page, node: Process) -> None:
+    await page.goto(view_url(node, f"/boards/{SEASON}"))
+    await page.wait_for("document.querySelector('#ranking a.owner')?.textContent === 'Ada Lovelace'")
+    assert await suggestions(page, "lovel") == [f"Ada Lovelace {name_of(0)}, owner", "lovel look for this owner"]
+    await page.press("Enter")
+    await page.wait_for(f"location.hash === '#/owners/{name_of(0)}' && document.activeElement.tagName === 'H1'")
+    assert (await suggestions(page, "ARENA"))[0] == "arena family"
+    await page.press("Escape")
+    assert await page.evaluate(f"{SUGGESTED}.length") == 0
+    await page.press("Escape")
+    found = await suggestions(page, name_of(700))
+    assert found == [f"{name_of(700)} owner"]
+    await page.press("Escape")
+    await page.press("Escape")
+    found = await suggestions(page, "tiny-1")
+    assert found[:2] == ["tiny-10 board", "tiny-11 board"]
+    await page.press("ArrowDown")
+    assert await page.text("#search-list [aria-selected=true]") == await page.text("#search-list-1")
+    await page.press("Enter")
+    await page.wait_for("document.activeElement.textContent === 'tiny-11'")
+    await suggestions(page, "hostile")
+    await page.click("#search-list-0")
+    await page.wait_for("document.querySelector('h1').textContent === 'hostile'")
+
+
+async def test_a_phone_has_its_header_in_one_row_and_the_rest_in_a_menu(page: Page, node: Process) -> None:
+    await page.show(PHONE)
+    await page.goto(node.url)
+    await page.wait_for(FIRST)
+    assert await page.evaluate("document.querySelector('.bar').clientHeight") < 60
+    await page.click("#menu-button")
+    await page.click("#nav-node")
+    await page.wait_for("document.querySelector('h1').textContent === 'Node'")
+    assert await page.evaluate("document.querySelector('.bar').clientHeight") < 60
+
+
+async def test_a_family_shows_its_periods_with_winners_and_leads_to_the_board_of_a_clan(
     page: Page, node: Process
 ) -> None:
     await page.goto(node.url)
-    await page.wait_for(f"document.querySelector(\"summary[data-key='family:{FAMILY}']\")?.parentElement.open")
+    await page.wait_for_text("This week", within="section[aria-label=Families]")
+    await page.click(f"a[data-key='family:{FAMILY}']")
+    await page.wait_for_text("Ada Lovelace", within=".cards")
+    assert await page.text(".tabs a[aria-current]") == "Weeks"
+    [card] = await page.texts(".card")
+    assert "running" in card
+    assert "3 ranked" in card
+    await page.click("a[data-key='kind:all']")
+    await page.wait_for_text("never ends", within=".card")
     await page.wait_for(
         "[...document.querySelectorAll('datalist option')].map((each) => each.value).join() === 'fox,owl'"
     )
@@ -84,13 +168,12 @@ async def test_a_lone_family_is_unfolded_and_leads_to_the_board_of_a_period_and_
     assert "this-week" not in await page.text("h1"), "the address names the period, so that it stays the same"
     await page.click("#ranking a.owner")
     await page.wait_for_text("No closed period has posts", within="#owner")
+    await page.click("a[data-key=family]")
+    await page.wait_for(f"document.querySelector('h1').textContent === '{FAMILY}'")
 
 
 async def test_an_owner_is_found_on_all_boards(page: Page, node: Process) -> None:
-    await page.goto(node.url)
-    await page.click("#anywhere")
-    await page.type(name_of(1))
-    await page.press("Enter")
+    await page.goto(view_url(node, f"/owners/{name_of(1)}"))
     await page.wait_for(f"{FIRST}?.startsWith('{FAMILY}:')")
     boards = await page.texts(f"{ROWS} a")
     assert [board for board in boards if not board.startswith(FAMILY)] == [SEASON]

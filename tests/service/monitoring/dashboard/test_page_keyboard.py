@@ -63,7 +63,7 @@ async def test_tab_reaches_every_control_in_order_and_the_focus_is_visible(
 
 async def test_a_user_without_a_mouse_reaches_and_operates_everything(page: Page, node: Process) -> None:
     await page.goto(node.url)
-    await page.wait_for("document.querySelector('#view tbody a')")
+    await page.wait_for("document.querySelector('#view .card h2 a')")
     await page.press("Tab")
     assert await page.text(":focus") == "Skip to content"
     await page.press("Enter")
@@ -71,7 +71,7 @@ async def test_a_user_without_a_mouse_reaches_and_operates_everything(page: Page
     await tab_to(page, "e.id === 'contains'", 3)
     await page.type("season")
     await page.press("Enter")
-    await page.wait_for("document.querySelectorAll('#view tbody tr').length === 1")
+    await page.wait_for("document.querySelectorAll('#view .card').length === 1")
     await tab_to(page, f"e.textContent === {json.dumps(SEASON)}")
     await page.press("Enter")
     await page.wait_for("document.activeElement.tagName === 'H1'")
@@ -110,7 +110,7 @@ async def test_a_user_chooses_the_theme_by_key_and_the_page_remembers_it(page: P
     assert dark != light
     await page.evaluate("window.beforeReload = true; location.reload()")
     # Until the browser replaces it, the old document is complete, too. Only the old one has the mark.
-    loaded = "document.readyState === 'complete' && document.querySelector('#view tbody')"
+    loaded = "document.readyState === 'complete' && document.querySelector('#view .card')"
     await page.wait_for(f"!window.beforeReload && {loaded}")
     assert await page.evaluate(ground) == dark
     await page.show(dark=True)

@@ -66,7 +66,7 @@ async def test_the_page_asks_for_a_key_and_reports_a_wrong_one(page: Page, close
     assert len(await page.evaluate(RED)) == 1
     assert await read_kept(page) == ([], [], ""), "the page does not keep a key that is refused"
     await enter_key(page, closed.reader)
-    await page.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")
+    await page.wait_for("document.querySelector('#view .card h2 a')?.textContent === 'b'")
     assert await page.evaluate("document.querySelector('#key-panel').hidden")
     assert await read_kept(page) == ([closed.reader], [], "")
     assert closed.reader not in await page.evaluate("document.documentElement.outerHTML + location.href")
@@ -97,4 +97,4 @@ async def test_only_operators_see_the_node_and_readers_see_the_rest(page: Page, 
     await enter_key(page, closed.ops)
     await page.wait_for("document.querySelector('#node-jobs table')")
     await page.click("#nav-boards")
-    await page.wait_for("document.querySelector('#view tbody a')?.textContent === 'b'")
+    await page.wait_for("document.querySelector('#view .card h2 a')?.textContent === 'b'")

@@ -61,7 +61,7 @@ async def test_a_board_is_emptied_and_deleted_once_its_name_was_typed(page: Page
     await page.wait_for_text("Nobody is ranked here yet", within="#ranking")
     await confirm(page, "delete", "zz-moderated")
     await page.click("button[data-key='act:delete']")
-    await page.wait_for("document.querySelector('h1').textContent === 'Boards'")
+    await page.wait_for("document.querySelector('h1').textContent === 'Overview'")
     async with Caller(node.url) as caller:
         assert (await caller.call("GET", "/v1/leaderboards/zz-moderated")).status == 404
 

@@ -17,8 +17,10 @@ PICTURES = "document.querySelectorAll('#view svg[role=img]').length === 2"
 VIEWS = {
     "boards": (
         "/boards",
-        "document.querySelectorAll('#view tbody tr').length === 50 && document.querySelector('.family')",
+        "document.querySelectorAll(\"a[data-key^='board:']\").length === 50 && document.querySelector('.periods b')"
+        " && document.querySelector('.health a')",
     ),
+    "family": ("/families/arena", "document.querySelector('.card') && document.querySelector('datalist option')"),
     "board": (f"/boards/{SEASON}", PICTURES),
     "owner": (
         f"/boards/{SEASON}?column=xp&owner={name_of(400)}&value=40000",
