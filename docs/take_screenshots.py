@@ -17,23 +17,27 @@ from tests.servers import free_port
 DOCS = Path(__file__).parent
 PLAYERS = 100_000
 SIZE = (1280, 800)
-# The name of each picture, and the part of the page's address after `#`.
-VIEWS = {"dashboard": f"/boards/{BOARD}?owner={owner_name(PLAYERS // 3)}"}
-COMPLETE = "Around by xp"  # a text that the complete page has
+# The name of each picture, the part of the page's address after `#`, and a text that the complete page has.
+VIEWS = {
+    "dashboard": (f"/boards/{BOARD}?owner={owner_name(PLAYERS // 3)}", "Around by xp"),
+    "dashboard_overview": ("/boards", "entries"),
+    "dashboard_owner": (f"/owners/{owner_name(PLAYERS // 3)}", "Acts"),
+    "dashboard_moderation": ("/moderation", "posts of the last hour"),
+}
 
 
 async def take_screenshots(url: str, address: str) -> None:
-    for name, place in VIEWS.items():
+    for name, (place, complete) in VIEWS.items():
         for theme in ("light", "dark"):
             async with open_page(address) as page:
-                picture = await take_screenshot(page, f"{url}/#{place}", theme)
+                picture = await take_screenshot(page, f"{url}/#{place}", theme, complete)
             write_picture(DOCS / f"{name}_{theme}.png", picture)
 
 
-async def take_screenshot(page: Page, url: str, theme: str) -> bytes:
+async def take_screenshot(page: Page, url: str, theme: str, complete: str) -> bytes:
     await page.show(SIZE, dark=theme == "dark")
     await page.goto(url)
-    await page.wait_for_text(COMPLETE)
+    await page.wait_for_text(complete)
     await page.settle()
     return await page.screenshot(height_px=SIZE[1])
 

@@ -1,19 +1,19 @@
 // The view of a board: its facts, and panels for the ranking, an owner, the curve and the distribution.
 
+import { AboutPanel } from "./about.js";
 import { ask, path, poll } from "./api.js";
+import { stateOf, stateTag, timeLeft } from "./board_state.js";
 import { CurvePanels } from "./curve.js";
-import { el, facts, named, show } from "./dom.js";
-import { moment, whole } from "./format.js";
+import { el, show } from "./dom.js";
+import { whole } from "./format.js";
 import { heldPosts } from "./held.js";
-import { BOARD_POLL_MS } from "./limits.js";
-import { boardActions, moderation } from "./moderation.js";
+import { BOARD_POLL_MS, CURVE_OWNERS_MIN } from "./limits.js";
+import { boardActions, moderation } from "./acts.js";
 import { knownName } from "./names.js";
-import { OwnerPanel } from "./owner.js";
-import { RankingPanel, tiesOf } from "./ranking.js";
-import { toBoard, toBoards, toFamily } from "./routes.js";
+import { OwnerPanel } from "./owner_card.js";
+import { RankingPanel } from "./ranking.js";
+import { toBoard, toBoards } from "./routes.js";
 import { empty, fault, loading } from "./tables.js";
-
-const WIDE = "(min-width: 62rem)"; // the same width as in parts.css
 
 /** The view of one board, which starts and stops its panels as the address changes. */
 export class BoardView {
@@ -22,23 +22,16 @@ export class BoardView {
     this.signal = signal;
     this.board = route.board;
     this.title = el("h1", { tabindex: "-1" }, el("bdi", {}, route.board));
-    this.about = el("div", {}, loading());
+    this.state = el("p", { class: "line quiet" }, loading());
+    this.about = new AboutPanel(route.board, signal);
     this.columns = el("nav", { class: "tabs", "aria-label": "Ranked columns" });
     this.search = el("div", { class: "search" });
-    this.grid = el("div", { class: "grid" });
+    this.grid = el("div", { class: "grid of-board" });
     this.acts = el("div", {});
     this.ranking = new RankingPanel();
     this.owner = new OwnerPanel();
     this.curves = new CurvePanels();
-    show(
-      root,
-      el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, this.search, this.about),
-      this.columns,
-      this.grid,
-      this.acts,
-    );
-    this.wide = matchMedia(WIDE);
-    this.wide.addEventListener("change", () => this.spec && this.arrange(), { signal });
+    show(root, el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, this.search, this.state), this.columns, this.grid, this.acts);
     this.running = {}; // panel name -> {key: what it shows, abort: stops it}
     this.route = route;
     poll(() => this.load(), BOARD_POLL_MS, signal);
@@ -62,9 +55,11 @@ export class BoardView {
       const { data } = await ask(path`/v1/leaderboards/${this.board}`, { signal: this.signal });
       if (data.id !== this.board) return void location.replace(toBoard(data.id, this.route.parameters)); // the id was an alias
       const first = !this.spec;
-      const changed = first || stage(this.spec) !== stage(data) || tiersOf(this.spec) !== tiersOf(data);
+      const changed = first || stateOf(this.spec) !== stateOf(data) || tiersOf(this.spec) !== tiersOf(data) || isFew(this.spec) !== isFew(data);
       this.spec = data;
-      show(this.about, aboutBoard(data));
+      const entries = `${whole(data.entries)} ${data.entries === 1 ? "entry" : "entries"}`;
+      show(this.state, stateTag(data), timeLeft(data), entries);
+      this.about.tell(data);
       if (changed) this.arrange();
       this.tellCurve();
       if (this.column && !first) await this.curves.load(this.running.column.abort.signal);
@@ -74,7 +69,7 @@ export class BoardView {
       if (!this.spec || error.code === "unknown_board") {
         this.stop();
         this.spec = null;
-        show(this.about, fault(error));
+        show(this.state, fault(error));
         show(this.columns);
         show(this.search);
         show(this.grid);
@@ -108,7 +103,7 @@ export class BoardView {
     this.run("acts", [column.name], () => {
       const deleted = () => location.replace(toBoards());
       const changed = () => this.load();
-      show(this.acts, moderation("board", "Moderate this board", boardActions(board, column.name, { changed, deleted })), heldPosts(board, column.name, changed));
+      show(this.acts, moderation("board", "Moderate this board", boardActions(board, column.name, { changed, deleted })), heldPosts(board, changed));
     });
     this.run("column", [column.name, column.tiers], (signal) => {
       const onValue = (value) => (location.hash = toBoard(board, { ...this.route.parameters, column: column.name, value }));
@@ -121,21 +116,19 @@ export class BoardView {
     });
     this.run("value", [parameters.value ?? ""], (signal) => this.curves.rankOf(parameters.value ?? "", signal));
     const view = { board, spec, column, owner, from, parameters: kept };
-    this.run("ranking", [column.name, owner, from, stage(spec)], (signal) => this.ranking.start(view, signal, () => {}));
+    this.run("ranking", [column.name, owner, from, stateOf(spec), column.tiers], (signal) => this.ranking.start(view, signal));
     const mark = (position) => this.curves.markOwner(position, knownName(owner) || owner);
-    this.run("owner", [column.name, owner, stage(spec)], (signal) => (owner ? this.owner.start(view, signal, mark) : mark(null)));
+    this.run("owner", [column.name, owner, stateOf(spec)], (signal) => (owner ? this.owner.start(view, signal, mark) : mark(null)));
   }
 
-  /** Put the panels into one column or two. Screen readers and the Tab key follow the order in which they are seen. */
+  /** Show the panels that apply. The pictures of a few owners would say less than the table. */
   place(withOwner) {
-    const now = JSON.stringify([this.wide.matches, withOwner]);
+    const pictures = !isFew(this.spec);
+    const now = JSON.stringify([pictures, withOwner]);
     if (this.placed === now && this.grid.hasChildNodes()) return;
     this.placed = now;
-    const owner = withOwner ? this.owner.panel.section : null;
     const { curve, spread } = this.curves;
-    const ranking = this.ranking.panel.section;
-    if (!this.wide.matches) show(this.grid, owner, ranking, curve.section, spread.section);
-    else show(this.grid, owner, column(ranking), column(curve.section, spread.section));
+    show(this.grid, withOwner ? this.owner.panel.section : null, this.ranking.panel.section, this.about.panel.section, pictures ? [curve.section, spread.section] : null);
   }
 
   run(name, what, start) {
@@ -153,18 +146,11 @@ export class BoardView {
   }
 
   drawTabs(ranked, kept) {
-    const links = ranked.map(({ name, best }) =>
-      el(
-        "a",
-        {
-          href: toBoard(this.board, { ...kept, column: name, from: undefined, value: undefined }),
-          "aria-current": name === this.column.name ? "page" : null,
-          "data-key": `column:${name}`,
-        },
-        name,
-        el("span", { class: "quiet" }, best === "high" ? " highest first" : " lowest first"),
-      ),
-    );
+    const links = ranked.map(({ name, best }) => {
+      const href = toBoard(this.board, { ...kept, column: name, from: undefined, value: undefined });
+      const isShown = name === this.column.name;
+      return el("a", { href, "aria-current": isShown ? "page" : null, "data-key": `column:${name}` }, name, el("span", { class: "quiet" }, best === "high" ? " highest first" : " lowest first"));
+    });
     show(this.columns, links);
   }
 
@@ -178,35 +164,10 @@ export class BoardView {
   }
 }
 
-function column(...sections) {
-  return el("div", { class: "column" }, sections);
-}
-
 function tiersOf(spec) {
   return JSON.stringify(spec.columns.map((column) => column.tiers));
 }
 
-function stage(spec) {
-  return spec.archived ? "archived" : spec.closed ? "closed, final" : "open";
-}
-
-/** Return how equal values are ranked, as text. */
-function equals(spec) {
-  const { tied, timed } = tiesOf(spec);
-  const told = [tied.length && `are ordered by ${tied.map(({ name }) => name).join(", ")}`, timed && "the one reached first is better"];
-  return told.filter(Boolean).join(", then ") || "share a rank";
-}
-
-function aboutBoard(spec) {
-  const family = spec.id.includes(":") ? spec.id.split(":")[0] : null;
-  return facts([
-    ["Entries", whole(spec.entries)],
-    ["State", stage(spec)],
-    spec.opens_at && ["Opens", moment(spec.opens_at)],
-    spec.closes_at && ["Closes", moment(spec.closes_at)],
-    ["Equal values", equals(spec)],
-    ["Always exact", `ranks up to ${whole(spec.predictor.exact_top)}`, "Further ranks are counted or estimated, and each says which"],
-    ["Created", moment(spec.created_at)],
-    family && ["Family", el("a", { href: toFamily(family), "data-key": "family" }, named(family))],
-  ]);
+function isFew(spec) {
+  return spec.entries < CURVE_OWNERS_MIN;
 }

@@ -2,7 +2,7 @@
 
 import { Problem, ask, path } from "./api.js";
 import { forValues } from "./axes.js";
-import { drawCurve, frame, reading } from "./curve_chart.js";
+import { drawCurve, frame, hover, reading } from "./curve_chart.js";
 import { el, facts, panel, show } from "./dom.js";
 import { age, moment, percent, rankNodes, rankText, stored, whole } from "./format.js";
 import { binTable, binsOf, drawBins } from "./histogram.js";
@@ -21,9 +21,9 @@ export class CurvePanels {
     this.about = el("div", {});
     this.picture = el("div", { class: "picture" });
     this.readout = el("output", { class: "readout quiet", id: "curve-readout" });
-    this.pointer = slider("curve-pointer", "Read the curve", (share) => this.readShare(share));
+    this.pointer = slider("curve-pointer", "Read the curve from left to right", (share) => this.readShare(share));
     this.binReadout = el("output", { class: "readout quiet", id: "spread-readout" });
-    this.binPointer = slider("spread-pointer", "Read the distribution", (share) => this.readBin(share));
+    this.binPointer = slider("spread-pointer", "Read the distribution from left to right", (share) => this.readBin(share));
     this.bars = el("div", { class: "picture" });
     this.knots = el("div", {});
     this.valueForm = el("div", { class: "stack" });
@@ -205,12 +205,15 @@ export class CurvePanels {
   readShare(share) {
     const known = share !== null && this.shape && this.frame && this.shape.values.length;
     this.readout.textContent = known ? reading(this.shape, this.frame, share * this.width, this.view.column.scale) : "";
+    const value = known ? this.frame.x.back(Math.min(Math.max(share * this.width, this.frame.x.at(this.frame.x.domain[0])), this.frame.x.at(this.frame.x.domain[1]))) : null;
+    hover(this.picture, value === null ? null : [this.frame.x.at(value), this.frame.y.at(this.shape.at(value).rank)]);
   }
 
   /** Show the values and the owners of the bar at `share` (0 to 1) of the picture's width, or nothing if it is null. */
   readBin(share) {
     const bin = share === null || !this.binScale ? null : binAt(this.drawnBins, this.binScale.back(share * this.width));
     const { scale } = this.view?.column ?? {};
+    hover(this.bars, bin ? [(this.binScale.at(bin.from) + this.binScale.at(bin.to)) / 2, null] : null);
     const best = bin && this.shape ? this.shape.at(this.shape.high ? bin.to : bin.from) : null;
     const rank = best ? `, ranks from ${rankText({ ...best, exact: best.low === best.high })}` : "";
     this.binReadout.textContent = bin ? `${stored(bin.from, scale)} to ${stored(bin.to, scale)}: ${this.shape ? "≈ " : ""}${whole(bin.entries)} owners${rank}` : "";
@@ -275,14 +278,14 @@ export class CurvePanels {
   }
 }
 
-/** Return a slider that reads a picture from left to right, for users without a mouse. */
+/** Return a labelled slider that reads a picture from left to right, for users without a mouse. */
 function slider(id, label, read) {
-  const input = el("input", { id, type: "range", min: 0, max: 100, value: 50, "aria-label": label, hidden: true });
+  const input = el("input", { id, type: "range", min: 0, max: 100, value: 50 });
   const tell = () => read(input.value / 100);
   input.addEventListener("input", tell);
   input.addEventListener("focus", tell);
   input.addEventListener("blur", () => read(null));
-  return input;
+  return el("label", { class: "reader", hidden: true }, label, input);
 }
 
 /** Return the position of the pointer over a picture, as a share (0 to 1) of the picture's width. */

@@ -145,3 +145,13 @@ export function reading(shape, on, place, scale) {
   const bracket = low === high ? "" : ` (${whole(low)} to ${whole(high)})`;
   return `${stored(kept, scale)} → rank ${low === high ? "" : "≈ "}${whole(rank)}${bracket}`;
 }
+
+/** Mark the place [x, y] that a pointer reads in the picture within `parent`; without a place, remove the mark. */
+export function hover(parent, place) {
+  const picture = parent.querySelector("svg");
+  picture?.querySelector(".hover")?.remove();
+  if (!picture || !place) return;
+  const [x, y] = place;
+  const height = picture.viewBox.baseVal.height;
+  picture.append(svg("g", { class: "hover" }, svg("line", { x1: x, x2: x, y1: EDGE.top, y2: height - EDGE.bottom }), y === null ? null : svg("circle", { cx: x, cy: y, r: 4 })));
+}

@@ -23,12 +23,13 @@ const VIEWS = {
   boards: async () => (await import("./overview.js")).Overview,
   board: async () => (await import("./board.js")).BoardView,
   family: async () => (await import("./family.js")).FamilyView,
-  owner: async () => (await import("./owner_boards.js")).OwnerBoardsView,
+  owner: async () => (await import("./owner.js")).OwnerView,
   league: async () => (await import("./league.js")).LeagueView,
+  moderation: async () => (await import("./moderation.js")).ModerationView,
   node: async () => (await import("./node.js")).NodeView,
   nowhere: async () => Nowhere,
 };
-const NAVIGATION = { node: "nav-node" }; // any other view belongs to the overview
+const NAVIGATION = { moderation: "nav-moderation", node: "nav-node" }; // any other view belongs to the overview
 const root = document.getElementById("view");
 const main = document.getElementById("main");
 const connection = document.getElementById("connection");
@@ -51,7 +52,7 @@ async function go({ anew = false } = {}) {
   const route = parse(location.hash);
   const key = JSON.stringify([route.view, route.board, route.league, route.family, route.owner]);
   fold(true);
-  for (const id of ["nav-boards", "nav-node"]) {
+  for (const id of ["nav-boards", "nav-moderation", "nav-node"]) {
     const link = document.getElementById(id);
     if (id === (NAVIGATION[route.view] ?? "nav-boards")) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

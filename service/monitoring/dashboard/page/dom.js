@@ -72,22 +72,13 @@ export function panel(id, title, properties = {}) {
   const heading = el("h2", { id: `${id}-title`, tabindex: "-1" }, title);
   const aside = el("div", { class: "panel-aside" });
   const body = el("div", { class: "panel-body" });
-  const section = el(
-    "section",
-    { id, "aria-labelledby": `${id}-title`, ...properties, class: `panel ${properties.class ?? ""}` },
-    el("div", { class: "panel-head" }, heading, aside),
-    body,
-  );
+  const section = el("section", { id, "aria-labelledby": `${id}-title`, ...properties, class: `panel ${properties.class ?? ""}` }, el("div", { class: "panel-head" }, heading, aside), body);
   return { section, heading, aside, body };
 }
 
 /** Return a list of facts. A row is [term, value as a node or text, hint to show on hover]. */
 export function facts(rows) {
-  return el(
-    "dl",
-    { class: "facts" },
-    rows.filter(Boolean).map(([term, value, hint]) => el("div", { title: hint }, el("dt", {}, term), el("dd", {}, value))),
-  );
+  return el("dl", { class: "facts" }, rows.filter(Boolean).map(([term, value, hint]) => el("div", { title: hint }, el("dt", {}, term), el("dd", {}, value))));
 }
 
 let announcedAt = 0;

@@ -19,7 +19,7 @@ export function whole(value) {
 }
 
 /** Format a number for an axis or a tile: 12.3K. */
-export function short(value) {
+function short(value) {
   return value === null || value === undefined ? NONE : SHORT.format(value);
 }
 

@@ -1,23 +1,21 @@
 // The held posts of a board, for operators: each with a link to the owner's history, and with both verdicts.
 
+import { act, refusal, send } from "./acts.js";
 import { ask, path } from "./api.js";
 import { el, named, show } from "./dom.js";
 import { moment } from "./format.js";
-import { ACT_TIMEOUT_MS } from "./limits.js";
-import { act, refusal } from "./moderation.js";
-import { toBoard } from "./routes.js";
-
-const SHOWN = 50; // the oldest ones; the list is read again after each verdict
+import { HELD_SHOWN } from "./limits.js";
+import { toBoard, toOwner } from "./routes.js";
 
 /** Return a folded section with the held posts of a board. It asks for them when it is opened. */
-export function heldPosts(board, column, changed) {
+export function heldPosts(board, changed) {
   const list = el("ul", { class: "acts" });
   const told = el("p", { class: "quiet", role: "status" });
   const load = async () => {
     try {
-      const { data } = await ask(`${path`/v1/leaderboards/${board}/held`}?limit=${SHOWN}`);
-      show(list, data.posts.map((post) => el("li", {}, heldPost(board, column, post, judged))));
-      show(told, data.posts.length === 0 ? "No post waits for a verdict." : data.next ? `The oldest ${SHOWN} are shown.` : "");
+      const { data } = await ask(`${path`/v1/leaderboards/${board}/held`}?limit=${HELD_SHOWN}`);
+      show(list, data.posts.map((post) => el("li", {}, heldPost(board, post, judged))));
+      show(told, data.posts.length === 0 ? "No post waits for a verdict." : data.next ? `The oldest ${HELD_SHOWN} are shown.` : "");
     } catch (error) {
       show(list);
       show(told, refusal(error));
@@ -32,21 +30,22 @@ export function heldPosts(board, column, changed) {
   return section;
 }
 
-function heldPost(board, column, post, judged) {
+/** Return a held post with its verdicts. `judged` is called after one. */
+export function heldPost(board, post, judged) {
   const judge = (verdict, label, grave) =>
     act(`${verdict}:${post.owner}:${post.post_id}`, label, {
       grave,
-      confirm: () => "Sure? Nothing is changed yet.",
-      run: async () => {
+      confirm: () => (verdict === "accept" ? "The post counts, as if it had come in time. Nothing is changed yet." : "The post never counts. That can’t be undone. Nothing is changed yet."),
+      run: async (_, reason) => {
         const place = `${path`/v1/leaderboards/${board}/held/${post.post_id}`}?owner=${encodeURIComponent(post.owner)}`;
-        await ask(place, { method: "PUT", body: { verdict }, timeoutMs: ACT_TIMEOUT_MS });
+        await send("PUT", place, reason, { verdict });
         judged();
         return "Done.";
       },
     });
   const values = Object.entries({ ...post.stats, ...post.set }).map(([name, value]) => `${name} ${value}`);
   return [
-    el("p", {}, el("a", { href: toBoard(board, { column, owner: post.owner }) }, named(post.owner)), `: ${values.join(", ")} `, el("span", { class: "quiet" }, moment(post.at))),
+    el("p", {}, el("a", { href: toOwner(post.owner), "data-key": `held:${post.post_id}` }, named(post.owner)), " on ", el("a", { href: toBoard(board) }, named(board)), `: ${values.join(", ")} `, el("span", { class: "quiet" }, moment(post.at))),
     el("p", { class: "quiet" }, post.reason),
     el("div", { class: "line" }, judge("accept", "Accept", false), judge("refuse", "Refuse", true)),
   ];

@@ -65,10 +65,6 @@ export function drawBins(bins, x, width, label, column, bands) {
 export function binTable(bins, scale, estimated) {
   const sign = estimated ? "≈ " : "";
   const rows = bins.map(({ from, to, entries }) => [stored(from, scale), stored(to, scale), `${entries ? sign : ""}${whole(entries)}`]);
-  const columns = [
-    { label: "From", kind: "number" },
-    { label: "Up to", kind: "number" },
-    { label: "Owners", kind: "number" },
-  ];
+  const columns = [{ label: "From", kind: "number" }, { label: "Up to", kind: "number" }, { label: "Owners", kind: "number" }];
   return el("details", {}, el("summary", { "data-key": "bins" }, "The distribution as a table"), table("Owners by value", columns, rows));
 }

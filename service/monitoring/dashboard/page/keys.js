@@ -54,20 +54,8 @@ export class KeyPanel {
     const close = el("button", { type: "button", onclick: () => this.close() }, "Close");
     section.replaceChildren(
       el("h2", { id: "key-title" }, "API key"),
-      el(
-        "form",
-        { class: "line", onsubmit: (event) => this.submit(event) },
-        el("label", { for: "key-input" }, "Key"),
-        this.input,
-        el("button", { type: "submit", class: "primary" }, "Use this key"),
-        this.forget,
-        close,
-      ),
-      el(
-        "p",
-        { id: "key-hint", class: "quiet" },
-        "It is kept in this tab only and forgotten with it. Boards need the role reader, the node’s health the role ops.",
-      ),
+      el("form", { class: "line", onsubmit: (event) => this.submit(event) }, el("label", { for: "key-input" }, "Key"), this.input, el("button", { type: "submit", class: "primary" }, "Use this key"), this.forget, close),
+      el("p", { id: "key-hint", class: "quiet" }, "It is kept in this tab only and forgotten with it. Boards need the role reader, the node’s health the role ops."),
       this.fault,
     );
     button.addEventListener("click", () => (section.hidden ? this.open("") : this.close()));

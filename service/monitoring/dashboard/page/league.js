@@ -1,6 +1,7 @@
 // The view of a league: its divisions as a pyramid, and one cohort with its zones, until the period ends.
 
 import { Away, ask, path, poll } from "./api.js";
+import { tierLook, tierTag } from "./cells.js";
 import { el, facts, named, panel, show, svg } from "./dom.js";
 import { age, whole } from "./format.js";
 import { BOARD_POLL_MS, COUNTDOWN_MS } from "./limits.js";
@@ -98,8 +99,8 @@ function pyramid(divisions) {
   const most = Math.max(1, ...divisions.map(({ owners }) => owners));
   const rows = divisions.toReversed().map(({ name, owners, cohorts }) => {
     const width = (100 * owners) / most;
-    const bar = svg("svg", { viewBox: "0 0 100 8", width: 160, height: 13, "aria-hidden": "true" }, svg("rect", { class: "bar-of", x: 50 - width / 2, y: 0, width, height: 8, rx: 2 }));
-    return [name, whole(owners), whole(cohorts), bar];
+    const bar = svg("svg", { viewBox: "0 0 100 8", width: 160, height: 13, "aria-hidden": "true" }, svg("rect", { class: `bar-of tier ${tierLook(name, divisions)}`, x: 50 - width / 2, y: 0, width, height: 8, rx: 2 }));
+    return [tierTag(name, divisions), whole(owners), whole(cohorts), bar];
   });
   return table("Owners with seats in this period", DIVISIONS, rows);
 }

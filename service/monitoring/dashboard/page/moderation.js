@@ -1,211 +1,101 @@
-// The actions of operators. Each action is a form that also shows its result. The service checks the key.
+// The view for those who look after players: posts that wait for a verdict, gains that stand out, who is hidden, and what
+// operators have done.
 
-import { Problem, ask, path } from "./api.js";
-import { el, show } from "./dom.js";
-import { percent, stored, whole } from "./format.js";
-import { ACT_TIMEOUT_MS } from "./limits.js";
+import { actTable, hidingActions } from "./acts.js";
+import { Away, Problem, ask, path, poll } from "./api.js";
+import { el, named, panel, show } from "./dom.js";
+import { ago, stored, three, whole } from "./format.js";
+import { readGains } from "./gains.js";
+import { heldPost } from "./held.js";
+import { ACTS_SHOWN, GAINS_POLL_MS, HELD_BOARDS_MAX, HELD_SHOWN, HIDDEN_SHOWN, LEADERS_POLL_MS } from "./limits.js";
+import { toBoard, toOwner } from "./routes.js";
+import { empty, fault, loading, scrolled, table } from "./tables.js";
 
-/** Return a folded section with actions. `id` must be unique on the page. */
-export function moderation(id, title, acts) {
-  return el(
-    "details",
-    { class: "panel moderation" },
-    el("summary", { "data-key": `moderation:${id}` }, title),
-    el("p", { class: "quiet" }, "These acts need a key with the role ops, if the service has keys."),
-    el("ul", { class: "acts" }, acts.map((each) => el("li", {}, each))),
-  );
-}
+const GAINS = [{ label: "Owner" }, { label: "Board" }, { label: "In the last hour", kind: "number" }, { label: "Others’ median", kind: "number", wide: true }, { label: "Alone it would be" }];
+const HIDDEN = [{ label: "Owner" }, { label: "Since" }, { label: "How", wide: true }, { label: "Key", wide: true }, { label: "Why" }, { label: "Act" }];
 
-/**
- * Return the form of an action: its fields, a button and the outcome. `run(form)` does the action and returns the text
- * to show. With `typed`, users must type this text first. With `confirm`, the first press only shows `confirm(form)`.
- */
-export function act(id, label, { fields = [], typed = "", confirm = null, explained = "", grave = false, run }) {
-  const outcome = el("output", { class: "outcome", "data-key": `outcome:${id}` });
-  const button = el("button", { "data-key": `act:${id}`, class: grave ? "grave" : null, disabled: typed !== "" }, label);
-  const confirmed = typed
-    ? [el("label", { for: `typed:${id}` }, "Type ", el("b", {}, el("bdi", {}, typed)), " to confirm"), el("input", { id: `typed:${id}`, autocomplete: "off", autocapitalize: "off", spellcheck: "false" })]
-    : [];
-  if (typed) confirmed[1].addEventListener("input", (event) => (button.disabled = event.target.value !== typed));
-  const form = el("form", { class: "line" }, fields, confirmed, button, explained ? el("span", { class: "quiet" }, explained) : null, outcome);
-  let told = false; // whether the text of `confirm` is shown, so that the next press runs
-  const setTold = (value, text) => {
-    told = value;
-    button.textContent = value ? "Confirm" : label;
-    outcome.className = "outcome";
-    show(outcome, text);
-  };
-  form.addEventListener("input", () => told && setTold(false, ""));
-  form.addEventListener("submit", async (event) => {
-    event.preventDefault();
-    if (confirm && !told) {
-      setTold(true, confirm(new FormData(form)));
-      return;
-    }
-    setTold(false, "");
-    button.disabled = true;
-    show(outcome, "Working …");
+/** Shows what needs an eye or a verdict. */
+export class ModerationView {
+  constructor(root, route, signal) {
+    this.signal = signal;
+    this.title = el("h1", { tabindex: "-1" }, "Moderation");
+    this.held = panel("held", "Posts that wait for a verdict");
+    this.gains = panel("gains", "Gains that stand out");
+    this.hidden = panel("hidden", "Hidden owners");
+    this.acts = panel("acts", "Last acts");
+    const panels = [this.held, this.gains, this.hidden, this.acts];
+    for (const { body } of panels) show(body, loading());
+    show(root, el("header", { class: "head" }, this.title), panels.map(({ section }) => section));
+    poll(() => this.into(this.held, () => this.loadHeld()), LEADERS_POLL_MS, signal);
+    poll(() => this.into(this.gains, () => this.loadGains()), GAINS_POLL_MS, signal);
+    poll(() => this.into(this.hidden, () => this.loadHidden()), LEADERS_POLL_MS, signal);
+    poll(() => this.into(this.acts, () => this.loadActs()), LEADERS_POLL_MS, signal);
+  }
+
+  get name() {
+    return "Moderation";
+  }
+
+  update() {}
+
+  /** Fill a panel with what `load` returns, unless that is the same as before. Keep it while the service is away. */
+  async into(part, load) {
     try {
-      show(outcome, await run(new FormData(form)));
-      outcome.className = "outcome";
+      const [state, ...content] = await load();
+      const now = JSON.stringify(state);
+      if (this.signal.aborted || (part.state === now && !part.body.querySelector(".fault"))) return;
+      part.state = now;
+      show(part.body, ...content);
     } catch (error) {
-      outcome.className = "outcome fault";
-      show(outcome, error instanceof Problem ? refusal(error) : error.message);
+      if (this.signal.aborted || (error instanceof Away && part.state)) return;
+      part.state = undefined;
+      show(part.body, error instanceof Problem && error.status === 403 ? empty("This needs a key with the role ops: use the button “Key” above.") : fault(error));
+      this.onFault?.(error);
     }
-    button.disabled = typed !== "" && confirmed[1].value !== typed;
-  });
-  return form;
-}
+  }
 
-/** Return what to tell a user about an error of an action. */
-export function refusal(problem) {
-  return problem.status === 401 || problem.status === 403 ? "This needs a key with the role ops: use the button “Key” above." : problem.message;
-}
+  /** Read the held posts of those boards that changed last: the service lists them by board only. */
+  async loadHeld() {
+    const { signal } = this;
+    const { data } = await ask(`/v1/leaderboards?order=activity&limit=${HELD_BOARDS_MAX}`, { signal }).catch((error) => {
+      if (error.code !== "too_many_boards") throw error;
+      return ask(`/v1/leaderboards?families=false&limit=${HELD_BOARDS_MAX}`, { signal });
+    });
+    const answers = await Promise.all(data.leaderboards.map(({ id }) => ask(`${path`/v1/leaderboards/${id}/held`}?limit=${HELD_SHOWN}`, { signal })));
+    const posts = answers.flatMap(({ data: { board, posts } }) => posts.map((post) => ({ board, post })));
+    const again = () => this.into(this.held, () => this.loadHeld());
+    const note = data.next ? empty(`Those of the ${HELD_BOARDS_MAX} boards that changed last.`) : null;
+    const rows = posts.map(({ board, post }) => el("li", {}, heldPost(board, post, again)));
+    return [posts, rows.length ? el("ul", { class: "acts" }, rows) : empty("No post waits for a verdict."), note];
+  }
 
-/** Return the actions on a board. `changed` is called after the board has changed, `deleted` after it was deleted. */
-export function boardActions(board, column, { changed, deleted }) {
-  const ranking = path`/v1/leaderboards/${board}/rankings/${column}`;
-  return [
-    act("refresh", `Refresh the curve of ${column}`, {
-      explained: "Fits the curve anew.",
-      run: async () => {
-        const { data } = await ask(`${ranking}/refresh`, { method: "POST", timeoutMs: ACT_TIMEOUT_MS });
-        changed();
-        return `Fitted from ${whole(data.total)} entries in ${data.seconds.toFixed(2)} s.`;
-      },
-    }),
-    act("audit", `Audit the curve of ${column}`, {
-      explained: "Counts random owners and compares the counts with the curve.",
-      run: async () => audited((await ask(`${ranking}/audit`, { method: "POST", timeoutMs: ACT_TIMEOUT_MS })).data),
-    }),
-    act("reset", "Empty the board", {
-      typed: board,
-      grave: true,
-      explained: "Removes every entry and keeps the columns. Posts from before this moment are refused later.",
-      run: async () => {
-        await ask(path`/v1/leaderboards/${board}/reset`, { method: "POST", timeoutMs: ACT_TIMEOUT_MS });
-        changed();
-        return "The board is empty.";
-      },
-    }),
-    act("delete", "Delete the board", {
-      typed: board,
-      grave: true,
-      explained: "Removes the board with all its entries.",
-      run: async () => {
-        await ask(path`/v1/leaderboards/${board}`, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
-        deleted();
-        return "The board is deleted.";
-      },
-    }),
-  ];
-}
+  async loadGains() {
+    const found = await readGains(Date.now(), this.signal);
+    if (found === null) return [found, empty("The journal of a store with several partitions can’t be searched by time.")];
+    const rows = found.gains.map(({ owner, board, column, scale, value, rank, total, median }) => [
+      el("a", { href: toOwner(owner), "data-key": `gain:${board}:${column}:${owner}` }, named(owner)),
+      el("a", { href: toBoard(board, { column, owner }), "data-key": `gained:${board}:${column}:${owner}` }, named(board)),
+      `${column} ${stored(value, scale)}`,
+      stored(median, scale),
+      [`rank ${whole(rank)} of ${whole(total)}`, median > 0 && value > median ? `, ${three(value / median)} × the median` : ""],
+    ]);
+    const told = empty(`${found.complete ? "All" : "The first"} ${whole(found.posts)} posts of the last hour. A gain is what an owner posted, added up where a column adds up. The rank is that of the gain among all values of the column.`);
+    return [found, rows.length ? scrolled("Gains", table("The greatest gains of the last hour", GAINS, rows)) : empty("Nobody has gained anything in the last hour."), told];
+  }
 
-function audited({ outcome, owners, brackets_broken: broken, worst_error: worst, certificates_broken: beyond }) {
-  if (outcome === "empty") return "Nobody is ranked, so there is nothing to compare.";
-  if (outcome === "changed") return "The board changed too much since the curve was fitted. Refresh, then audit again.";
-  const found = `${whole(owners)} owners compared: ${whole(broken)} outside their bracket, ${whole(beyond)} further off than certified.`;
-  return `${found} The worst was off by ${percent(worst ?? 0)}.`;
-}
+  async loadHidden() {
+    const { data } = await ask(`/v1/owners?hidden=true&limit=${HIDDEN_SHOWN}`, { signal: this.signal });
+    const again = () => this.into(this.hidden, () => this.loadHidden());
+    const rows = data.owners.map(({ owner, since, key, reason, shadow }) => {
+      const acts = hidingActions(owner, "hidden", again, owner);
+      return [el("a", { href: toOwner(owner), "data-key": `hidden:${owner}` }, named(owner)), ago(since), shadow ? "as a shadow" : "openly", key ?? "no key", reason ? named(reason) : "–", acts];
+    });
+    const more = data.next ? empty(`The first ${HIDDEN_SHOWN} by name.`) : null;
+    return [data, rows.length ? scrolled("Hidden owners", table("Hidden owners", HIDDEN, rows)) : empty("Nobody is hidden."), more];
+  }
 
-/** Return the actions on an owner that affect every board. */
-export function ownerActions(owner, changed) {
-  const hidden = path`/v1/owners/${owner}/hidden`;
-  return [
-    act("hide", "Hide the owner everywhere", {
-      explained: "Rankings, totals and streams leave the owner out. Posts still merge.",
-      run: async () => {
-        await ask(hidden, { method: "PUT", timeoutMs: ACT_TIMEOUT_MS });
-        changed();
-        return "The owner is hidden.";
-      },
-    }),
-    act("show", "Show the owner again", {
-      run: async () => {
-        await ask(hidden, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
-        changed();
-        return "The owner is shown.";
-      },
-    }),
-    act("erase", "Erase the owner everywhere", {
-      typed: owner,
-      grave: true,
-      explained: "Removes every entry, the profile and the name in the journal.",
-      run: async () => {
-        await ask(path`/v1/owners/${owner}`, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
-        changed();
-        return "The owner is erased.";
-      },
-    }),
-  ];
-}
-
-/** Return the action that removes an owner's entry from one board. */
-export function erasure(board, owner, changed) {
-  return act("erase-entry", "Erase the entry on this board", {
-    typed: owner,
-    grave: true,
-    run: async () => {
-      await ask(path`/v1/leaderboards/${board}/entries/${owner}`, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
-      changed();
-      return "The entry is erased.";
-    },
-  });
-}
-
-/** Return the action that takes back a post of an owner on a board, or on all boards of its family. */
-export function voiding(board, owner, changed) {
-  const id = el("input", { id: "void-id", name: "post", required: true, autocomplete: "off", spellcheck: "false", "data-key": "void-id" });
-  return act("void", "Take it back", {
-    fields: [el("label", { for: "void-id" }, "Post with the id"), id],
-    explained: "The entry becomes what it would be without the post.",
-    confirm: (given) => `Take back “${given.get("post")}”? That can't be undone. Nothing is changed yet.`,
-    run: async (given) => {
-      const remove = (place) => ask(`${place}?owner=${encodeURIComponent(owner)}`, { method: "DELETE", timeoutMs: ACT_TIMEOUT_MS });
-      const post = given.get("post");
-      const { data } = await remove(path`/v1/leaderboards/${board}/posts/${post}`).catch((error) => {
-        if (error.code !== "family_board") throw error;
-        return remove(path`/v1/families/${board.split(":")[0]}/posts/${post}`);
-      });
-      changed();
-      const kept = data.boards.filter(({ error }) => error);
-      const done = `Taken back on ${whole(data.boards.length - kept.length)} of ${whole(data.boards.length)} boards.`;
-      return kept.length ? `${done} ${kept[0].board}: ${kept[0].error.detail}.` : done;
-    },
-  });
-}
-
-/** Return the `form` that corrects a value of an owner on a board, and `tell`, which gives it the latest stats. */
-export function correction(board, owner, columns, changed) {
-  let stats = {};
-  const numbers = columns.filter(({ type }) => type !== "text");
-  const choose = el("select", { id: "correct-column", name: "column", "data-key": "correct-column" }, numbers.map(({ name }) => el("option", { value: name }, name)));
-  const value = el("input", { id: "correct-value", name: "value", inputmode: "decimal", required: true, autocomplete: "off", "data-key": "correct-value" });
-  const now = el("span", { class: "quiet" });
-  const write = () => {
-    const column = numbers.find(({ name }) => name === choose.value);
-    now.textContent = column ? `now ${stored(stats[column.name], column.scale)}` : "";
-  };
-  choose.addEventListener("change", write);
-  const form = act("correct", "Set the value", {
-    fields: [el("label", { for: "correct-column" }, "Correct"), choose, now, el("label", { for: "correct-value" }, "to"), value],
-    confirm: (given) => `${given.get("column")}: ${stats[given.get("column")] ?? "empty"} → ${given.get("value").trim()}. Nothing is changed yet.`,
-    run: async (given) => {
-      const [column, text] = [given.get("column"), given.get("value").trim()];
-      const before = stats[column];
-      const body = { owner, set: { [column]: text } };
-      const { data } = await ask(path`/v1/leaderboards/${board}/posts`, { method: "POST", body });
-      const [result] = data.results;
-      if (result.status === "rejected") throw new Problem(422, result.error ?? {});
-      changed();
-      return `${column} was ${before ?? "empty"} and is ${result.stats[column]} now.`;
-    },
-  });
-  const tell = (latest) => {
-    const moved = latest[choose.value] !== stats[choose.value];
-    stats = latest;
-    write();
-    if (moved) form.dispatchEvent(new Event("input")); // the value has changed, so users must confirm again
-  };
-  return { form, tell };
+  async loadActs() {
+    const { data } = await ask(`/v1/acts?limit=${ACTS_SHOWN}`, { signal: this.signal });
+    return [data, data.acts.length ? actTable(data.acts) : empty("No operator has done anything yet.")];
+  }
 }

@@ -33,6 +33,16 @@ export function learn(entries) {
   for (const entry of entries) if (entry.profile !== undefined) known.set(entry.owner, nameOf(entry.profile));
 }
 
+/** Return the name of an owner from its profile, or "". */
+export async function learnName(owner, signal) {
+  const { data } = await ask(path`/v1/owners/${owner}/profile`, { signal }).catch((error) => {
+    if (error.status === 404) return { data: {} };
+    throw error;
+  });
+  learn([{ owner, profile: data.profile ?? null }]);
+  return knownName(owner);
+}
+
 /** Ask for names that are not known yet. Return whether the service sent any name; false if the request fails. */
 export async function learnOwners(board, owners, signal) {
   const unknown = owners.filter((owner) => !known.has(owner));

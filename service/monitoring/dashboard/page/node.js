@@ -4,8 +4,8 @@ import { Problem, ask, path, poll } from "./api.js";
 import { el, panel, show } from "./dom.js";
 import { ALL, addRates, only, posts, rate, ratesOf, readFigures, requests } from "./figures.js";
 import { age, bytes, duration, rate as perSecond, three, whole } from "./format.js";
-import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, RATE_S, REQUEST_TIMEOUT_MS, SPARK_POINTS_MAX, SPARK_S } from "./limits.js";
-import { connectionTable, jobTable, leaseFacts, partitionTable, poolTable, queueFacts, routeTable, storeFacts, verdictOf } from "./node_parts.js";
+import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, RATE_S, REQUEST_TIMEOUT_MS, SPARK_POINTS_MAX, SPARK_S, WEBHOOKS_SHOWN } from "./limits.js";
+import { connectionTable, jobTable, leaseFacts, partitionTable, poolTable, queueFacts, routeTable, storeFacts, verdictOf, webhookTable } from "./node_parts.js";
 import { spark } from "./spark.js";
 import { empty, fault, loading } from "./tables.js";
 
@@ -17,28 +17,22 @@ export class NodeView {
     this.about = el("p", { class: "quiet" });
     this.verdict = el("div", { class: "verdict", role: "status" });
     this.tiles = el("div", { class: "tiles" }, loading());
-    const parts = [
-      ["routes", "Requests"],
-      ["store", "Store and posts"],
-      ["partitions", "Partitions"],
-      ["queue", "Queue"],
-      ["jobs", "Jobs"],
-      ["pools", "Connection pools"],
-      ["leases", "Leases"],
-    ];
+    const parts = [["routes", "Requests"], ["store", "Store and posts"], ["partitions", "Partitions"], ["queue", "Queue"], ["jobs", "Jobs"], ["pools", "Connection pools"], ["leases", "Leases"], ["webhooks", "Webhooks"]];
     this.panels = Object.fromEntries(parts.map(([id, title]) => [id, panel(`node-${id}`, title)]));
+    this.hookAnswer = el("p", { class: "quiet", role: "status" });
     this.leaseFacts = el("div", {});
     this.leasePools = el("div", {});
     this.panels.leases.body.append(this.leaseFacts, this.leasePools);
     const sections = Object.values(this.panels).map(({ section }) => section);
-    const columns = [sections.slice(0, 4), sections.slice(4)].map((each) => el("div", { class: "column" }, each));
-    this.grid = el("div", { class: "grid", hidden: true }, columns);
+    const columns = [sections.slice(0, 4), sections.slice(4, -1)].map((each) => el("div", { class: "column" }, each));
+    this.grid = el("div", { class: "grid", hidden: true }, columns, el("div", { class: "broad" }, this.panels.webhooks.section));
     show(root, el("header", { class: "head" }, this.title, this.about), this.verdict, this.tiles, this.grid);
     this.history = null; // by name, the points of small charts; the first ones come from the node
     this.before = null;
     this.earlier = []; // at most two readings; rates are since the first, 30 to 60 s ago
     poll(() => this.load(), HEALTH_POLL_MS, signal);
     poll(() => this.loadPools(), POOLS_POLL_MS, signal);
+    poll(() => this.loadWebhooks(), POOLS_POLL_MS, signal);
   }
 
   get name() {
@@ -138,6 +132,25 @@ export class NodeView {
     );
   }
 
+  async loadWebhooks() {
+    try {
+      const { data } = await ask(`/v1/webhooks?limit=${WEBHOOKS_SHOWN}`, { signal: this.signal });
+      show(this.panels.webhooks.body, webhookTable(data.webhooks, (webhook, what) => this.changeWebhook(webhook, what)), this.hookAnswer);
+    } catch (error) {
+      if (!this.signal.aborted && error instanceof Problem) show(this.panels.webhooks.body, fault(error));
+    }
+  }
+
+  async changeWebhook(webhook, what) {
+    try {
+      await ask(path`/v1/webhooks/${webhook}/` + what, { method: "POST", signal: this.signal });
+      show(this.hookAnswer, what === "test" ? `A test goes to ${webhook}. If it fails, that is shown here.` : `Deliveries to ${webhook} go on.`);
+    } catch (error) {
+      show(this.hookAnswer, fault(error));
+    }
+    this.loadWebhooks();
+  }
+
   async loadPools() {
     try {
       const { data } = await ask(`/v1/pools?limit=${POOLS_PER_PAGE}`, { signal: this.signal });
@@ -154,11 +167,7 @@ export class NodeView {
 
 function about({ node }) {
   const where = node?.StoreUrl;
-  return [
-    node ? `rankcurve ${node.Version}, up ${age(node.UptimeSeconds)}` : "rankcurve",
-    where ? el("span", {}, ", store ", el("code", {}, where)) : null,
-    ". All processes of the node together.",
-  ];
+  return [node ? `rankcurve ${node.Version}, up ${age(node.UptimeSeconds)}` : "rankcurve", where ? el("span", {}, ", store ", el("code", {}, where)) : null, ". All processes of the node together."];
 }
 
 function tile(label, value, foot, bad = false) {

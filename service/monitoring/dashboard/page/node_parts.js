@@ -1,8 +1,8 @@
 // Draws the parts of the node's view from its figures: the verdict, tables and lists of facts.
 
-import { el, facts } from "./dom.js";
+import { el, facts, named } from "./dom.js";
 import { byProperty, judge } from "./figures.js";
-import { age, bytes, duration, percent, rate, three, whole } from "./format.js";
+import { age, ago, bytes, duration, moment, percent, rate, three, whole } from "./format.js";
 import { ROUTES_SHOWN } from "./limits.js";
 import { empty, scrolled, table } from "./tables.js";
 
@@ -22,22 +22,14 @@ export function routeTable(routes) {
   const active = busiest.filter(isActive);
   const quiet = busiest.filter((route) => !isActive(route));
   if (!busiest.length) return empty("No requests yet.");
-  const columns = [
-    { label: "Route" },
-    { label: "A second", kind: NUMBER },
-    { label: "p50", kind: NUMBER, wide: true },
-    { label: "p95", kind: NUMBER, wide: true },
-    { label: "p99", kind: NUMBER },
-    { label: "Total", kind: NUMBER, wide: true },
-    { label: "Failed", kind: NUMBER },
-  ];
+  const columns = [{ label: "Route" }, { label: "A second", kind: NUMBER }, { label: "p50", kind: NUMBER, wide: true }, { label: "p95", kind: NUMBER, wide: true }, { label: "p99", kind: NUMBER }, { label: "Total", kind: NUMBER, wide: true }, { label: "Failed", kind: NUMBER }];
   const shown = active.slice(0, ROUTES_SHOWN);
   const caption = "Requests by route, percentiles of the last five minutes";
   const more = active.length > ROUTES_SHOWN ? `The ${ROUTES_SHOWN} busiest of ${active.length} routes; all are at /metrics.` : null;
   return el(
     "div",
     { class: "stack" },
-    shown.length ? scrolled("Requests by route", table(caption, columns, shown.map(routeRow))) : empty("No requests in the last five minutes."),
+    shown.length ? scrolled("Requests by route", table(caption, columns, shown.map(routeRow), { captionShown: true })) : empty("No requests in the last five minutes."),
     more && el("p", { class: "quiet" }, more),
     folded("routes", quiet.length, "without requests in the last five minutes", () => scrolled("Quiet routes", table("Quiet routes", columns, quiet.map(routeRow)))),
   );
@@ -47,15 +39,7 @@ function routeRow([name, { Requests, RequestSeconds }]) {
   const times = (name === LASTING ? null : RequestSeconds) ?? {};
   const failed = Object.entries(Requests.status ?? {}).filter(([status]) => status[0] === "5");
   const failures = failed.reduce((sum, [, { Count }]) => sum + Count, 0);
-  return [
-    name,
-    perSecond(Requests),
-    duration(times.P50),
-    duration(times.P95),
-    duration(times.P99),
-    whole(Requests.Count),
-    failures ? el("b", { class: "fault" }, whole(failures)) : "0",
-  ];
+  return [name, perSecond(Requests), duration(times.P50), duration(times.P95), duration(times.P99), whole(Requests.Count), failures ? el("b", { class: "fault" }, whole(failures)) : "0"];
 }
 
 /** Return a folded part, below a line such as "3 counts are zero", or null if `count` is 0. */
@@ -85,8 +69,8 @@ export function storeFacts(now, store) {
     ...outcomes.map(([outcome, counted]) => [`Posts ${outcome}`, `${whole(counted.Count)} · ${perSecond(counted)}/s`, "In all, and a second", counted.Count]),
     ["Posts refused", whole(refused), "Queue full, overloaded or stopping", refused],
     ["Over a key’s rate", whole(held), "Reads and posts beyond the rate of their key", held],
-    ["In flight", `${whole(store.WritesInFlight)} of ${whole(store.WritesInFlightLimit)}`, "Write transactions that run now, and how many may run at the same time"],
-    ["Posts a transaction", `mean ${three(store.WriteBatchPosts?.Mean)}`],
+    ["In flight", outOf(store.WritesInFlight, store.WritesInFlightLimit), "Write transactions that run now, and how many may run at the same time"],
+    ["Posts a transaction", three(store.WriteBatchPosts?.Mean), "On average, in the last five minutes"],
     ["Statements", `${perSecond(store.Statements)}/s`],
     ["Rows", `${perSecond(store.Rows)}/s`],
     ["Conflicts", whole(store.WriteConflicts?.Count), "Write transactions that ran again, because another one had changed a row", store.WriteConflicts?.Count ?? 0],
@@ -114,6 +98,28 @@ export function queueFacts(counted, queue) {
   return el("div", {}, facts(rows), table("Shards of the queue", columns, list));
 }
 
+/** Return a number and, if it is known, its limit: "3 of 8". */
+function outOf(count, limit) {
+  return limit === null || limit === undefined ? whole(count ?? 0) : `${whole(count ?? 0)} of ${whole(limit)}`;
+}
+
+const WORK = {
+  audit: "counts random entries and compares them with the curves",
+  balance: "moves free resources between the regions of a pool",
+  close: "closes boards that are over, grants prizes, archives",
+  deliver: "sends events to webhooks",
+  demands: "takes up requests for a new curve",
+  drain: "applies the posts that wait in the queue",
+  events: "lists what happened to boards",
+  fold: "keeps live curves in step with posts",
+  liberate: "takes back leases that have ended",
+  prune: "deletes what is past its retention",
+  refresh: "fits new curves where they are due",
+  "size workers": "says how many workers the queue may have",
+  tops: "notices new leaders for webhooks",
+  watch: "reads the curves that others have fitted",
+};
+
 /** Return the table of background jobs. */
 export function jobTable(jobs, now) {
   const rows = [...byProperty(jobs, "name")]
@@ -122,21 +128,15 @@ export function jobTable(jobs, now) {
       const failures = job.Failures?.Count ?? 0;
       const last = job.LastRoundTimestampSeconds;
       return [
-        name,
+        [el("b", {}, name), WORK[name] ? el("div", { class: "quiet" }, WORK[name]) : null],
         job.Paused ? el("span", { class: "tag bad" }, "paused") : last ? `${age(now - last)} ago` : "not yet",
         whole(job.Rounds.Count),
         percent(job.BusySeconds?.Rate),
         failures ? el("b", { class: "fault" }, whole(failures)) : "0",
       ];
     });
-  if (!rows.length) return empty("This node runs no jobs: another node runs them.");
-  const columns = [
-    { label: "Job" },
-    { label: "Last round", kind: NUMBER },
-    { label: "Rounds", kind: NUMBER, wide: true },
-    { label: "Busy", kind: NUMBER },
-    { label: "Failures", kind: NUMBER },
-  ];
+  if (!rows.length) return empty("This node runs no jobs. Those with --jobs embedded, or rankcurve jobs, run them for the whole store.");
+  const columns = [{ label: "Job" }, { label: "Last round", kind: NUMBER }, { label: "Rounds", kind: NUMBER, wide: true }, { label: "Busy", kind: NUMBER }, { label: "Failures", kind: NUMBER }];
   return table("Jobs", columns, rows);
 }
 
@@ -145,12 +145,7 @@ export function connectionTable(pools) {
   const rows = [...byProperty(pools, "name")].flatMap(([name, pool]) =>
     Object.entries(pool.StoreConnectionsLimit?.kind ?? {}).map(([kind, limit]) => {
       const waits = pool.StoreConnectionWaitSeconds?.kind?.[kind];
-      return [
-        `${name}, ${kind}`,
-        `${whole(pool.StoreConnectionsLent?.kind?.[kind]?.Value)} of ${whole(limit.Value)}`,
-        whole(pool.StoreConnectionsAwaited?.kind?.[kind]?.Value),
-        duration(waits?.P99),
-      ];
+      return [`${name}, ${kind}`, outOf(pool.StoreConnectionsLent?.kind?.[kind]?.Value, limit.Value), whole(pool.StoreConnectionsAwaited?.kind?.[kind]?.Value), duration(waits?.P99)];
     }),
   );
   if (!rows.length) return empty("No connections yet.");
@@ -183,25 +178,30 @@ export function poolTable(pools, note) {
       headroom === null ? "–" : headroom <= 0 ? el("b", { class: "fault" }, whole(headroom)) : whole(headroom),
     ]),
   );
-  const columns = [
-    { label: "Pool" },
-    { label: "Region" },
-    { label: "Leased", kind: NUMBER },
-    { label: "Available", kind: NUMBER, wide: true },
-    { label: "Headroom", kind: NUMBER },
-  ];
+  const columns = [{ label: "Pool" }, { label: "Region" }, { label: "Leased", kind: NUMBER }, { label: "Available", kind: NUMBER, wide: true }, { label: "Headroom", kind: NUMBER }];
   return el("div", {}, rows.length ? table("Pools of resources by region", columns, rows) : empty("No resources yet."), note ? el("p", { class: "quiet" }, note) : null);
+}
+
+const HOOK_LOOKS = { active: "open", failing: "bad", paused: "bad" };
+
+/** Return the table of webhooks, with what to do where deliveries fail. `act(webhook, what)` does it. */
+export function webhookTable(webhooks, act) {
+  const rows = webhooks.map(({ id, url, state, delivered, failures, failing_since: since, next_attempt: next, last_error: error }) => [
+    [el("b", {}, id), el("div", { class: "quiet" }, named(url))],
+    el("span", { class: `tag ${HOOK_LOOKS[state]}` }, state),
+    whole(delivered),
+    since ? [`${whole(failures)} since `, ago(since), ...(next ? [", again ", moment(next)] : []), el("div", { class: "quiet" }, named(error ?? ""))] : "none",
+    [el("button", { type: "button", "data-key": `test:${id}`, onclick: () => act(id, "test") }, "Send a test"), state === "active" ? null : el("button", { type: "button", "data-key": `resume:${id}`, onclick: () => act(id, "resume") }, "Try again now")],
+  ]);
+  const columns = [{ label: "Webhook" }, { label: "State" }, { label: "Last event", kind: NUMBER, wide: true }, { label: "Failures" }, { label: "Act" }];
+  return rows.length ? scrolled("Webhooks", table("Webhooks", columns, rows)) : empty("No webhooks.");
 }
 
 /** Return the table of the store's partitions, or null if there is only one. */
 export function partitionTable(partitions) {
   const found = [...byProperty(partitions, "number")];
   if (found.length < 2) return null;
-  const rows = found.map(([number, each]) => [
-    number,
-    each.Reachable === 0 ? el("b", { class: "fault" }, "does not answer") : "answers",
-    bytes(each.Bytes),
-  ]);
+  const rows = found.map(([number, each]) => [number, each.Reachable === 0 ? el("b", { class: "fault" }, "does not answer") : "answers", bytes(each.Bytes)]);
   const columns = [{ label: "Partition" }, { label: "State" }, { label: "Size", kind: NUMBER, wide: true }];
   return scrolled("Partitions", table("Partitions of the store", columns, rows));
 }

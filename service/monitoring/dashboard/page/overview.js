@@ -12,13 +12,7 @@ import { toBoard, toBoards, toFamily, toLeague } from "./routes.js";
 import { spark } from "./spark.js";
 import { empty, fault, loading, table } from "./tables.js";
 
-const COLUMNS = [
-  { label: "Board" },
-  { label: "Entries", kind: "number" },
-  { label: "Changes a minute", kind: "number", wide: true },
-  { label: "State", wide: true },
-  { label: "Changed", kind: "number" },
-];
+const COLUMNS = [{ label: "Board" }, { label: "Entries", kind: "number" }, { label: "Changes a minute", kind: "number", wide: true }, { label: "State", wide: true }, { label: "Changed", kind: "number" }];
 
 /** The view of all that goes on now. */
 export class Overview {

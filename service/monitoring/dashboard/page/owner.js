@@ -1,209 +1,207 @@
-// The card of one owner on one board: ranks with brackets, distance to the next rank, neighbours and closed periods.
-// A stream about the owner keeps the card up to date.
+// The view of one person: all boards with ranks, ranks of past periods, posts with what they did, acts, grants.
 
-import { Problem, ask, path, poll, throttled } from "./api.js";
+import { actTable, erasingAction, hiddenBy, hidingActions, moderation, voiding } from "./acts.js";
+import { ask, path } from "./api.js";
+import { avatar, tierTag, valueCell } from "./cells.js";
 import { announce, el, named, panel, show } from "./dom.js";
-import { ago, method, percentile, rankNodes, stored, whole } from "./format.js";
-import { ANNOUNCE_PAUSE_MS, AROUND_ROWS, HISTORY_PERIODS, OVERTAKERS_SHOWN, OWNER_POLL_MS, OWNER_RELOAD_MS } from "./limits.js";
-import { correction, erasure, moderation, ownerActions, voiding } from "./moderation.js";
-import { knownName, learn, nameOf } from "./names.js";
-import { rankedTable } from "./ranking.js";
-import { toBoard, toOwner } from "./routes.js";
-import { follow } from "./streams.js";
-import { empty, fault, loading, table, tellFreshness } from "./tables.js";
+import { ago, moment, rankNodes, stored, whole } from "./format.js";
+import { ACTS_SHOWN, CALENDAR_PERIODS, OWNER_BOARD_PAGES_MAX, OWNER_HISTORIES_MAX, OWNER_POSTS_SHOWN, OWNER_RANKED_BOARDS_MAX, OWNER_SPECS_MAX } from "./limits.js";
+import { learnName } from "./names.js";
+import { breakable } from "./overview.js";
+import { KINDS, nextText } from "./owner_card.js";
+import { toBoard, toBoards, toFamily } from "./routes.js";
+import { spark } from "./spark.js";
+import { empty, fault, loading, scrolled, table } from "./tables.js";
 
-const KINDS = [["year", /^\d{4}$/], ["month", /^\d{4}-\d{2}$/], ["week", /^\d{4}-W\d{2}$/], ["day", /^\d{4}-\d{2}-\d{2}$/]];
+const COLUMNS = [{ label: "Board" }, { label: "Ranks" }, { label: "Others", wide: true }, { label: "Changed", kind: "number", wide: true }];
+const POSTS = [{ label: "When" }, { label: "Post" }, { label: "Boards" }, { label: "Act" }];
 
-/** The card of an owner. `start` fills it. */
-export class OwnerPanel {
-  constructor() {
-    this.panel = panel("owner", "Owner", { class: "owner-card" });
-    this.state = el("span", { class: "state" });
-    this.everywhere = el("a", { "data-key": "owner-boards" }, "All boards");
-    this.close = el("a", { "data-key": "close-owner" }, "Close");
-    this.panel.aside.append(this.state, this.everywhere, this.close);
-    this.news = el("p", { class: "news", hidden: true });
-    this.standing = el("div", { class: "stack standing" });
-    this.near = el("div", { class: "stack near" });
-    this.past = el("div", { class: "stack past" });
-    this.acts = el("div", { class: "owner-acts" });
-    this.panel.body.append(this.news, el("div", { class: "owner-parts" }, this.standing, this.near, this.past), this.acts);
+/** Shows an owner on all boards. */
+export class OwnerView {
+  constructor(root, route, signal) {
+    this.signal = signal;
+    this.owner = route.owner;
+    this.specs = new Map(); // board -> its document, for one board of each set of columns
+    this.title = el("h1", { tabindex: "-1" }, named(route.owner));
+    this.state = el("p", { class: "notice", role: "status", hidden: true });
+    this.boards = panel("boards", "Boards");
+    this.past = panel("past", "Past periods");
+    this.posts = panel("posts", "Posts, the newest first");
+    this.acts = panel("acts", "Acts");
+    this.grants = panel("grants", "Prizes");
+    this.hiding = el("ul", { class: "acts of-owner" });
+    this.moderation = el("div", {});
+    show(this.boards.body, loading());
+    for (const { section } of [this.past, this.posts, this.acts, this.grants]) section.hidden = true;
+    const head = el("header", { class: "head" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, this.state, this.hiding);
+    show(root, head, this.boards.section, this.posts.section, this.acts.section, this.past.section, this.grants.section, this.moderation);
+    this.load();
   }
 
-  /** Show an owner until `signal` aborts. `onPosition` is called with the owner's position in the column, or null. */
-  start(view, signal, onPosition) {
-    const { board, spec, column, owner, parameters } = view;
-    this.title(view, "");
-    this.close.href = toBoard(board, { ...parameters, owner: undefined });
-    this.everywhere.href = toOwner(owner);
-    this.state.textContent = "";
-    this.news.hidden = true;
-    show(this.standing, loading());
-    show(this.near);
-    show(this.past);
-    show(this.acts);
-    const reload = throttled(() => this.load(view, signal, onPosition), OWNER_RELOAD_MS, signal);
-    poll(reload, OWNER_POLL_MS, signal);
-    this.loadPast(view, signal);
+  get name() {
+    return this.owner;
+  }
+
+  update() {}
+
+  async load() {
+    const { owner, signal } = this;
     try {
-      const query = new URLSearchParams({ column: column.name, owner });
-      let began = false; // the first event has the state that `load` reads anyway
-      const onEvent = (_, data) => {
-        this.tell(view, data);
-        if (began) reload();
-        began = true;
-      };
-      const onState = (state) => tellFreshness(this.state, state, spec);
-      follow(`${path`/v1/leaderboards/${board}/stream`}?${query}`, { onEvent, onState }, signal);
-    } catch {
-      // the board's id can't be part of an address; `load` shows the error
-    }
-  }
-
-  title({ owner }, name) {
-    const known = name || knownName(owner);
-    show(this.panel.heading, named(known || owner), known && known !== owner ? named(owner, { class: "id" }) : null);
-  }
-
-  /** Show how an event changed the rank and who overtook the owner, which the card does not show. */
-  tell({ column, owner }, { rank, previous_rank: before, overtaken_by: past }) {
-    if (rank === null || before === null || rank === before) return;
-    const places = Math.abs(rank - before);
-    const way = rank < before ? "Up" : "Down";
-    const by = past.slice(0, OVERTAKERS_SHOWN).flatMap((each, index) => [index ? ", " : "", named(knownName(each) || each)]);
-    const more = past.length > OVERTAKERS_SHOWN ? ` and ${past.length - OVERTAKERS_SHOWN} more` : "";
-    show(this.news, `${way} ${whole(places)} to rank ${whole(rank)} by ${column.name}`, by.length ? [", passed by ", ...by, more] : null);
-    this.news.className = `news ${rank < before ? "rose" : "fell"}`;
-    this.news.hidden = false;
-    announce(`${knownName(owner) || owner}: rank ${whole(rank)} by ${column.name}`, ANNOUNCE_PAUSE_MS);
-  }
-
-  async load(view, signal, onPosition) {
-    const { board, column, owner } = view;
-    try {
-      const entry = path`/v1/leaderboards/${board}/entries/${owner}`;
-      const asked = [`${entry}/positions?next=true`, `${entry}/around?${around(column)}`];
-      const [positions, neighbours] = await Promise.allSettled(asked.map((each) => ask(each, { signal })));
-      const own = neighbours.value?.data.entries.find((each) => each.owner === owner) ?? (await ask(`${entry}?profiles=true`, { signal })).data;
+      const name = await learnName(owner, signal);
       if (signal.aborted) return;
-      learn(neighbours.value?.data.entries ?? [own]);
-      this.title(view, nameOf(own.profile));
-      const ranked = positions.value?.data.positions ?? [];
-      const here = ranked.find((position) => position.column === column.name && position.rank !== null) ?? null;
-      show(this.standing, this.ranks(view, own, ranked, positions.reason), this.others(view, own));
-      show(this.near, own.hidden ? null : this.around(view, neighbours, here));
-      this.drawActs(view, own.stats, () => this.load(view, signal, onPosition));
-      onPosition(here);
+      show(this.title, avatar(owner, name), named(name || owner), name ? [" ", named(owner, { class: "id" })] : null);
+      const found = await this.find();
+      await this.loadBoards(found);
+      await Promise.all([this.loadActs(), this.loadPosts(), this.loadPast(found), this.loadGrants()]);
     } catch (error) {
       if (signal.aborted) return;
-      onPosition(null);
-      show(this.near);
-      show(this.standing, absent(error) ? this.absent(owner) : fault(error));
+      show(this.boards.body, fault(error));
+      this.onFault?.(error);
     }
   }
 
-  absent(owner) {
-    return el("p", {}, "This owner has no entry on this board. Names are compared letter by letter. ", el("a", { href: toOwner(owner), "data-key": "elsewhere" }, "Look on all boards"), " or search again above.");
-  }
-
-  /** Draw the operators' actions once for an owner, so that typed text stays. Give later stats to the correction. */
-  drawActs({ board, owner, spec }, stats, again) {
-    if (!this.acts.childElementCount || this.actsOf !== JSON.stringify([board, owner])) {
-      this.actsOf = JSON.stringify([board, owner]);
-      this.correction = correction(board, owner, spec.columns, again);
-      show(this.acts, moderation("owner", "Moderate this owner", [this.correction.form, voiding(board, owner, again), ...ownerActions(owner, again), erasure(board, owner, again)]));
+  /** Return the owner's entries, up to a bound, and whether there are more. */
+  async find() {
+    const found = [];
+    let cursor = "";
+    for (let page = 0; page < OWNER_BOARD_PAGES_MAX && cursor !== null; page += 1) {
+      const query = cursor ? `?cursor=${encodeURIComponent(cursor)}` : "";
+      const { data } = await ask(`${path`/v1/owners/${this.owner}/boards`}${query}`, { signal: this.signal });
+      found.push(...data.boards);
+      cursor = data.next;
     }
-    this.correction.tell(stats);
+    this.more = cursor !== null;
+    const parts = ({ board }) => board.split(":").length; // boards without facets first, because these are looked for most
+    return found.sort((one, other) => parts(one) - parts(other));
   }
 
-  /** Return the ranks in all ranked columns, beginning with the shown column. */
-  ranks({ spec, column }, own, positions, reason) {
-    if (own.hidden) return empty("This owner is hidden: rankings, totals and streams leave the owner out. Posts still merge.");
-    if (!positions.length) return reason ? fault(reason) : empty("Not ranked in any column.");
-    const first = [...positions].sort((one, other) => (other.column === column.name) - (one.column === column.name));
-    const columns = Object.fromEntries(spec.columns.map((each) => [each.name, each]));
-    return el("ul", { class: "ranks" }, first.map((position) => rankItem(position, columns[position.column], position.column === column.name)));
+  async loadBoards(found) {
+    const { owner, signal } = this;
+    const alike = Map.groupBy(found, ({ stats }) => JSON.stringify(Object.keys(stats)));
+    await Promise.all([...alike.values()].slice(0, OWNER_SPECS_MAX).map(async (entries) => {
+      const answer = await ask(path`/v1/leaderboards/${entries[0].board}`, { signal }).catch(() => null);
+      for (const { board } of entries) if (answer) this.specs.set(board, answer.data);
+    }));
+    const ranked = await Promise.all(found.slice(0, OWNER_RANKED_BOARDS_MAX).map(({ board }) => ask(`${path`/v1/leaderboards/${board}/entries/${owner}/positions`}?next=true`, { signal }).then(({ data }) => data.positions, () => [])));
+    if (signal.aborted) return;
+    const rows = found.map(({ board, stats, updated_at: updatedAt }, index) => {
+      const columns = this.specs.get(board)?.columns ?? [];
+      const positions = (ranked[index] ?? []).filter(({ rank }) => rank !== null);
+      const placed = new Set(positions.map(({ column }) => column));
+      const others = Object.entries(stats).filter(([column, value]) => !placed.has(column) && value !== null);
+      return [
+        el("a", { href: toBoard(board, { owner }), "data-key": `board:${board}` }, breakable(board)),
+        positions.length ? el("ul", { class: "places" }, positions.map((each) => place(each, columns.find(({ name }) => name === each.column)))) : el("span", { class: "quiet" }, index < OWNER_RANKED_BOARDS_MAX ? "not ranked" : "–"),
+        others.flatMap(([column, value], at) => [at ? ", " : "", `${column} `, el("b", {}, valueCell(columns.find(({ name }) => name === column) ?? plain(value), value))]),
+        ago(updatedAt),
+      ];
+    });
+    const note = this.more ? empty("There may be more boards; these are the first by name.") : null;
+    if (rows.length) show(this.boards.body, table(`Boards of ${owner}`, COLUMNS, rows), note);
+    else show(this.boards.body, empty("This owner has an entry on no board. Names are compared letter by letter."), note);
+    announce(`${whole(rows.length)} boards`, 0);
   }
 
-  /** Return the stats of unranked columns, and the time of the last change. */
-  others({ spec }, { stats, updated_at: updatedAt }) {
-    const rows = spec.columns.filter(({ sorted, name }) => !sorted && name in stats).map(({ name, type, scale }) =>
-      el("div", {}, el("dt", {}, name), el("dd", {}, type === "text" ? named(stats[name] ?? "–") : stored(stats[name], scale))),
-    );
-    return el("div", {}, rows.length ? el("dl", { class: "facts" }, rows) : null, el("p", { class: "quiet" }, "Changed ", ago(updatedAt)));
-  }
-
-  around({ board, spec, column, parameters, owner }, neighbours, here) {
-    const title = el("h3", {}, `Around by ${column.name}`);
-    if (neighbours.status === "rejected") {
-      const { reason } = neighbours;
-      if (reason.code === "archived") return [title, empty("The archive has the neighbours of the best owners only.")];
-      return [title, reason.code === "not_ranked" ? empty(`No value in ${column.name}.`) : fault(reason)];
-    }
-    const entries = atRank(neighbours.value.data.entries, owner, here);
-    return [title, rankedTable(`Neighbours by ${column.name}`, { board, spec, column, parameters, entries, marked: owner })];
-  }
-
-  /** Show the owner's ranks in closed periods, if the board belongs to a period of a family. */
-  async loadPast({ board, column, owner, parameters }, signal) {
-    const [family, period, facets = ""] = board.split(":");
-    const kind = KINDS.find(([, form]) => form.test(period ?? ""))?.[0];
-    if (!kind) return;
-    const query = new URLSearchParams(facets ? facets.split(",").map((each) => each.split(/=(.*)/s).slice(0, 2)) : []);
-    for (const [name, value] of [["period", kind], ["column", column.name], ["limit", HISTORY_PERIODS]]) query.set(name, value);
+  /** Show what operators did about the owner, and what else they may do. Only operators may see it. */
+  async loadActs() {
+    const { owner, signal } = this;
+    const again = () => this.load();
     try {
-      const { data } = await ask(`${path`/v1/families/${family}/owners/${owner}/history`}?${query}`, { signal });
-      const rows = data.history.map(({ board: then, period: { name }, position }) => [
-        el("a", { href: toBoard(then, { ...parameters, owner, from: undefined }), "data-key": `past:${then}` }, name),
-        position ? [...rankNodes(position), el("small", { class: "quiet" }, ` of ${whole(position.total)}`)] : "–",
-        position ? stored(position.value, column.scale) : "",
-      ]);
-      const columns = [{ label: "Period" }, { label: "Rank", kind: "text" }, { label: "Value", kind: "number" }];
-      show(this.past, el("h3", {}, "Closed periods"), rows.length ? table(`Closed periods by ${column.name}`, columns, rows) : empty("No closed period has posts."));
-    } catch {
-      show(this.past); // show the card without closed periods
+      const { data } = await ask(`/v1/acts?${new URLSearchParams({ owner, limit: ACTS_SHOWN })}`, { signal });
+      const by = hiddenBy(data.acts);
+      this.state.hidden = by === null;
+      if (by) show(this.state, el("b", {}, by.act === "owner.shadowed" ? "Shadowed" : "Hidden"), " since ", moment(by.at), by.key ? ` by the key ${by.key}` : "", by.reason ? [": ", named(by.reason)] : ". No reason was given.");
+      this.acts.section.hidden = false;
+      show(this.acts.body, data.acts.length ? actTable(data.acts, { ofOwner: true }) : empty("No operator has done anything about this owner."));
+      const state = by === null ? "shown" : by.act === "owner.shadowed" ? "shadow" : "hidden";
+      if (by && !this.boards.body.querySelector("table")) show(this.boards.body, empty("Lists leave a hidden owner out. The posts below still count once the owner is shown again."));
+      if (state === this.drawnState) return; // what a user has typed stays
+      this.drawnState = state;
+      show(this.hiding, hidingActions(owner, state, again).map((each) => el("li", {}, each)));
+      show(this.moderation, moderation("everywhere", "Erase this owner", [erasingAction(owner, again)]));
+    } catch (error) {
+      if (!signal.aborted) show(this.hiding); // the key is not that of an operator
     }
+  }
+
+  async loadPosts() {
+    const { owner, signal } = this;
+    const { data } = await ask(`${path`/v1/owners/${owner}/posts`}?limit=${OWNER_POSTS_SHOWN}`, { signal }).catch(() => ({ data: null }));
+    if (!data || signal.aborted) return;
+    const voided = new Set(data.posts.filter(({ kind }) => kind === "void").map(({ post_id: id }) => id));
+    const posts = Map.groupBy(data.posts.filter(({ kind }) => kind === "post"), ({ post_id: id, accepted_at: at, stats, set }) => id ?? JSON.stringify([at, stats, set]));
+    this.posts.section.hidden = false;
+    const rows = [...posts.values()].map((lines) => this.post(lines, voided));
+    const more = data.next === null ? null : empty(`The newest ${whole(rows.length)} are shown.`);
+    show(this.posts.body, rows.length ? scrolled(`Posts of ${owner}`, table(`Posts of ${owner}`, POSTS, rows)) : empty("No post is kept in the journal."), more);
+  }
+
+  /** Return the row of a post, which has a line for each of its boards. */
+  post(lines, voided) {
+    const [{ at, accepted_at: acceptedAt, stats = {}, set = {}, post_id: id }] = lines;
+    const columns = this.specs.get(lines[0].board)?.columns ?? [];
+    const told = Object.entries({ ...stats, ...set }).map(([name, value]) => [name, valueCell(columns.find((each) => each.name === name) ?? plain(value), value)]);
+    const gone = voided.has(id);
+    const boards = lines.map((line) => line.board).filter(Boolean);
+    const [first, ...others] = lines.map(({ board, status, stored: now, error }) => {
+      const changed = Object.keys({ ...stats, ...set }).filter((name) => now?.[name] !== undefined);
+      const what = status === "applied" ? changed.map((name) => `${name} ${shown(now[name])}`).join(", ") : `${status}${error ? `: ${error.detail}` : ""}`;
+      return el("li", {}, board ? el("a", { href: toBoard(board, { owner: this.owner }), "data-key": `post:${id}:${board}` }, breakable(board)) : "a deleted board", " ", el("span", { class: "quiet" }, gone ? "" : what ? `→ ${what}` : ""));
+    });
+    const isLive = id && boards.length && lines.some(({ status }) => status === "applied" || status === "unchanged");
+    return el(
+      "tr",
+      { class: gone ? "gone" : null },
+      el("th", { scope: "row", class: "when quiet" }, ago(at ?? acceptedAt)),
+      el("td", { class: "text" }, told.flatMap(([name, value], index) => [index ? ", " : "", `${name} `, el("b", {}, value)]), id ? el("div", { class: "id" }, named(id)) : null),
+      el("td", { class: "text" }, el("ul", { class: "places" }, first), others.length ? el("details", {}, el("summary", { "data-key": `boards:${id}` }, `and ${whole(others.length)} more ${others.length === 1 ? "board" : "boards"}`), el("ul", { class: "places" }, others)) : null),
+      el("td", {}, gone ? el("span", { class: "tag bad" }, "taken back") : isLive ? voiding(this.owner, id, boards, told.map(([name]) => `${name} ${stats[name] ?? set[name]}`).join(", "), () => this.load()) : null),
+    );
+  }
+
+  /** Show the owner's ranks in closed periods of those families on whose boards the owner is. */
+  async loadPast(found) {
+    const { owner, signal } = this;
+    const kinds = new Map();
+    for (const { board } of found) {
+      const [family, period, facets] = board.split(":");
+      const kind = KINDS.find(([, pattern]) => pattern.test(period ?? ""))?.[0];
+      if (kind && !facets) kinds.set(`${family} ${kind}`, { family, kind, column: this.specs.get(board)?.columns.find(({ sorted }) => sorted)?.name });
+    }
+    const lines = await Promise.all([...kinds.values()].slice(0, OWNER_HISTORIES_MAX).map(async ({ family, kind, column }) => {
+      const query = new URLSearchParams({ period: kind, limit: CALENDAR_PERIODS, ...(column ? { column } : {}) });
+      const { data } = await ask(`${path`/v1/families/${family}/owners/${owner}/history`}?${query}`, { signal }).catch(() => ({ data: { history: [] } }));
+      const ranks = data.history.filter(({ position }) => position).map(({ position }) => position.rank).reverse();
+      if (!ranks.length) return null;
+      const worst = Math.max(...ranks);
+      const told = `${column} in each ${kind} of ${family}, the oldest first: ranks ${ranks.join(", ")}`;
+      return [el("a", { href: toFamily(family, { period: kind }), "data-key": `past:${family}:${kind}` }, `${family}, each ${kind}`), ranks.map(whole).join(" → "), spark(ranks.map((rank, index) => [index, worst - rank + 1]), told)];
+    }));
+    const rows = lines.filter(Boolean);
+    this.past.section.hidden = rows.length === 0;
+    show(this.past.body, table("Ranks in closed periods", [{ label: "Periods" }, { label: "Ranks" }, { label: "Higher is better", wide: true }], rows));
+  }
+
+  async loadGrants() {
+    const { data } = await ask(`${path`/v1/owners/${this.owner}/grants`}?limit=${OWNER_POSTS_SHOWN}`, { signal: this.signal }).catch(() => ({ data: { grants: [] } }));
+    this.grants.section.hidden = data.grants.length === 0;
+    const rows = data.grants.map(({ reward, board, rank, claimed_at: at }) => [reward, el("a", { href: toBoard(board), "data-key": `grant:${board}:${reward}` }, breakable(board)), whole(rank), at ? ago(at) : "not yet"]);
+    show(this.grants.body, table("Prizes", [{ label: "Prize" }, { label: "Board" }, { label: "Rank", kind: "number" }, { label: "Claimed" }], rows));
   }
 }
 
-/** Shift the neighbours' ranks so that the owner's rank among them is the rank that the card shows. */
-function atRank(entries, owner, here) {
-  const own = entries.find((each) => each.owner === owner);
-  const shift = here === null || !own ? 0 : here.rank - own.rank;
-  const exact = here === null ? (entry) => entry.exact : () => here.exact;
-  return entries.map((entry) => ({ ...entry, rank: Math.max(1, entry.rank + shift), exact: exact(entry) }));
+/** Return a rank on a board with its tier, and how far the next place is. */
+function place(position, column) {
+  const { column: name, total, tier, tier_certain: certain, next, value } = position;
+  const known = column ?? { name, ...plain(value), best: "high" };
+  return el("li", {}, `${name} ${stored(value, known.scale)}: rank `, rankNodes(position), el("span", { class: "quiet" }, ` of ${whole(total)} `), ...(tier ? [tierTag(tier, known.tiers ?? [], certain !== false), " "] : []), el("span", { class: "quiet" }, `· ${nextText(next, known)}`));
 }
 
-function rankItem(position, column, main) {
-  const label = el("span", { class: "of" }, position.column);
-  if (position.rank === null) return el("li", {}, label, " ", el("span", { class: "quiet" }, "no value"));
-  return el(
-    "li",
-    { class: main ? "main" : null },
-    label,
-    el("span", { class: "line" }, rankNodes(position), el("span", { class: "quiet" }, ofAll(position))),
-    el("span", {}, stored(position.value, column.scale), " · ", next(position.next, column)),
-    el("small", { class: "quiet", title: `as of ${position.as_of}` }, method(position.method)),
-  );
+/** Return what is known of a column whose board's document is not at hand. */
+function plain(value) {
+  return typeof value === "number" ? { type: "number", scale: String(value).split(".")[1]?.length ?? 0 } : { type: "text" };
 }
 
-/** Return how many owners are ranked, the owner's tier, and unless the owner is first, the share of the others who are not better. */
-function ofAll({ rank, total, percentile: share, tier, tier_certain: certain }) {
-  const named = tier ? `, ${certain === false ? "≈ " : ""}${tier}` : "";
-  return `of ${whole(total)}${rank > 1 ? `, at least as good as ${percentile(share)}` : ""}${named}`;
-}
-
-function around({ name }) {
-  return new URLSearchParams({ column: name, better: AROUND_ROWS, worse: AROUND_ROWS, profiles: true });
-}
-
-function absent(error) {
-  return error instanceof Problem && error.code === "unknown_owner";
-}
-
-/** Return the distance to the next better rank as text. */
-function next(place, { scale, best }) {
-  if (place === null || place === undefined) return "leads";
-  if (place.points === null) return "nothing more to reach";
-  return `${stored(place.points, scale)} ${best === "high" ? "more" : "less"} for rank ${place.exact ? "" : "≈ "}${whole(place.rank)}`;
+function shown(value) {
+  return typeof value === "number" ? stored(value, plain(value).scale) : String(value ?? "empty").slice(0, 40);
 }

@@ -10,7 +10,7 @@ export function parse(hash) {
   if (parts[0] === "owners" && parts.length === 2) return { view: "owner", owner: parts[1], parameters };
   if (parts[0] === "leagues" && parts.length === 2) return { view: "league", league: parts[1], parameters };
   if (parts[0] === "families" && parts.length === 2) return { view: "family", family: parts[1], parameters };
-  if (parts[0] === "node" && parts.length === 1) return { view: "node", parameters };
+  if (["moderation", "node"].includes(parts[0]) && parts.length === 1) return { view: parts[0], parameters };
   return { view: "nowhere", parameters };
 }
 

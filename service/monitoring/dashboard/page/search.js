@@ -71,11 +71,7 @@ export class Search {
     this.searched = text;
     if (!text) return this.tell([]);
     const query = new URLSearchParams({ contains: text, limit: SUGGESTIONS_MAX });
-    const [boards, families, entries] = await Promise.allSettled([
-      ask(`/v1/leaderboards?${query}`, { signal }),
-      (this.families ??= ask("/v1/families")),
-      ask(`${path`/v1/owners/${text}/boards`}?limit=1`, { signal }),
-    ]);
+    const [boards, families, entries] = await Promise.allSettled([ask(`/v1/leaderboards?${query}`, { signal }), (this.families ??= ask("/v1/families")), ask(`${path`/v1/owners/${text}/boards`}?limit=1`, { signal })]);
     if (signal.aborted) return;
     if (families.status === "rejected") this.families = undefined;
     const lower = text.toLowerCase();

@@ -16,11 +16,7 @@ export function table(caption, columns, rows, { captionShown = false } = {}) {
     {},
     el("caption", { class: captionShown ? null : "unseen" }, caption),
     el("thead", {}, el("tr", {}, columns.map(({ label }, index) => el("th", { scope: "col", class: kinds[index] }, label)))),
-    el(
-      "tbody",
-      {},
-      rows.map((row) => (row instanceof Node ? row : el("tr", {}, row.map(cell)))),
-    ),
+    el("tbody", {}, rows.map((row) => (row instanceof Node ? row : el("tr", {}, row.map(cell))))),
   );
 }
 

@@ -23,16 +23,7 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     const button = document.getElementById("theme-button");
-    const label = () => {
-      const word = document.createElement("span");
-      word.className = "theme-word";
-      word.textContent = "Theme: ";
-      const sign = document.createElement("span");
-      sign.className = "theme-sign";
-      sign.setAttribute("aria-hidden", "true");
-      sign.textContent = "◐ ";
-      button.replaceChildren(sign, word, theme);
-    };
+    const label = () => (button.textContent = `Theme: ${theme}`);
     label();
     button.addEventListener("click", () => {
       theme = NAMES[(NAMES.indexOf(theme) + 1) % NAMES.length];

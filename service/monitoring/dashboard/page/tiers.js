@@ -1,6 +1,7 @@
 // The tiers of a column as bands of values. The service says which value still has the last rank of a tier.
 
 import { ask, path } from "./api.js";
+import { tierLook } from "./cells.js";
 import { svg } from "./dom.js";
 import { stored } from "./format.js";
 
@@ -38,11 +39,11 @@ export function drawBands(bands, column, x, top, bottom) {
   const [low, high] = x.domain;
   const place = (value) => x.at(Math.min(Math.max(value, low), high));
   let before = place(column.best === "high" ? high : low);
-  return bands.flatMap(({ name, value }, index) => {
+  return bands.flatMap(({ name, value }) => {
     const at = place(value);
     const [start, wide] = [Math.min(at, before), Math.abs(before - at)];
     before = at;
-    const band = svg("rect", { x: start, y: top, width: wide, height: bottom - top, class: index % 2 ? "tier" : "tier odd" });
+    const band = svg("rect", { x: start, y: top, width: wide, height: bottom - top, class: `tier ${tierLook(name, column.tiers)}` });
     if (wide < name.length * LETTER_PX) return [band];
     return [band, svg("text", { x: start + wide / 2, y: top - 3, "text-anchor": "middle" }, name)];
   });

@@ -67,7 +67,7 @@ async def test_rows_show_what_decides_between_equal_values(page: Page, node: Pro
     for board, heading, told in (
         ("zz-timed", "Rank Owner Value time_s Reached", "are ordered by time_s, then the one reached first is better"),
         ("zz-tied", "Rank Owner Value time_s Changed", "are ordered by time_s"),
-        ("zz-early", "Rank Owner Value Reached", "the one reached first is better"),
+        ("zz-early", "Rank Owner Value time_s Reached", "the one reached first is better"),
     ):
         await page.goto(view_url(node, f"/boards/{board}?column=points"))
         await wait_for_top(page, *(("ada", "bob") if board == "zz-early" else ("bob", "ada")))
@@ -200,7 +200,9 @@ async def test_the_distribution_has_a_band_for_each_tier(page: Page, node: Proce
         await caller.post(board, *({"owner": f"o{number}", "stats": {"xp": number}} for number in range(1, 201)))
         await page.poll_faster()
         await page.goto(view_url(node, f"/boards/{board}?owner={'o195' if best == 'high' else 'o6'}"))
-        await page.wait_for_text("of 200, at least as good as 97.4%, diamond", within="#owner")
+        await page.wait_for_text("of 200, at least as good as 97.4%", within="#owner")
+        assert await page.text("#owner .ranks .tag.tier.look-diamond") == "diamond"
+        assert "diamond" in await page.text("#ranking tbody .tag")
         limits = {
             "high": "Tiers: diamond from 191, gold from 151, silver from 100.",
             "low": "Tiers: diamond up to 10, gold up to 50, silver up to 100.",
@@ -239,22 +241,69 @@ async def test_the_shown_error_stays_small_after_owners_climb_past_the_top(page:
     facts = await page.text("#curve .facts")
     assert f"past rank {EXACT_TOP}" in facts
     assert f"{100 * float(state['certificate']):.2g}%" not in facts
-    await new_board(node.url, "zz-counted", ada=3, bob=2)
+    await new_board(node.url, "zz-counted", **{f"o{number}": number for number in range(20)})
     async with Caller(node.url) as caller:
         await caller.refresh("zz-counted", "xp")
     await page.goto(view_url(node, "/boards/zz-counted"))
     await page.wait_for_text("nothing, every rank is counted", within="#curve")
 
 
-async def test_where_no_curve_is_there_is_no_place_for_one_and_no_slider(page: Page, node: Process) -> None:
-    await page.goto(view_url(node, "/boards/tiny-00"))
-    await page.wait_for_text("No values yet", within="#spread")
-    assert await page.evaluate(SLIDERS) == []
-    heights = await page.evaluate("[...document.querySelectorAll('.picture')].map((each) => each.clientHeight)")
-    assert max(heights) < 60
+async def test_a_few_owners_have_no_pictures_and_without_a_curve_there_is_no_slider(page: Page, node: Process) -> None:
     await page.goto(view_url(node, "/boards/hostile"))
+    await page.wait_for(f"document.querySelectorAll('{TOP}').length === {len(HOSTILE)}")
+    assert await page.evaluate("document.querySelectorAll('#curve, #spread').length") == 0
+    await page.poll_faster()
+    await new_board(node.url, "zz-few", **{f"o{number}": number for number in range(19)})
+    await page.goto(view_url(node, "/boards/zz-few"))
+    await page.wait_for(f"document.querySelectorAll('{TOP}').length === 19")
+    await post(node.url, "zz-few", **{f"p{number}": number for number in range(5)})
     await page.wait_for("document.querySelector('#spread svg')")
     assert await page.evaluate(SLIDERS) == ["spread-pointer"]
+
+
+async def test_a_user_chooses_the_columns_of_a_board_and_the_page_remembers_them(page: Page, node: Process) -> None:
+    columns = [
+        {"name": "points", "merge": "max"}, {"name": "runs", "merge": "sum", "sorted": False},
+        {"name": "replay", "type": "text", "merge": "with", "of": "points", "sorted": False},
+    ]  # fmt: skip
+    async with Caller(node.url) as caller:
+        await caller.must("PUT", "/v1/leaderboards/zz-chosen", {"columns": columns})
+        replay = "https://game.example/replays/1"
+        await caller.post("zz-chosen", {"owner": "ada", "stats": {"points": 5, "runs": 7, "replay": replay}})
+        await caller.post("zz-chosen", {"owner": "bob", "stats": {"points": 4, "replay": "javascript:alert(1)"}})
+    headings = "document.querySelector('#ranking thead')?.innerText.trim().replace(/\\s+/g, ' ')"
+    await page.goto(view_url(node, "/boards/zz-chosen"))
+    await page.wait_for(f"{headings} === 'Rank Owner Value replay Changed'")
+    links = "[...document.querySelectorAll('#ranking td a:not(.owner)')].map((e) => [e.href, e.rel, e.innerText])"
+    assert await page.evaluate(links) == [[replay, "noreferrer noopener nofollow", "game.example/replays/1"]]
+    await page.click("#ranking .chooser summary")
+    await page.click("#ranking .chooser label:nth-of-type(1) input")
+    await page.wait_for(f"{headings} === 'Rank Owner Value runs replay Changed'")
+    await page.click("#ranking .chooser label:nth-of-type(3) input")
+    await page.wait_for(f"{headings} === 'Rank Owner Value runs replay'")
+    await page.goto("about:blank")
+    await page.goto(view_url(node, "/boards/zz-chosen"))
+    await page.wait_for(f"{headings} === 'Rank Owner Value runs replay'")
+
+
+async def test_a_contest_tells_its_rules_and_who_would_get_its_prizes(page: Page, tmp_path: Path) -> None:
+    async with Service(tmp_path, jobs="none").running() as service:
+        end = datetime.now(UTC) + timedelta(hours=3)
+        prizes = [
+            {"name": "cup", "column": "xp", "to_rank": 1, "data": {"coins": 50}},
+            {"name": "half", "column": "xp", "to_percent": 50},
+        ]
+        contest = {"closes_at": end.isoformat(), "grace_seconds": 0, "rewards": prizes, "entry": {"posts_max": 2}}
+        await service.must("PUT", "/v1/leaderboards/cup", {"columns": [{**XP, "sorted": True}], **contest})
+        await service.post_xp("cup", **{f"o{number}": number for number in range(12)})
+        await page.goto(f"{service.base}/#/boards/cup")
+        await page.wait_for_text("Who would get a prize now", within="#about")
+        rows = [row.split("\t") for row in await page.texts("#about tbody tr")]
+        assert rows == [
+            ["cup", "the first by xp: coins 50", "o11"], ["half", "the best 50% by xp", "o10, o9, o8 and 2 others"],
+        ]  # fmt: skip
+        assert "Posts of an owner\nat most 2" in await page.text("#about")
+        assert "closes in 3\u00a0h" in await page.text(".head")
 
 
 async def test_an_answer_that_breaks_off_is_told_as_a_service_that_does_not_answer(page: Page, node: Process) -> None:
@@ -299,6 +348,8 @@ async def test_the_pictures_tell_what_they_show_at_a_place_by_pointer_and_by_key
         before = await page.evaluate(readout)
         await page.command("Input.dispatchMouseEvent", type="mouseMoved", **place)
         await page.wait_for(f"{readout} !== {json.dumps(before)}")
+        await page.wait_for(f"document.querySelector('#{name} .hover line')")
+        assert (await page.text(f"label:has(#{name}-pointer)")).startswith("Read the ")
 
 
 async def test_a_move_of_the_shown_owner_is_read_out_once(page: Page, node: Process) -> None:

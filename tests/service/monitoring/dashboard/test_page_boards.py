@@ -7,7 +7,6 @@ from tests.browser import PHONE, Page
 from tests.service.monitoring.dashboard.shown_node import FAMILY, SEASON, name_of, new_board, post, view_url, xp_of
 from tests.service.real_service import Caller, Process, Service
 
-ROWS = "#view tbody tr"
 BOARDS = "#view a[data-key^='board:']"
 FIRST = f'document.querySelector("{BOARDS}")?.textContent'
 SUGGESTED = "[...document.querySelectorAll('#search-list li')].map((each) => each.innerText.replace(/\\s+/g, ' '))"
@@ -28,7 +27,7 @@ async def test_the_list_begins_with_the_board_that_was_changed_last(page: Page, 
     assert not [board for board in first if board.startswith(FAMILY)], "a family is one row"
     await page.click("a[data-key=next]")
     await page.wait_for(f"{FIRST} !== 'zz-first'")
-    assert not set(first) & set(await page.texts(f"{ROWS} a"))
+    assert not set(first) & set(await page.texts(BOARDS))
     await page.evaluate("history.back()")
     await new_board(node.url, "zz-second", ada=1)
     await list_shown_boards(page, "zz-second")
@@ -150,8 +149,8 @@ async def test_a_family_shows_its_periods_with_winners_and_leads_to_the_board_of
     await page.goto(node.url)
     await page.wait_for_text("This week", within="section[aria-label=Families]")
     await page.click(f"a[data-key='family:{FAMILY}']")
+    await page.wait_for_text("Weeks", within=".tabs a[aria-current]")
     await page.wait_for_text("Ada Lovelace", within=".cards")
-    assert await page.text(".tabs a[aria-current]") == "Weeks"
     [card] = await page.texts(".card")
     assert "running" in card
     assert "3 ranked" in card
@@ -174,21 +173,27 @@ async def test_a_family_shows_its_periods_with_winners_and_leads_to_the_board_of
 
 async def test_an_owner_is_found_on_all_boards(page: Page, node: Process) -> None:
     await page.goto(view_url(node, f"/owners/{name_of(1)}"))
-    await page.wait_for(f"{FIRST}?.startsWith('{FAMILY}:')")
-    boards = await page.texts(f"{ROWS} a")
-    assert [board for board in boards if not board.startswith(FAMILY)] == [SEASON]
+    await page.wait_for(f"{FIRST} === '{SEASON}'")
+    [_, *of_family] = await page.texts("#boards tbody th a")
+    assert all(board.startswith(FAMILY) for board in of_family)
     assert "Grace Hopper" in await page.wait_for(
         "document.querySelector('h1 .id') && document.querySelector('h1').textContent"
     )
-    rows = [row.split("\t") for row in await page.texts(ROWS)]
-    assert rows[-1][1:3] == ["xp 2, lap 1", f"xp {xp_of(1):,}, lap 60.125, clan clan 1"]
-    assert {row[0]: row[1] for row in rows[:-1]} == {
-        board: f"xp {1 if board.endswith('clan=owl') else 2}" for board in boards[:-1]
-    }
+    places = [(await page.texts(f"#boards tbody tr:nth-child({row}) li")) for row in range(1, 2 + len(of_family))]
+    assert places[0] == [
+        f"xp {xp_of(1):,}: rank 2 of 900 · {xp_of(0) - xp_of(1):,} more for rank 1",
+        "lap 60.125: rank 1 of 810 · leads",
+    ]
+    assert await page.text("#boards td:nth-child(3)") == "clan clan 1"
+    ranks = {board: place.split(" of ")[0] for board, [place] in zip(of_family, places[1:], strict=True)}
+    assert ranks == {board: f"xp 99: rank {1 if board.endswith('clan=owl') else 2}" for board in of_family}
+    posts = await page.texts("#posts tbody tr")
+    assert len(posts) == 2
+    assert "and 3 more boards" in posts[0]
     await page.click(f"a[data-key='board:{SEASON}']")
     await page.wait_for("document.querySelector('#owner .ranks')")
     await page.goto(view_url(node, "/owners/nobody"))
-    await page.wait_for_text("an entry on no board")
+    await page.wait_for_text("an entry on no board", within="#boards")
 
 
 async def test_an_unknown_board_leads_to_the_search(page: Page, node: Process) -> None:

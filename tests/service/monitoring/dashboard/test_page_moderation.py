@@ -11,8 +11,8 @@ from tests.service.real_service import Caller, Process
 
 __all__ = ["closed"]  # a fixture
 XP = {"name": "xp", "sorted": True, "merge": "sum"}
-# The pictures are there, so nothing moves any more.
-DRAWN = "document.querySelector('#spread svg') && !document.querySelector('#view .loading')"
+# Everything is there, so nothing moves any more.
+DRAWN = "document.querySelector('#ranking :is(table, p)') && !document.querySelector('#view .loading')"
 
 # Watches how high the facts of the curve are, whatever they say.
 WATCH_FACTS = """globalThis.heights = new Set();
@@ -31,6 +31,14 @@ async def act(page: Page, name: str, told: str) -> None:
     await page.click(f"button[data-key='act:{name}']")
     outcome = f"document.querySelector(\"output[data-key='outcome:{name}']\").textContent"
     await page.wait_for(f"{outcome}.includes({json.dumps(told)})")
+
+
+async def give_reason(page: Page, name: str, reason: str) -> None:
+    """Press the button of an act, check that nothing happens before it is confirmed, give a reason, and confirm it."""
+    await act(page, name, "Nothing is changed yet")
+    assert await page.evaluate(f"document.activeElement.id === {json.dumps(f'reason:{name}')}")
+    await page.type(reason)
+    await page.press("Enter")
 
 
 async def confirm(page: Page, name: str, typed: str) -> None:
@@ -69,11 +77,18 @@ async def test_a_board_is_emptied_and_deleted_once_its_name_was_typed(page: Page
 async def test_a_cheater_is_hidden_and_shown_and_a_value_is_corrected(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-cheated", ada=30, mallory=999)
     await open_moderation(page, node, "zz-cheated?owner=mallory", of="owner")
-    await act(page, "hide", "The owner is hidden")
+    assert not await page.evaluate("document.querySelector(\"button[data-key='act:show']\")"), "nobody is hidden"
+    await give_reason(page, "hide", "speed hack")
     await page.wait_for_text("This owner is hidden", within="#owner")
     await page.wait_for("document.querySelectorAll('#ranking tbody tr').length === 1")
-    await act(page, "show", "The owner is shown")
+    await page.wait_for("!document.querySelector(\"button[data-key='act:hide']\")")
+    await give_reason(page, "show", "a mistake")
     await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '1'")
+    async with Caller(node.url) as caller:
+        acts = (await caller.get("/v1/acts?owner=mallory"))["acts"]
+    assert [(each["act"], each["reason"]) for each in acts[:2]] == [
+        ("owner.shown", "a mistake"), ("owner.hidden", "speed hack"),
+    ]  # fmt: skip
     await page.click("#correct-value")
     await page.type("20")
     await act(page, "correct", "xp: 999 → 20. Nothing is changed yet.")
@@ -94,12 +109,10 @@ async def test_held_posts_are_judged_beside_the_history_of_their_owner(page: Pag
     await page.wait_for(DRAWN)
     await page.click("summary[data-key='held']")
     await page.wait_for_text("xp 900", within="#view")
-    await act(page, "accept:ada:p900", "Nothing is changed yet")
-    await page.click("button[data-key='act:accept:ada:p900']")
+    await give_reason(page, "accept:ada:p900", "")
     await page.wait_for("document.querySelector('#ranking tbody tr').textContent.includes('900')")
     await page.wait_for("!document.querySelector(\"button[data-key='act:accept:ada:p900']\")")
-    await act(page, "refuse:ada:p5", "Nothing is changed yet")
-    await page.click("button[data-key='act:refuse:ada:p5']")
+    await give_reason(page, "refuse:ada:p5", "")
     await page.wait_for_text("No post waits for a verdict", within="#view")
 
 
@@ -107,24 +120,85 @@ async def test_a_cheated_run_is_taken_back(page: Page, node: Process) -> None:
     await new_board(node.url, "zz-voided", ada=30)
     async with Caller(node.url) as caller:
         for xp in (5, 999):
-            await caller.post("zz-voided", {"owner": "mallory", "stats": {"xp": xp}, "post_id": f"run {xp}"})
+            await caller.post("zz-voided", {"owner": "cheat", "stats": {"xp": xp}, "post_id": f"run {xp}"})
         await caller.must("PUT", "/v1/families/zzf", {"columns": [XP], "periods": ["all", "week"]})
-        run = {"owner": "mallory", "stats": {"xp": 7}, "post_id": "run 7"}
+        run = {"owner": "cheat", "stats": {"xp": 7}, "post_id": "run 7"}
         await caller.must("POST", "/v1/families/zzf/posts", run)
-    await open_moderation(page, node, "zz-voided?owner=mallory", of="owner")
-    await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '1'")
-    await page.click("#void-id")
-    await page.type("run 999")
-    await act(page, "void", "Take back “run 999”?")
-    assert await page.text("#owner .ranks b") == "1"
-    await act(page, "void", "Taken back on 1 of 1 boards")
-    await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '2'")
-    await open_moderation(page, node, "zzf:all?owner=mallory", of="owner")
-    await page.click("#void-id")
-    await page.type("run 7")
-    await act(page, "void", "Take back “run 7”?")
-    await act(page, "void", "Taken back on 2 of 2 boards")
-    await page.wait_for_text("no entry on this board", within="#owner")
+    await page.goto(view_url(node, "/owners/cheat"))
+    await page.wait_for("document.querySelectorAll('#posts tbody tr').length === 3")
+    newest, cheated, _ = await page.texts("#posts tbody tr")
+    assert "zzf:" in newest
+    assert "and 1 more board" in newest
+    assert "xp 999" in cheated
+    assert "zz-voided → xp 999" in cheated
+    await act(page, "void:run 999", "Takes xp 999 back on zz-voided. The entry becomes what the other posts make.")
+    async with Caller(node.url) as caller:
+        assert (await caller.get("/v1/leaderboards/zz-voided/entries/cheat"))["stats"]["xp"] == 999
+    await page.type("impossible")
+    await page.press("Enter")
+    await page.wait_for_text("taken back", within="#posts tr.gone")
+    await page.wait_for_text("xp 5: rank 2", within="#boards")
+    await give_reason(page, "void:run 7", "")
+    await page.wait_for("document.querySelectorAll('#posts tr.gone').length === 2")
+    await page.wait_for("document.querySelectorAll('#boards tbody tr').length === 1")
+    await page.wait_for_text("post voided", within="#acts")
+    assert "impossible" in await page.text("#acts")
+
+
+async def test_a_cheater_is_found_and_dealt_with_in_at_most_twelve_clicks(page: Page, node: Process) -> None:
+    async with Caller(node.url) as caller:
+        await caller.board("zz-farmed", XP)
+        honest = [{"owner": f"fair-{number}", "stats": {"xp": 10 + number}} for number in range(30)]
+        await caller.post("zz-farmed", *honest)
+        loot = {"owner": "farmer", "stats": {"xp": 1_000_000}, "post_id": "loot"}
+        await caller.post("zz-farmed", loot, {"owner": "farmer", "stats": {"xp": 20}, "post_id": "fair"})
+    await page.goto(node.url)
+    await page.wait_for("document.querySelector('.card')")
+    await page.evaluate(
+        "globalThis.clicks = 0; addEventListener('click', (event) => event.detail && (clicks += 1), true)"
+    )
+    await page.click("#nav-moderation")
+    gain = "a[data-key='gain:zz-farmed:xp:farmer']"
+    await page.wait_for(f'document.querySelector("{gain}")')
+    assert "rank 1 of 31" in await page.evaluate(f'document.querySelector("{gain}").closest("tr").textContent')
+    await page.click(gain)
+    await page.wait_for("document.querySelectorAll('#posts tbody tr').length === 2")
+    await give_reason(page, "void:loot", "an exploit")
+    await page.wait_for_text("taken back", within="#posts tr.gone")
+    await give_reason(page, "hide", "uses an exploit")
+    await page.wait_for_text("Hidden since", within=".notice")
+    assert "uses an exploit" in await page.text(".notice")
+    await page.wait_for_text("owner hidden", within="#acts")
+    assert "an exploit" in await page.text("#acts")
+    assert await page.evaluate("clicks") <= 12
+    await page.click("#nav-moderation")
+    await page.wait_for_text("uses an exploit", within="#hidden")
+    assert {"owner hidden", "post voided"} <= set(await page.texts("#acts td:nth-child(2)"))
+    await give_reason(page, "show:farmer", "learned the lesson")
+    await page.wait_for("!document.querySelector(\"a[data-key='hidden:farmer']\")")
+
+
+async def test_held_posts_of_all_boards_are_judged_in_one_place(page: Page, node: Process) -> None:
+    for board in ("zz-held-1", "zz-held-2"):
+        await new_board(node.url, board, ada=30)
+        async with Caller(node.url) as caller:
+            await caller.post(board, {"owner": "ada", "stats": {"xp": 900}, "post_id": f"p {board}", "hold": True})
+    await page.goto(view_url(node, "/moderation"))
+    await page.wait_for_text("zz-held-1", within="#held")
+    assert "zz-held-2" in await page.text("#held")
+    await give_reason(page, "refuse:ada:p zz-held-1", "not true")
+    await page.wait_for("!document.querySelector('#held').innerText.includes('zz-held-1')")
+    await give_reason(page, "accept:ada:p zz-held-2", "")
+    await page.wait_for("!document.querySelector('#held').innerText.includes('zz-held-2')")
+
+
+async def test_moderation_needs_a_key_of_an_operator(page: Page, closed: Closed) -> None:
+    await page.goto(f"{closed.url}/#/moderation")
+    await enter_key(page, closed.reader)
+    await page.wait_for_text("needs a key with the role ops", within="#acts")
+    await page.evaluate("location.hash = '#/owners/ada'")
+    await page.wait_for_text("xp 1: rank 1", within="#boards")
+    assert await page.evaluate("document.querySelectorAll('.acts button').length") == 0
 
 
 async def test_a_correction_begins_anew_when_the_value_moves_before_it_is_confirmed(page: Page, node: Process) -> None:
@@ -168,4 +242,4 @@ async def test_an_unknown_owner_is_looked_for_on_all_boards(page: Page, node: Pr
     await new_board(node.url, "zz-elsewhere", ada=30)
     await page.goto(view_url(node, f"/boards/zz-elsewhere?owner={name_of(5)}"))
     await page.click("a[data-key=elsewhere]")
-    await page.wait_for(f"document.querySelector('#view tbody a')?.textContent === '{SEASON}'")
+    await page.wait_for(f"document.querySelector('#boards tbody a')?.textContent === '{SEASON}'")

@@ -20,7 +20,7 @@ async def metrics(node: Process) -> Figures:
 
 def rows_of(texts: list[str]) -> dict[str, list[str]]:
     """Split each row into cells at its tabs. Return the other cells of each row by the row's first cell."""
-    return {row.split("\t")[0]: row.split("\t")[1:] for row in texts}
+    return {row.split("\t")[0].split("\n")[0]: row.split("\t")[1:] for row in texts}
 
 
 def requests_to(route: str, counted: Figures) -> float:

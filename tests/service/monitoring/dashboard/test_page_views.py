@@ -27,10 +27,14 @@ VIEWS = {
         f"document.querySelectorAll('#curve .mark').length === 2 && {CARD}",
     ),
     "low": (f"/boards/{SEASON}?column=lap&from=101", PICTURES),
-    "hostile": (f"/boards/hostile?owner={escaped(HOSTILE[7])}", CARD),
-    "empty": ("/boards/tiny-00", "document.querySelector('#spread p') && document.querySelector('#ranking p')"),
+    "hostile": (f"/boards/hostile?owner={escaped(HOSTILE[7])}", "document.querySelector('#owner table')"),
+    "empty": ("/boards/tiny-00", "document.querySelector('#ranking p')"),
     "unknown": ("/boards/nothing-here", "document.querySelector('#view .notice:not([hidden])')"),
-    "everywhere": (f"/owners/{name_of(4)}", "document.querySelector('#view tbody tr')"),
+    "everywhere": (
+        f"/owners/{name_of(4)}",
+        "document.querySelector('#posts table') && document.querySelector('.acts')",
+    ),
+    "moderation": ("/moderation", "!document.querySelector('#view .loading') && document.querySelector('#acts table')"),
     "league": (
         "/leagues/climb?owner=climber-1",
         "document.querySelectorAll('#divisions tbody tr').length === 2 &&"
