@@ -28,7 +28,8 @@ export async function readGains(now, signal) {
     }
   }
   const found = await Promise.all([...gained.values()].slice(0, GAIN_COLUMNS_MAX).map((each) => judge(each, specs.get(each.board), signal)));
-  const gains = found.flat().sort((one, other) => one.rank / one.total - other.rank / other.total).slice(0, GAINS_SHOWN);
+  const ratio = ({ value, median, scale }) => value / Math.max(median, 10 ** -scale); // how far a gain is from the others’
+  const gains = found.flat().sort((one, other) => ratio(other) - ratio(one)).slice(0, GAINS_SHOWN);
   return { gains, posts: posts.length, complete };
 }
 

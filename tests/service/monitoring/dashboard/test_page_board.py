@@ -70,6 +70,7 @@ async def test_rows_show_what_decides_between_equal_values(page: Page, node: Pro
         ("zz-early", "Rank Owner Value time_s Reached", "the one reached first is better"),
     ):
         await page.goto(view_url(node, f"/boards/{board}?column=points"))
+        await page.wait_for(f"document.querySelector('h1').textContent === '{board}'")
         await wait_for_top(page, *(("ada", "bob") if board == "zz-early" else ("bob", "ada")))
         [shown] = await page.texts("#ranking thead tr")
         assert shown.split() == heading.split()
