@@ -1,4 +1,4 @@
-"""Reads pages of a ranking and the rows around an owner: rows in order, with their ranks, and the ETag of a page.
+"""Reads pages of a ranking: rows in order, with their ranks, from a cursor, a rank or a tier on. Makes their ETags.
 
 A page needs the exact row number of its first row. This number is 1 on the first page. For a later page, the cursor
 gives the number. If the board has changed since the cursor was made, the rows above the page are counted again.
