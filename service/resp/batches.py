@@ -34,27 +34,51 @@ class Batch:
     def __init__(self, parts: DoorParts) -> None:
         self._parts = parts
         self.answers: list[Answer] = []  # those that were not taken yet
-        self.has_settled = False  # whether commands have run since `take_ready`
         self._taken = 0
         self._kind = ""
         self._waiting: list[_Waiting] = []
         self._weight = 0  # of what waits: posts, or the weights of reads
 
+    def gather(self, command: Command, args: Sequence[bytes], caller: Identity) -> bool:
+        """Add a command to others of its kind, and return True, or return False if `add` has to do it.
+
+        This is what nearly every command of a pipeline needs, without a step of the event loop.
+        """
+        if command.kind != self._kind or caller.role < command.role:
+            return False
+        made, weight = None, self._weight + command.weight
+        if command.kind == "post":
+            try:
+                made = command.run(self._parts, args, caller)
+            except Exception:  # `add` tries again, and answers
+                return False
+            weight = self._weight + len(made.posts)
+        if weight > (READS_WEIGHT_MAX if made is None else POSTS_MAX) or command.kind == "alone":
+            return False
+        self._weight = weight
+        self._waiting.append(_Waiting(self._taken + len(self.answers), command, args, caller, made))
+        self.answers.append(None)
+        return True
+
     async def add(self, command: Command, args: Sequence[bytes], caller: Identity) -> None:
-        """Add a command to those that gather. Run them before if it is of another kind, or if there are enough."""
+        """Add a command, after those before it have run. Make the board of an unknown key if the command does that."""
+        await self.settle()
         if caller.role < command.role:
             self.answers.append(refuse(make_forbidden(caller, command.role)))
             return
-        if command.kind != self._kind or (command.kind == "read" and self._weight >= READS_WEIGHT_MAX):
-            await self.settle()
-            self._kind = command.kind
         each = _Waiting(self._taken + len(self.answers), command, args, caller)
         self.answers.append(None)
+        self._kind = command.kind
         if command.kind == "post":
-            await self._add_posts(each)
-            return
+            try:
+                each = each._replace(posts=await self._find_and_make(each))
+                if each.posts is not None and len(each.posts.posts) > POSTS_MAX:
+                    raise Refusal(f"ERR one command posts at most {POSTS_MAX} members")
+            except Exception as error:
+                self._answer(each, self._answer_to(each, error))
+                return
         self._waiting.append(each)
-        self._weight += command.weight
+        self._weight = command.weight if each.posts is None else len(each.posts.posts)
         if command.kind == "alone":
             await self.settle()
 
@@ -63,7 +87,6 @@ class Batch:
         count = self._waiting[0].number - self._taken if self._waiting else len(self.answers)
         ready, self.answers = self.answers[:count], self.answers[count:]
         self._taken += count
-        self.has_settled = False
         return ready
 
     async def settle(self) -> None:
@@ -71,7 +94,6 @@ class Batch:
         waiting, self._waiting, self._weight = self._waiting, [], 0
         if not waiting:
             return
-        self.has_settled = True
         if self._kind == "post":
             await self._post(waiting)
             return
@@ -83,30 +105,14 @@ class Batch:
     def _answer(self, each: _Waiting, answer: Answer) -> None:
         self.answers[each.number - self._taken] = answer
 
-    async def _add_posts(self, each: _Waiting) -> None:
-        try:
-            try:
-                made = each.command.run(self._parts, each.args, each.caller)
-            except UnknownBoardError:
-                await self.settle()  # the posts before it come first
-                made = await self._find_and_make(each)
-            if len(made.posts) > POSTS_MAX:
-                raise Refusal(f"ERR one command posts at most {POSTS_MAX} members")
-        except Exception as error:
-            self._answer(each, self._answer_to(each, error))
-            return
-        if self._weight + len(made.posts) > POSTS_MAX:
-            await self.settle()
-        self._weight += len(made.posts)
-        self._waiting.append(each._replace(posts=made))
-
     async def _find_and_make(self, each: _Waiting) -> Posts:
-        """Return the posts of a command whose board this process does not know. Make the board if there is none."""
-        keys, command = self._parts.keys, each.command
-        if command.makes:
-            await keys.make(each.args[0], each.caller, text=command.text)
-        else:
-            await keys.find(each.args[0], text=command.text)
+        """Return the posts of a command. If this process does not know its board, find or make it."""
+        keys, command, key = self._parts.keys, each.command, each.args[0]
+        if keys.find_known(key, text=command.text) is None:
+            if command.makes:
+                await keys.make(key, each.caller, text=command.text)
+            else:
+                await keys.find(key, text=command.text)
         return command.run(self._parts, each.args, each.caller)  # type: ignore[no-any-return]
 
     async def _post(self, waiting: list[_Waiting]) -> None:

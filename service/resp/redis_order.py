@@ -12,6 +12,7 @@ from service.contract.responses.positions import PositionMethod
 from service.ranks.locator import Locator, WantedRank
 from service.ranks.pages import LAST_OWNER, cell_of
 from storage.leaves.count_policy import RankMode
+from storage.leaves.entries import Entries
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.rankings import Ranking
 from storage.leaves.row_rankings import RowRanking
@@ -53,30 +54,39 @@ class RedisOrder:
     ) -> Program[dict[str, RankOf]]:
         """Return the ranks of owners, by owner.
 
-        With the mode `auto`, a curve gives those in its longest gaps, and if the process is busy, also those that the
-        curve knows exactly, but of a time that may be a second ago. All others are counted.
+        With the mode `auto`, a curve gives those in its longest gaps. If the process is busy, it gives more, and also
+        those that it knows exactly, but of a time that may be a second ago. All others are counted, ties included.
         """
-        total = yield from self.read_total()
-        entries = yield from self.locator.entries.find_entries(owners)
+        entries, total = yield from self._find_entries(owners)
         cells = {owner: cell for owner, each in entries.items() if isinstance(cell := each.cells[self._index], str)}
-        better, methods = dict[str, int](), dict[str, PositionMethod]()
+        better, estimated = dict[str, int](), dict[str, PositionMethod]()
         for owner, cell in cells.items():
             located = self.locator.locate_without_count(WantedRank(self._index, cell, owner), mode)
             if located is not None and (is_busy or not located.exact):
-                better[cell], methods[cell] = located.rank - 1, located.method
+                better[cell], estimated[cell] = located.rank - 1, located.method
         yield from self._count_better({*cells.values()} - better.keys(), start, better)
-        places = [place for owner, cell in cells.items() for place in self._ties_of(cell, owner)]
+        places = [
+            place for owner, cell in cells.items() if cell not in estimated for place in self._ties_of(cell, owner)
+        ]
         ties = yield from self._count_ties(list(dict.fromkeys(places)))
         found: dict[str, RankOf] = {}
         for owner, cell in cells.items():
-            before = ties[cell, owner]
-            if self._mirrored:
-                before = ties[cell, LAST_OWNER] - 1 - before
-            value = self.ranking.padding.decode_value(cell)
-            found[owner] = RankOf(
-                min(better[cell] + before, max(0, total - 1)), total, value, methods.get(cell, "count")
-            )
+            index = better[cell]
+            if cell not in estimated:
+                before = ties[cell, owner]
+                index += ties[cell, LAST_OWNER] - 1 - before if self._mirrored else before
+            value, method = self.ranking.padding.decode_value(cell), estimated.get(cell, "count")
+            found[owner] = RankOf(min(index, max(0, total - 1)), total, value, method)
         return found
+
+    def _find_entries(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], int]]:
+        """Return the entries of owners, and the number of members of the ranking."""
+        entries = self.locator.entries
+        if isinstance(entries, Entries):
+            found, totals = yield from entries.find_entries_with_totals(owners)
+            return found, totals.get(self._index, 0)
+        total = yield from self.read_total()
+        return (yield from entries.find_entries(owners)), total
 
     def _ties_of(self, cell: str, owner: str) -> list[CellOf]:
         return [(cell, owner), (cell, LAST_OWNER)] if self._mirrored else [(cell, owner)]

@@ -50,23 +50,26 @@ class Session:
     async def run(self, commands: Sequence[Sequence[bytes]], send: Callable[[bytes], Awaitable[None]]) -> None:
         """Run commands in order, and send the bytes of their answers. `send` waits while the client does not read."""
         batch = Batch(self.parts)
-        for number, [name, *args] in enumerate(commands, 1):
+        for number, words in enumerate(commands, 1):
             if number % TURN_COMMANDS == 0:
                 await asyncio.sleep(0)
-            own = _CONNECTION_COMMANDS.get(name) or _CONNECTION_COMMANDS.get(name.upper())
-            if own is not None or self._queued is not None or self.caller is None:
-                await batch.settle()
-                batch.answers.append(await self._run_own(own, name, args))
-                await self._send(batch, send)
-                if self.ends:
-                    return
-                continue
+            name, args = words[0], words[1:]
+            if self._queued is not None or self.caller is None or COMMANDS.get(name) is None:
+                own = _CONNECTION_COMMANDS.get(name.upper())
+                if own is not None or self._queued is not None or self.caller is None:
+                    await batch.settle()
+                    batch.answers.append(await self._run_own(own, name, args))
+                    await self._send(batch, send)
+                    if self.ends:
+                        return
+                    continue
             try:
-                await batch.add(_find_command(name, args), args, self.caller)
+                command = _find_command(name, args)
+                if not batch.gather(command, args, self.caller):
+                    await batch.add(command, args, self.caller)
+                    await self._send(batch, send)
             except Refusal as refused:
                 batch.answers.append(refused)
-            if batch.has_settled:
-                await self._send(batch, send)
         await batch.settle()
         await self._send(batch, send)
 
@@ -220,7 +223,8 @@ class Session:
             raise Refusal("EXECABORT Transaction discarded because of previous errors.")
         batch = Batch(self.parts)
         for command, args in queued:
-            await batch.add(command, args, self.caller)
+            if not batch.gather(command, args, self.caller):
+                await batch.add(command, args, self.caller)
         await batch.settle()
         return batch.take_ready()
 

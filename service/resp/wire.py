@@ -13,7 +13,7 @@ from service.contract.values import parse_decimal
 from storage.records import ColumnSpec, format_decimal
 
 ARGUMENTS_MAX = 99_999  # of one command
-_LONG_ARRAY = re.compile(rb"(?:^|\r\n)[*~>%|]\d{6,}")
+_LONG_ARRAY = re.compile(rb"\n[*~>%|]\d{6}")
 _TAIL_BYTES = 16  # how much of the last piece is searched again, because a length may arrive in two pieces
 _LINE_ENDS = str.maketrans("\r\n", "  ")
 SCORE_DIGITS_MAX = 20  # before the point
