@@ -26,8 +26,8 @@ PICTURE = ROOT / "docs" / "rooms.svg"
 INDEX = ROOT / "docs" / "rooms.md"
 ABOUT_INDEX = """# The rooms
 
-This is the index of the code, to be searched: each folder with what it is for, and each module with how it describes
-itself. Packages and rooms are listed from the highest to the lowest, so each imports only what comes after it.
+Search this page to find out where something is. It lists every folder with what it is for, and every module as the
+module describes itself. Packages, and the rooms of each package, stand from the highest to the lowest.
 [Architecture](architecture.md) tells how they work together, and the `__init__.py` of a folder says more about it.
 `python docs/draw_rooms.py` writes this page from the docstrings, and a test compares the two.
 """
