@@ -215,6 +215,7 @@ def measure_service(name: str, port: int, rows: int, seconds: float, closing_s_m
     p99 = {kind: each[len(each) * 99 // 100] for kind, each in took.items()}
     posted = len(took["batches"]) * _BATCH / seconds
     print(f"   {name}: first posts {rows / filled_s:,.0f}/s; {posted:,.0f} posts/s kept up", flush=True)
+    print(f"   {name}: p99 of {p99}, all results {closing_s:.1f} s after the end", flush=True)
     is_sqlite = name == "SQLite"
     return [
         report.Bar(f"{name}: p99 of own cohorts", p99["own cohorts"], 15.0 if is_sqlite else None, " ms", at_most=True),
