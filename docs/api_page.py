@@ -41,7 +41,8 @@ _HEAD = """<!doctype html>
   <a class="brand" href="/"><img src="/dashboard/icon.svg" alt="" width="22" height="22">
     <span class="brand-name">rankcurve</span></a>
   <nav aria-label="Views">
-    <a href="/#/boards">Boards</a>
+    <a href="/#/boards">Overview</a>
+    <a href="/#/moderation">Moderation</a>
     <a href="/#/node">Node</a>
     <a href="/docs" aria-current="page">API</a>
   </nav>
@@ -53,7 +54,8 @@ _SEARCH = """<form role="search" class="line" id="search" hidden>
 <button type="button" id="open-all">Open all</button> <button type="button" id="close-all">Close all</button>
 <span class="state" id="found" role="status"></span>
 </form>"""
-_USE = """<p>The commands below send requests to <code>$URL</code>, the address of the service. If the service has an
+_FIRST = ("create_board", "post", "top")
+_USE = """<p>The commands send requests to <code>$URL</code>, the address of the service. If the service has an
 API key, they need the option <code>-H "Authorization: Bearer $KEY"</code>, too. Programs find the same in
 <a href="/openapi.json">/openapi.json</a>, for which they need the role reader.</p>"""
 
@@ -66,10 +68,10 @@ def write_page(document: Schema) -> str:
     parts = [
         _HEAD,
         f'<h1>{escape(info["title"])} API <small class="quiet">{escape(info["version"])}</small></h1>',
-        _USE,
-        *_prose(info["description"]),
+        *_begin({each.id: each for each in operations}),
         _SEARCH,
         *_contents(by_tag),
+        f"<details><summary>Rules of all requests</summary>{''.join(_prose(info['description']))}</details>",
     ]
     for tag, found in by_tag:
         parts.append(f'<section aria-labelledby="{_tag_id(tag)}"><h2 id="{_tag_id(tag)}">{escape(tag)}</h2>')
@@ -79,6 +81,14 @@ def write_page(document: Schema) -> str:
     parts += _problems()
     parts += _alerts()
     return "\n".join([*parts, "</main>", "</body>", "</html>\n"])
+
+
+def _begin(operations: dict[str, Operation]) -> Iterator[str]:
+    """Yield the requests to begin with, and where to send them."""
+    yield "<p>Create a leaderboard, post a score to it, read its top:</p>"
+    commands = "\n".join(operations[each].curl(_BASE) for each in _FIRST if each in operations)
+    yield f'<pre tabindex="0" aria-label="Requests to begin with"><code>{escape(commands)}</code></pre>'
+    yield _USE
 
 
 def _contents(by_tag: Sequence[tuple[str, list[Operation]]]) -> Iterator[str]:

@@ -106,11 +106,7 @@ function prizeOf({ data }) {
 }
 
 function limitsOf({ name, scale, post_min: least, post_max: most, gain_per_hour_max: gain, on_breach: breach }) {
-  const parts = [
-    least !== undefined && `${name} from ${stored(least, scale)}`,
-    most !== undefined && `${name} up to ${stored(most, scale)}`,
-    gain !== undefined && `${name} up to ${stored(gain, scale)} an hour`,
-  ].filter(Boolean);
+  const parts = [least !== undefined && `${name} from ${stored(least, scale)}`, most !== undefined && `${name} up to ${stored(most, scale)}`, gain !== undefined && `${name} up to ${stored(gain, scale)} an hour`].filter(Boolean);
   return parts.length ? [...parts, breach === "hold" ? "others are held" : "others are rejected"] : [];
 }
 

@@ -98,12 +98,7 @@ export function moment(iso) {
   return el("time", { datetime: iso }, MOMENT.format(new Date(iso)));
 }
 
-const METHODS = {
-  count: "counted",
-  knot: "exact, read off the curve",
-  gap: "counted",
-  curve: "estimated",
-};
+const METHODS = { count: "counted", knot: "exact, read off the curve", gap: "counted", curve: "estimated" };
 
 /** Return in words how a rank was found. */
 export function method(name) {

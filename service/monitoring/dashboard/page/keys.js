@@ -40,15 +40,8 @@ export class KeyPanel {
     this.button = button;
     this.test = test;
     this.changed = changed;
-    this.input = el("input", {
-      id: "key-input",
-      type: "password",
-      autocomplete: "off",
-      autocapitalize: "off",
-      spellcheck: "false",
-      required: true,
-      "aria-describedby": "key-hint key-fault",
-    });
+    const plain = { autocomplete: "off", autocapitalize: "off", spellcheck: "false", required: true };
+    this.input = el("input", { id: "key-input", type: "password", ...plain, "aria-describedby": "key-hint key-fault" });
     this.fault = el("p", { id: "key-fault", class: "fault", role: "alert" });
     this.forget = el("button", { type: "button", onclick: () => this.drop() }, "Forget the key");
     const close = el("button", { type: "button", onclick: () => this.close() }, "Close");

@@ -30,11 +30,7 @@ export class LeagueView {
       location.hash = toLeague(this.league, { owner: this.input.value.trim() });
     };
     const form = el("form", { class: "line", role: "search", onsubmit: find }, el("label", { for: "member" }, "Find an owner"), this.input, el("button", {}, "Find"));
-    show(
-      root,
-      el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, form, this.facts),
-      el("div", { class: "grid" }, this.divisions.section, this.cohort.section),
-    );
+    show(root, el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, form, this.facts), el("div", { class: "grid" }, this.divisions.section, this.cohort.section));
     show(this.divisions.body, loading());
     const ticking = setInterval(() => this.tick(), COUNTDOWN_MS);
     signal.addEventListener("abort", () => clearInterval(ticking));

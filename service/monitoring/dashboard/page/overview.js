@@ -75,8 +75,8 @@ export class Overview {
     const signal = AbortSignal.any([this.signal, this.asking.signal]);
     const { contains = "", cursor = "", missing } = this.route.parameters;
     try {
-      const families = cursor ? { families: [], next: null } : (await ask(`/v1/families?limit=${FAMILIES_SHOWN}`, { signal })).data;
-      let data = await readBoards(contains, cursor, signal);
+      const asked = cursor ? { data: { families: [], next: null } } : ask(`/v1/families?limit=${FAMILIES_SHOWN}`, { signal });
+      let [{ data: families }, data] = await Promise.all([asked, readBoards(contains, cursor, signal)]);
       const nothing = contains !== "" && !data.leaderboards.length;
       if (nothing) data = await readBoards("", "", signal);
       count(data.leaderboards, Date.now() / 1000);
@@ -170,7 +170,7 @@ export class Overview {
     if (!leaderboards.length) show(this.boards, isEmpty ? beginning() : empty("No boards outside the families."));
     else show(this.boards, el("section", { class: "cards", "aria-label": "Boards that changed last" }, leaderboards.slice(0, CARDS_SHOWN).map((board) => boardCard(board, this.leaders.get(board.id)))), more(leaderboards.slice(CARDS_SHOWN)));
     const shown = `${whole(leaderboards.length)} ${leaderboards.length === 1 ? "board" : "boards"}`;
-    const counted = next ? `${shown}, and more on the next page` : shown;
+    const counted = `${shown}${next ? ", and more on the next page" : ""}${tooMany && !contains ? "; there are too many to show the last changed ones first" : ""}`;
     if (this.count.textContent !== counted) this.count.textContent = counted;
     show(
       this.pages,
@@ -226,7 +226,7 @@ function boardCard(board, leaders) {
     "article",
     { class: "card", "aria-labelledby": `card:${id}` },
     el("h2", { id: `card:${id}` }, el("a", { href: toBoard(id), "data-key": `board:${id}` }, breakable(id)), " ", stateTag(board)),
-    el("p", { class: "quiet" }, timeLeft(board) ?? `changed ${ago(board.active_at ?? board.created_at).textContent}`, ranked.length ? ` · by ${ranked.join(", ")}` : null),
+    el("p", { class: "quiet" }, timeLeft(board) ?? `${board.active_at ? "changed" : "created"} ${ago(board.active_at ?? board.created_at).textContent}`, ranked.length ? ` · by ${ranked.join(", ")}` : null),
     leaders?.entries.length
       ? el("ol", { class: "leaders" }, leaders.entries.map((entry) => leaderRow(id, entry, column)))
       : el("p", { class: "quiet leaders" }, entries ? "" : "Nobody is ranked here yet."),
@@ -267,13 +267,7 @@ const NAMES = { all: "All time", year: "This year", month: "This month", week: "
 /** Return the table of the boards that have no card, or null if there is none. */
 function more(boards) {
   if (!boards.length) return null;
-  const rows = boards.map((board) => [
-    el("a", { href: toBoard(board.id), "data-key": `board:${board.id}` }, breakable(board.id)),
-    whole(board.entries),
-    rate(perMinute(board.id)),
-    stateTag(board),
-    ago(board.active_at ?? board.created_at),
-  ]);
+  const rows = boards.map((board) => [el("a", { href: toBoard(board.id), "data-key": `board:${board.id}` }, breakable(board.id)), whole(board.entries), rate(perMinute(board.id)), stateTag(board), board.active_at ? ago(board.active_at) : "–"]);
   return el("div", { class: "panel list" }, table("More boards", COLUMNS, rows));
 }
 

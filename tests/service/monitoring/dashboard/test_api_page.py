@@ -116,3 +116,19 @@ async def test_the_dashboard_links_to_the_page(page: Page, node: Process) -> Non
     await page.goto(f"{node.url}/")
     await page.click("nav a[href='/docs']")
     await page.wait_for("location.pathname === '/docs' && document.querySelectorAll('.operation').length > 0")
+
+
+async def test_a_request_that_reads_is_sent_from_the_page_and_no_other(page: Page, node: Process) -> None:
+    await page.goto(f"{node.url}/docs#board")
+    await page.wait_for("document.querySelector('#board[open] form input')")
+    assert await page.evaluate("document.querySelector('#board form input').value") == "/v1/leaderboards/game"
+    await page.click("#board form button")
+    await page.wait_for_text("unknown_board", within="#board form + pre")
+    await page.evaluate("document.querySelector('#board form input').value = '/v1/leaderboards/season-2026'")
+    await page.click("#board form button")
+    await page.wait_for_text('"entries": 900', within="#board form + pre")
+    offered = await page.evaluate(
+        "[...document.querySelectorAll('.operation:has(form) .method')].map((e) => e.innerText)"
+    )
+    assert set(offered) == {"GET"}
+    assert len(offered) > 30
