@@ -20,8 +20,8 @@ POSTS_MAX = 10_000  # posts of one transaction; those of a longer pipeline take 
 TRIES_PAUSES_S = (0.0, 0.05, 0.2)  # before a command runs again, because this process knew an old state of a board
 
 
-class _Waiting(NamedTuple):
-    """A command that has gathered, and the number of its answer."""
+class Waiting(NamedTuple):
+    """A command that is to run, and the number of its answer."""
 
     number: int
     command: Command
@@ -36,7 +36,7 @@ class Batch:
         self.answers: list[Answer] = []  # those that were not taken yet
         self._taken = 0
         self._kind = ""
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[Waiting] = []
         self._weight = 0  # of what waits: posts, or the weights of reads
 
     def gather(self, command: Command, args: Sequence[bytes], caller: Identity) -> bool:
@@ -56,7 +56,7 @@ class Batch:
         if weight > (READS_WEIGHT_MAX if made is None else POSTS_MAX) or command.kind == "alone":
             return False
         self._weight = weight
-        self._waiting.append(_Waiting(self._taken + len(self.answers), command, args, caller, made))
+        self._waiting.append(Waiting(self._taken + len(self.answers), command, args, caller, made))
         self.answers.append(None)
         return True
 
@@ -66,7 +66,7 @@ class Batch:
         if caller.role < command.role:
             self.answers.append(refuse(make_forbidden(caller, command.role)))
             return
-        each = _Waiting(self._taken + len(self.answers), command, args, caller)
+        each = Waiting(self._taken + len(self.answers), command, args, caller)
         self.answers.append(None)
         self._kind = command.kind
         if command.kind == "post":
@@ -75,7 +75,7 @@ class Batch:
                 if each.posts is not None and len(each.posts.posts) > POSTS_MAX:
                     raise Refusal(f"ERR one command posts at most {POSTS_MAX} members")
             except Exception as error:
-                self._answer(each, self._answer_to(each, error))
+                self._answer(each, _answer_to(self._parts, each, error))
                 return
         self._waiting.append(each)
         self._weight = command.weight if each.posts is None else len(each.posts.posts)
@@ -97,15 +97,14 @@ class Batch:
         if self._kind == "post":
             await self._post(waiting)
             return
-        runs = map(self._run, waiting)
-        found = [await next(runs)] if len(waiting) == 1 else await asyncio.gather(*runs)
+        found = await asyncio.gather(*[run_command(self._parts, each) for each in waiting])
         for each, answer in zip(waiting, found, strict=True):
             self._answer(each, answer)
 
-    def _answer(self, each: _Waiting, answer: Answer) -> None:
+    def _answer(self, each: Waiting, answer: Answer) -> None:
         self.answers[each.number - self._taken] = answer
 
-    async def _find_and_make(self, each: _Waiting) -> Posts:
+    async def _find_and_make(self, each: Waiting) -> Posts:
         """Return the posts of a command. If this process does not know its board, find or make it."""
         keys, command, key = self._parts.keys, each.command, each.args[0]
         if keys.find_known(key, text=command.text) is None:
@@ -115,7 +114,7 @@ class Batch:
                 await keys.find(key, text=command.text)
         return command.run(self._parts, each.args, each.caller)  # type: ignore[no-any-return]
 
-    async def _post(self, waiting: list[_Waiting]) -> None:
+    async def _post(self, waiting: list[Waiting]) -> None:
         """Apply posts in one transaction. Make those again for which a copy of a board was outdated."""
         for pause_s in (*TRIES_PAUSES_S, None):
             made = [each.posts for each in waiting if each.posts is not None]
@@ -124,9 +123,9 @@ class Batch:
                 outcomes = iter(await self._parts.submit(posts, waiting[0].caller, traced=traced))
             except Exception as error:
                 for each in waiting:
-                    self._answer(each, self._answer_to(each, error))
+                    self._answer(each, _answer_to(self._parts, each, error))
                 return
-            again: list[_Waiting] = []
+            again: list[Waiting] = []
             for each, theirs in zip(waiting, made, strict=True):
                 found = [next(outcomes) for _ in theirs.posts]
                 try:
@@ -142,7 +141,7 @@ class Batch:
             if not waiting:
                 return
 
-    async def _make_again(self, again: list[_Waiting]) -> list[_Waiting]:
+    async def _make_again(self, again: list[Waiting]) -> list[Waiting]:
         """Return the commands with posts to the boards as they are now."""
         made = []
         for key, text in {(each.args[0], each.command.text) for each in again}:
@@ -151,35 +150,36 @@ class Batch:
             try:
                 made.append(each._replace(posts=await self._find_and_make(each)))
             except Exception as error:
-                self._answer(each, self._answer_to(each, error))
+                self._answer(each, _answer_to(self._parts, each, error))
         return made
 
-    async def _run(self, each: _Waiting) -> Answer:
-        """Run a read, or a command that runs alone. Run it again if a copy of its board was outdated."""
-        context, command, keys = self._parts.context, each.command, self._parts.keys
-        more = () if command.kind == "read" else (each.caller,)
-        try:
-            if command.kind == "read" and context.key_limits.reads.is_set:
-                context.key_limits.reads.admit(each.caller.key_id)
-            for pause_s in (*TRIES_PAUSES_S, None):
-                try:
-                    return await command.run(self._parts, each.args, *more)
-                except (BoardChangedError, UnknownBoardError) as error:
-                    is_missing = isinstance(error, UnknownBoardError)
-                    known = keys.find_known(each.args[0], text=command.text)
-                    if pause_s is None or (is_missing and known is None):
-                        raise
-                await asyncio.sleep(pause_s)
-                await keys.confirm(each.args[0], text=command.text)
-        except Exception as error:
-            return self._answer_to(each, error)
 
-    def _answer_to(self, each: _Waiting, error: Exception) -> Answer:
-        """Return the answer to a command that failed: what Redis answers about an unknown key, or a refusal."""
-        if isinstance(error, UnknownBoardError):
-            absent = each.command.absent
-            return absent(each.args) if callable(absent) else absent
-        refused = refuse(error)
-        if str(refused).startswith("ERR internal"):
-            self._parts.context.request_log.log_failure(view="resp", error=error)
-        return refused
+async def run_command(parts: DoorParts, each: Waiting) -> Answer:
+    """Run a read, or a command that runs alone. Run it again if a copy of its board was outdated."""
+    context, command, keys = parts.context, each.command, parts.keys
+    more = () if command.kind == "read" else (each.caller,)
+    try:
+        if command.kind == "read" and context.key_limits.reads.is_set:
+            context.key_limits.reads.admit(each.caller.key_id)
+        for pause_s in (*TRIES_PAUSES_S, None):
+            try:
+                return await command.run(parts, each.args, *more)
+            except (BoardChangedError, UnknownBoardError) as error:
+                is_missing = isinstance(error, UnknownBoardError)
+                if pause_s is None or (is_missing and keys.find_known(each.args[0], text=command.text) is None):
+                    raise
+            await asyncio.sleep(pause_s)
+            await keys.confirm(each.args[0], text=command.text)
+    except Exception as error:
+        return _answer_to(parts, each, error)
+
+
+def _answer_to(parts: DoorParts, each: Waiting, error: Exception) -> Answer:
+    """Return the answer to a command that failed: what Redis answers about an unknown key, or a refusal."""
+    if isinstance(error, UnknownBoardError):
+        absent = each.command.absent
+        return absent(each.args) if callable(absent) else absent
+    refused = refuse(error)
+    if str(refused).startswith("ERR internal"):
+        parts.context.request_log.log_failure(view="resp", error=error)
+    return refused

@@ -55,7 +55,8 @@ class DoorParts:
         return outcomes
 
     def order(self, place: Place) -> RedisOrder:
-        return RedisOrder(self.context.ranks.find_locator(place.board), place.column_index)
+        locator, gap_rows_max = self.context.ranks.find_locator(place.board), self.settings.exact_gap_rows_max
+        return RedisOrder(locator, place.column_index, gap_rows_max=gap_rows_max)
 
     def ask_rank(self, place: Place, owner: str) -> asyncio.Future[RankOf | None]:
         """Return a future for the rank of an owner. None: the ranking does not have the owner."""

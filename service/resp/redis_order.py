@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from service.contract.responses.positions import PositionMethod
-from service.ranks.locator import Locator, WantedRank
+from service.ranks.locator import LocatedRank, Locator, WantedRank
 from service.ranks.pages import LAST_OWNER, cell_of
-from storage.leaves.count_policy import RankMode
+from storage.leaves.count_policy import RankMode, limit_gap_rows
 from storage.leaves.entries import Entries
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.rankings import Ranking
@@ -36,8 +36,8 @@ class RankOf(NamedTuple):
 class RedisOrder:
     """Reads one ranked column of a board. Run its programs for the partition of the board."""
 
-    def __init__(self, locator: Locator, index: int) -> None:
-        self.locator, self._index = locator, index
+    def __init__(self, locator: Locator, index: int, *, gap_rows_max: int) -> None:
+        self.locator, self._index, self._gap_rows_max = locator, index, gap_rows_max
         self.ranking: Ranking = locator.entries.rankings[index]
         self.high = self.ranking.padding.high
         self._mirrored = self.high and not self.ranking.padding.orders_equals
@@ -59,11 +59,8 @@ class RedisOrder:
         """
         entries, total = yield from self._find_entries(owners)
         cells = {owner: cell for owner, each in entries.items() if isinstance(cell := each.cells[self._index], str)}
-        better, estimated = dict[str, int](), dict[str, PositionMethod]()
-        for owner, cell in cells.items():
-            located = self.locator.locate_without_count(WantedRank(self._index, cell, owner), mode)
-            if located is not None and (is_busy or not located.exact):
-                better[cell], estimated[cell] = located.rank - 1, located.method
+        estimated = self._estimate({*cells.values()}, mode, start, is_busy=is_busy)
+        better = {cell: located.rank - 1 for cell, located in estimated.items()}
         yield from self._count_better({*cells.values()} - better.keys(), start, better)
         places = [
             place for owner, cell in cells.items() if cell not in estimated for place in self._ties_of(cell, owner)
@@ -75,9 +72,23 @@ class RedisOrder:
             if cell not in estimated:
                 before = ties[cell, owner]
                 index += ties[cell, LAST_OWNER] - 1 - before if self._mirrored else before
-            value, method = self.ranking.padding.decode_value(cell), estimated.get(cell, "count")
+            value, located = self.ranking.padding.decode_value(cell), estimated.get(cell)
+            method = "count" if located is None else located.method
             found[owner] = RankOf(min(index, max(0, total - 1)), total, value, method)
         return found
+
+    def _estimate(
+        self, cells: set[str], mode: RankMode, start: CountStart | None, *, is_busy: bool
+    ) -> dict[str, LocatedRank]:
+        """Return the ranks of those cells whose ranks a curve gives, without the place among equal values."""
+        locator = self.locator
+        if start is not None and mode == "auto":
+            rows_max = limit_gap_rows(self._gap_rows_max, crowded=is_busy)
+            places = [(cell, "") for cell in cells]
+            chosen = locator.policy.choose_cells(start.curve, self.ranking.padding, places, rows_max, knots=not is_busy)
+            cells = cells - {cell for cell, _ in chosen}
+        located = {cell: locator.locate_without_count(WantedRank(self._index, cell, None), mode) for cell in cells}
+        return {cell: each for cell, each in located.items() if each is not None}
 
     def _find_entries(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], int]]:
         """Return the entries of owners, and the number of members of the ranking."""

@@ -10,7 +10,7 @@ from service.contract.problems import ProblemError
 from service.contract.values import parse_matching
 from service.http.openapi import service_version
 
-from .batches import Batch
+from .batches import Batch, Waiting, run_command
 from .command_table import COMMANDS, Command
 from .parts import DoorParts
 from .wire import OK, Answer, Map, Refusal, Status, encode_answer, refuse
@@ -49,6 +49,13 @@ class Session:
 
     async def run(self, commands: Sequence[Sequence[bytes]], send: Callable[[bytes], Awaitable[None]]) -> None:
         """Run commands in order, and send the bytes of their answers. `send` waits while the client does not read."""
+        if len(commands) == 1 and (command := COMMANDS.get(commands[0][0])) is not None and command.kind == "read":
+            args = commands[0][1:]
+            if self.caller is not None and self._queued is None and command.least <= len(args) <= command.most:
+                # Most clients wait for each answer, and a read takes no batch.
+                answer = await run_command(self.parts, Waiting(0, command, args, self.caller))
+                await send(encode_answer(answer, self.version))
+                return
         batch = Batch(self.parts)
         for number, words in enumerate(commands, 1):
             if number % TURN_COMMANDS == 0:
