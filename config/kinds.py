@@ -60,7 +60,7 @@ def _store_url(url: str) -> str:
     if path == url or not path or "\x00" in path:
         raise ValueError("should be sqlite:///PATH or postgresql://USER:PASSWORD@HOST/DATABASE")
     if path == ":memory:":
-        raise ValueError("should name a file, because each reader opens the store anew")
+        raise ValueError("should name a file, because each reader opens the store itself")
     return url
 
 

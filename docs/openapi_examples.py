@@ -57,7 +57,7 @@ _BY_NAME: Mapping[str, tuple[Any, ...]] = {
     "seq": (4711,),
     "status": (404, "applied", "ready"),
     "time_zone": ("Europe/Berlin",),
-    "title": ("The owner has no entry here",),
+    "title": ("No entry for this owner",),
     "to": (1000,),
     "type": ("number", "urn:rankcurve:problem:unknown_owner"),
     "value": (600, "600"),

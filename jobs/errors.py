@@ -9,7 +9,7 @@ from storage.errors import StorageError, StoreDamagedError, StoreFullError
 
 
 class NoJobProcessError(StorageError):
-    """No job process is alive to refresh the curve."""
+    """No job process is running to refresh the curve."""
 
 
 class DeliveryFailedError(StorageError):

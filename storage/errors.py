@@ -49,7 +49,7 @@ class UnknownColumnError(PostError):
 
 
 class ColumnComputedError(PostError):
-    """The column is computed from other columns, so it can be neither posted nor set."""
+    """The column is computed from others; post those instead."""
 
 
 class ValueOutOfRangeError(PostError):
@@ -57,21 +57,21 @@ class ValueOutOfRangeError(PostError):
 
 
 class PostIdConflictError(PostError):
-    """The owner used the post id before with other stats, facets or `at`; a retry repeats the post unchanged."""
+    """The owner has used this post id for a different post; a retry must repeat the post unchanged."""
 
 
 class PostVoidedError(PostError):
-    """The post with this id was taken back, and the id stays taken."""
+    """The post with this id was taken back; use a new id."""
 
 
 class OwnerMergedError(PostError):
-    """The owner was merged into another one, which has the entries now."""
+    """The owner was merged into another one, which now has the entries."""
 
     into: str | None = None  # the other owner, if it was looked up
 
 
 class PostLimitError(PostError):
-    """The post brings more than a limit of the column allows."""
+    """The post exceeds a limit of the column."""
 
 
 class PostHeldError(PostError):
@@ -83,7 +83,7 @@ class AtInFutureError(PostError):
 
 
 class PostRejectedError(PostError):
-    """Another board refused this post, and a post changes either all of its boards or none."""
+    """Another leaderboard rejected this post, which is applied to all of its leaderboards or to none."""
 
 
 class PeriodClosedError(PostError):
@@ -95,11 +95,11 @@ class NotOpenYetError(PeriodClosedError):
 
 
 class BeforeResetError(PeriodClosedError):
-    """The post is from a time before the leaderboard was last emptied."""
+    """The post predates the last reset of the leaderboard."""
 
 
 class EntryRefusedError(PeriodClosedError):
-    """The entry rules of the leaderboard refuse this."""
+    """The leaderboard's entry rules do not allow this."""
 
 
 class NotJoinedError(EntryRefusedError):
@@ -107,19 +107,19 @@ class NotJoinedError(EntryRefusedError):
 
 
 class NoPostsLeftError(EntryRefusedError):
-    """The owner has used all posts that the leaderboard takes of an owner."""
+    """The owner has no posts left on this leaderboard."""
 
 
 class BoardFullError(EntryRefusedError):
-    """The leaderboard has as many owners as it may have."""
+    """The leaderboard is full."""
 
 
 class NotOpenError(PostError):
-    """The leaderboard has not opened yet, so nobody can join it."""
+    """The leaderboard is not open for joining yet."""
 
 
 class NoEntryRulesError(PostError):
-    """The leaderboard has no entry rules: nobody needs to join it."""
+    """The leaderboard has no entry rules; post without joining."""
 
 
 class UnknownFacetError(PostError):
@@ -131,7 +131,7 @@ class UnknownFamilyError(StorageError):
 
 
 class FamilyBoardError(PostError):
-    """The leaderboard belongs to a family and can be changed only with the whole family."""
+    """The leaderboard belongs to a family; change the family instead."""
 
 
 class SpecConflictError(StorageError):
@@ -139,15 +139,15 @@ class SpecConflictError(StorageError):
 
 
 class SpecInvalidError(StorageError):
-    """The leaderboard's specification is not valid."""
+    """The leaderboard's specification is invalid."""
 
 
 class CatalogFullError(StorageError):
-    """The store holds as many leaderboards, families, pools or keys as its settings allow."""
+    """The limit of leaderboards, families, pools or keys is reached."""
 
 
 class OwnTablesFullError(CatalogFullError):
-    """The store holds as many leaderboards with tables of their own as its setting allows."""
+    """The limit of leaderboards with their own tables is reached."""
 
 
 class UnknownOwnerError(StorageError):
@@ -155,11 +155,11 @@ class UnknownOwnerError(StorageError):
 
 
 class MergeConflictError(StorageError):
-    """The two owners can't be merged in this way."""
+    """The two owners cannot be merged this way."""
 
 
 class UnknownPostError(StorageError):
-    """The store has no such post, or no longer remembers it."""
+    """No such post, or it is no longer remembered."""
 
 
 class NotRankedError(StorageError):
@@ -171,15 +171,15 @@ class NoCurveError(StorageError):
 
 
 class ArchivedError(StorageError):
-    """The leaderboard was archived, and its archive does not hold the requested data."""
+    """The leaderboard was archived, and its archive does not keep this."""
 
 
 class BadCursorError(StorageError):
-    """The cursor does not belong to this board and column."""
+    """The cursor belongs to another leaderboard or column; start from the first page."""
 
 
 class JournalIncompleteError(StorageError):
-    """The journal does not hold everything that is in the leaderboard."""
+    """The journal no longer holds every post behind the leaderboard."""
 
 
 class NothingReplayedError(StorageError):
@@ -191,27 +191,27 @@ class QueueFullError(StorageError):
 
 
 class StoreBusyError(StorageError):
-    """The store could not keep up."""
+    """The store is overloaded."""
 
 
 class StoreAwayError(StoreBusyError):
-    """The store cannot be reached, or does not answer in time."""
+    """The store cannot be reached, or did not answer in time."""
 
 
 class PartitionAwayError(StoreAwayError):
-    """The database server that holds this part of the data does not answer."""
+    """The database server that holds this data is not responding."""
 
 
 class BoardChangedError(StoreBusyError):
-    """Another process changed the leaderboard, and this process has not noticed it yet."""
+    """Another process has just changed the leaderboard; try again."""
 
 
 class RacesLostError(StoreBusyError):
-    """Rows kept changing between their reads and their conditional writes."""
+    """Too many concurrent changes to the same rows; try again."""
 
 
 class OverloadedError(StoreBusyError):
-    """The posts would have to wait too long, so the store took none of them."""
+    """The store is overloaded; none of the posts was accepted."""
 
 
 class LeaseTakenError(StoreBusyError):
@@ -247,11 +247,11 @@ class LeaseInPastError(StorageError):
 
 
 class WaitTooLongError(StorageError):
-    """The outcome was not known in time; send the same post_id again."""
+    """The outcome was not known in time; retry with the same post_id."""
 
 
 class OutcomeUnknownError(WaitTooLongError):
-    """The connection to the store was lost before the store confirmed the posts; send the same post_id again."""
+    """The store connection was lost before the posts were confirmed; retry with the same post_id."""
 
 
 class LostRaceError(StorageError):
@@ -267,7 +267,7 @@ class OutdatedFactsError(LostRaceError):
 
 
 class NotOwnerError(StorageError):
-    """Only another process of this node may write to the store."""
+    """Another process of this node owns the store."""
 
 
 class StoreDamagedError(StorageError):
@@ -275,11 +275,11 @@ class StoreDamagedError(StorageError):
 
 
 class RowDamagedError(StorageError):
-    """A row has a value that can't be read; correct or delete the row in the database."""
+    """A row holds an unreadable value; correct or delete it in the database."""
 
 
 class StoreFullError(StorageError):
-    """The disk of the store is full; nothing was written, but reads still work."""
+    """The store's disk is full; nothing was written, and reads still work."""
 
 
 class StoreLockedError(StorageError):
@@ -295,23 +295,23 @@ class SchemaUnknownError(StorageError):
 
 
 class StoreCopyError(StorageError):
-    """The store was copied to another one, or it can't be copied."""
+    """The store was copied to another one, or cannot be copied."""
 
 
 class StoreReadOnlyError(StorageError):
-    """The service is started to serve reads only, while its store is copied to another one."""
+    """Read-only while the store is being copied to another one; try again later."""
 
 
 class StoreExistsError(StorageError):
-    """There is already a store."""
+    """A store already exists there."""
 
 
 class TooManyPartitionsError(StorageError):
-    """The store has as many partitions as a store can have."""
+    """The limit of partitions is reached."""
 
 
 class BackupFailedError(StorageError):
-    """The backup was not made, or not restored."""
+    """The backup could not be made or restored."""
 
 
 class UnknownGrantError(StorageError):
@@ -327,4 +327,4 @@ class UnknownKeyError(StorageError):
 
 
 class OpsKeyNeededError(StorageError):
-    """The change would leave no valid API key with the role ops."""
+    """No valid API key with the role ops would be left; create another one first."""

@@ -151,5 +151,5 @@ def _check_coding(headers: MultiMapping[str]) -> None:
     """Refuse a body with a transfer coding other than `chunked`, because aiohttp decodes only `chunked`."""
     codings = ",".join(headers.getall(hdrs.TRANSFER_ENCODING, ()))
     if codings and codings.strip().lower() != _CHUNKED:
-        detail = f"the body's Transfer-Encoding is {clip_text(codings)!r}; the service takes only {_CHUNKED}"
+        detail = f"the body's Transfer-Encoding is {clip_text(codings)!r}; send it as {_CHUNKED}"
         raise ProblemError("bad_request", detail)

@@ -301,16 +301,16 @@ class Endpoint:
         if self._query is not None:
             call.query = self._query[len(query_text) > CACHED_CHARS_MAX](query_text)
         elif query_text and not self.route.foreign_protocol:
-            raise ProblemError("unknown_field", "this path takes no query parameters")
+            raise ProblemError("unknown_field", "this path has no query parameters")
 
     def _media_type(self, request: web.BaseRequest) -> str:
         media_type = parse_media_type(request.headers.get(hdrs.CONTENT_TYPE, JSON_TYPE))
         if media_type not in self._takes:
-            detail = f"the body is {clip_text(media_type)!r}; the path takes {' or '.join(self._takes)} in UTF-8"
+            detail = f"the body is {clip_text(media_type)!r}; send {' or '.join(self._takes)} in UTF-8"
             raise ProblemError("unsupported_media_type", detail, headers={"Accept": ", ".join(self._takes)})
         encoding = request.headers.get(hdrs.CONTENT_ENCODING)
         if encoding is not None and encoding.lower() != "identity":
-            detail = f"the body is encoded as {clip_text(encoding)!r}; the service takes no Content-Encoding"
+            detail = f"the body is encoded as {clip_text(encoding)!r}; send it without Content-Encoding"
             raise ProblemError("unsupported_media_type", detail, headers={hdrs.ACCEPT_ENCODING: "identity"})
         return media_type
 

@@ -42,12 +42,12 @@ def refuse_foreign_page(host: str | None, origin: str | None, *, changes: bool) 
     """
     # Only requests of HTTP/1.0 lack a Host, and no browser uses HTTP/1.0.
     if host is not None and not _is_loopback_host(host):
-        detail = f"without API keys the service is reached by a loopback name only, not by {clip_text(host)!r}"
+        detail = f"without API keys the service answers to loopback names only, not to {clip_text(host)!r}"
         raise ProblemError("host_not_allowed", detail)
     if origin is None:
         return
     if not is_loopback(_name_of(origin)):
-        raise ProblemError("forbidden", "without API keys the service takes no requests from pages of other sites")
+        raise ProblemError("forbidden", "pages of other sites may send requests only once there are API keys")
     if changes and origin.partition("://")[2].lower() != (host or "").lower():
         raise ProblemError("forbidden", "without API keys the service takes changes from its own page only")
 

@@ -211,7 +211,7 @@ async def _run_operation(
     if name not in managed.operations:
         raise RefusedError(Fault.REQUEST_INVALID, f"No operation {name} found on MBean {managed.name.text}")
     if request.arguments:
-        raise RefusedError(Fault.REQUEST_INVALID, f"Operation {name} takes no arguments")
+        raise RefusedError(Fault.REQUEST_INVALID, f"Operation {name} has no arguments")
     await keep(name, managed.name.properties["name"])  # before it runs, because it may fail in one of several processes
     return await managed.operations[name].run()
 
@@ -398,7 +398,7 @@ def _find_agent(context: Any, call: Call) -> JolokiaAgent:
     if call.identity is ANYONE:
         refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=True)
         if headers.get(_FETCH_SITE) in _FOREIGN_SITES:
-            text = "without API keys the service takes no requests from pages of other sites here"
+            text = "pages of other sites may send requests here only once there are API keys"
             raise ProblemError("forbidden", text)
     agent: JolokiaAgent = context.agent
     return agent

@@ -125,7 +125,7 @@ class Feed:
             StorageError: the topic's state can't be read; for example, the owner is hidden.
         """
         if self._feeds.closed or self._feeds.clients >= self._limits.stream_clients_max:
-            raise StoreBusyError(f"{self._feeds.clients} streams are open, as many as stream_clients_max allows")
+            raise StoreBusyError(f"{self._feeds.clients} streams are open, the limit set by stream_clients_max")
         done = asyncio.get_running_loop().create_future()
         self._joining.append(_Joining(key, make, last_seen, client, done))
         if self._task is None or self._task.done():

@@ -58,7 +58,7 @@ def add_key(key: StoredKey, *, keys_max: int, keep_ops: bool = False) -> Program
     """
     created, _ = yield from count_keys()
     if created >= keys_max:
-        raise CatalogFullError(f"the store holds {keys_max} keys, as many as keys_max allows")
+        raise CatalogFullError(f"the store already holds {keys_max} keys, the limit set by keys_max")
     if keep_ops and key.role != OPS and not (yield from _hold_ops_keys()):
         raise OpsKeyNeededError("the first key needs the role ops: without it nobody could create or revoke keys")
     yield insert(API_KEYS).values(**dict(zip(_COLUMNS, astuple(key), strict=True))).bind()

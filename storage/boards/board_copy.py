@@ -131,7 +131,7 @@ class BoardCopy:
         """
         now = yield from find_board(self.board.id, lock=Lock.UPDATE, queued=True)
         if [*map(_shape_of, now.leaves)] != [*map(_shape_of, self.board.leaves)]:
-            raise BoardChangedError(f"{now.id!r} was emptied or archived, or got columns, meanwhile: run this again")
+            raise BoardChangedError(f"{now.id!r} was emptied, archived or given columns during the copy: run it again")
         begun_us = yield from store_clock()
         if self._moves:
             yield from self._begin_elsewhere(now, marks[0])

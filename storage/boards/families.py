@@ -101,7 +101,7 @@ def put_family(
         return (yield from _change(stored, spec)), False
     [[families]] = yield select(count()).from_(FAMILIES).bind()
     if families >= families_max:
-        raise CatalogFullError(f"this store holds {families_max} families, as many as catalog_families_max allows")
+        raise CatalogFullError(f"the store holds {families_max} families, the limit set by catalog_families_max")
     taken = yield from list_boards(prefix=f"{family_id}:", after="", limit=1)
     if taken:
         raise SpecConflictError(f"the leaderboard {taken[0].id!r} exists, and its id looks like an id of this family")

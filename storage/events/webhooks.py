@@ -122,7 +122,7 @@ def put_webhook(
     else:
         [[stored, newest]] = yield _COUNT.bind()
         if stored >= WEBHOOKS_MAX:
-            raise CatalogFullError(f"the store holds {WEBHOOKS_MAX} webhooks, as many as it may")
+            raise CatalogFullError(f"the store already holds {WEBHOOKS_MAX} webhooks, the limit; delete one first")
         secrets = (Secret(secret, None),)
         webhook = Webhook(webhook_id, url, tuple(events), tuple(boards), secrets, now_us, newest or 0)
     yield _PUT.bind(id=webhook_id, document=_encode(webhook).decode())

@@ -112,7 +112,7 @@ class OwnerMerge:
             LostRaceError, BoardChangedError: a row changed meanwhile; call this again.
         """
         if (yield from merged_owners.find_into(self.owner, held=True)) != self.into:
-            raise MergeConflictError(f"another request has changed {self.owner!r} or {self.into!r} meanwhile")
+            raise MergeConflictError(f"another request has just changed {self.owner!r} or {self.into!r}; try again")
         board = yield from find_board(board_id, lock=Lock.SHARE)
         if board.gate.archived_us is not None:
             raise ArchivedError(f"the leaderboard {board_id!r} was archived, and keeps the earlier id")

@@ -254,7 +254,7 @@ class LeasePools:
             return found[client_id, pool_id], False
         [[number]] = yield self._number.bind()
         if number >= pools_max:
-            raise CatalogFullError(f"this store holds {pools_max} pools, as many as lease_pools_max allows")
+            raise CatalogFullError(f"the store already holds {pools_max} pools, the limit set by lease_pools_max")
         key = yield from take_number(POOL_SEQUENCE)
         bound = {"pool_key": key, "client_id": client_id, "pool_id": pool_id, "created_at": now_us}
         [[floor]] = yield self._dropped_floor.bind(client_id=client_id, pool_id=pool_id)

@@ -90,7 +90,7 @@ def refuse_future(attempt: Attempt) -> PostError | None:
     ahead_s_max = attempt.ahead_s_max or 0
     if attempt.at_us <= attempt.now_us + ahead_s_max * 1e6:
         return None
-    return AtInFutureError(f"at is more than {ahead_s_max:.15g} s ahead", pointer="/at")
+    return AtInFutureError(f"`at` is more than {ahead_s_max:.15g} s in the future", pointer="/at")
 
 
 def refuse_voided(attempt: Attempt) -> PostError | None:
@@ -126,11 +126,11 @@ def refuse_closed(attempt: Attempt) -> PostError | None:
         return PeriodClosedError(describe_closed(attempt.board_id, gate.ends_us), pointer=attempt.pointer)
     ended = "" if gate.ends_us is None else f"ended at {format_time(gate.ends_us)}"
     if is_shut:
-        detail = f"is closed{ended and f': it {ended} and takes no late posts any more'}. Its result stays: only"
-        detail += " operators can change it, by erasing entries, or by taking posts back while it has rows"
+        detail = f"is closed{ended and f': it {ended}, and the time for late posts is over'}. Only operators can still"
+        detail += " change the result, by erasing entries, or by taking posts back while it has rows"
     else:
         left_s = ((gate.closes_us or attempt.now_us) - attempt.now_us) // 1_000_000
-        detail = f"{ended}. For another {left_s} s it takes late posts, which have an `at` before its end"
+        detail = f"{ended}. For another {left_s} s it accepts late posts, whose `at` is before the end"
     return PeriodClosedError(f"the leaderboard {attempt.board_id!r} {detail}", pointer=attempt.pointer)
 
 
@@ -140,7 +140,7 @@ def refuse_unopened(attempt: Attempt) -> PostError | None:
         return None
     if attempt.joins:
         opens = format_time(attempt.gate.opens_us)
-        return NotOpenError(f"the leaderboard {attempt.board_id!r} opens at {opens}, and can be joined from then on")
+        return NotOpenError(f"the leaderboard {attempt.board_id!r} opens at {opens}; join it then")
     return NotOpenYetError(f"the leaderboard {attempt.board_id!r} opens after the time of the post", pointer="/at")
 
 
@@ -156,10 +156,10 @@ def refuse_entrant(attempt: Attempt) -> PostError | None:
     if not attempt.is_entrant and rules.join and not attempt.joins:
         return NotJoinedError(f"the owner has not joined the leaderboard {board!r}", pointer="/owner")
     if not attempt.is_entrant and rules.owners_max is not None and attempt.owners >= rules.owners_max:
-        detail = f"the leaderboard {board!r} takes {rules.owners_max} owners, and is full"
+        detail = f"the leaderboard {board!r} is full: it has {rules.owners_max} owners"
         return BoardFullError(detail, pointer="/owner")
     if rules.posts_max is not None and attempt.posts >= rules.posts_max and not attempt.joins:
-        detail = f"the leaderboard {board!r} takes {rules.posts_max} posts of an owner, and has had {attempt.posts}"
+        detail = f"the owner has made {attempt.posts} of {rules.posts_max} posts to the leaderboard {board!r}"
         return NoPostsLeftError(detail, pointer="/owner")
     return None
 
@@ -198,7 +198,7 @@ def refuse_suspected(attempt: Attempt) -> PostError | None:
 def _hold(attempt: Attempt, why: str) -> PostError:
     if attempt.held < HELD_POSTS_MAX:
         return PostHeldError(why)
-    return PostLimitError(f"{why}; and {attempt.held} posts are held already, as many as a leaderboard may have")
+    return PostLimitError(f"{why}, and the leaderboard already holds {attempt.held} posts for review, its limit")
 
 
 RULES = (

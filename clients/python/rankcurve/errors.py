@@ -80,7 +80,7 @@ class UnexpectedAnswerError(RankcurveError):
 
 
 class BufferFullError(RankcurveError):
-    """The post was not accepted, because too many others wait for the service."""
+    """The buffer is full of posts that wait for the service, so this one was not accepted."""
 
 
 class UnsentPostsError(RankcurveError):
@@ -112,7 +112,7 @@ class PostsRejectedError(RankcurveError):
 
 
 class SpoolError(RankcurveError):
-    """The folder of the spool can't be used."""
+    """The spool folder cannot be used."""
 
 
 _BY_CODE: dict[str, type[ApiError]] = {}
@@ -157,7 +157,7 @@ def refusal_of(status: int, content: bytes) -> ApiError:
 
 
 class BadRequestError(ApiError, status=400, code="bad_request"):
-    """The request does not have the form that the contract demands."""
+    """The request is malformed."""
 
 
 class BadJsonError(BadRequestError, code="bad_json"):
@@ -165,7 +165,7 @@ class BadJsonError(BadRequestError, code="bad_json"):
 
 
 class UnknownFieldError(BadRequestError, code="unknown_field"):
-    """The contract has no such field."""
+    """The service knows no such field."""
 
 
 class DuplicateFieldError(BadRequestError, code="duplicate_field"):
@@ -173,7 +173,7 @@ class DuplicateFieldError(BadRequestError, code="duplicate_field"):
 
 
 class ColumnNeededError(BadRequestError, code="column_needed"):
-    """The leaderboard has several ranked columns, of which one has to be named."""
+    """The leaderboard has several ranked columns; name one."""
 
 
 class BadCursorError(BadRequestError, code="bad_cursor"):
@@ -181,39 +181,39 @@ class BadCursorError(BadRequestError, code="bad_cursor"):
 
 
 class TooManyPostsError(BadRequestError, code="too_many_posts"):
-    """More posts than one request may carry."""
+    """The request has too many posts."""
 
 
 class TooManyBoardsError(BadRequestError, code="too_many_boards"):
-    """More leaderboards than one request may name."""
+    """The request names too many leaderboards."""
 
 
 class TooManyEntriesError(BadRequestError, code="too_many_entries"):
-    """More entries than one page may carry."""
+    """The page would have too many entries."""
 
 
 class TooManyOwnersError(BadRequestError, code="too_many_owners"):
-    """More owners than one request may name."""
+    """The request names too many owners."""
 
 
 class TooManyValuesError(BadRequestError, code="too_many_values"):
-    """More values than one query may ask for."""
+    """The query asks for too many values."""
 
 
 class TooManyBucketsError(BadRequestError, code="too_many_buckets"):
-    """More buckets than one query may ask for."""
+    """The query asks for too many buckets."""
 
 
 class TooManyResourcesError(BadRequestError, code="too_many_resources"):
-    """More resources than one request may carry."""
+    """The request has too many resources."""
 
 
 class UnauthorizedError(ApiError, status=401, code="unauthorized"):
-    """An API key is needed."""
+    """The request needs an API key."""
 
 
 class BadTokenError(UnauthorizedError, code="bad_token"):
-    """The player token is not valid."""
+    """The player token is invalid."""
 
 
 class TokenExpiredError(UnauthorizedError, code="token_expired"):
@@ -221,7 +221,7 @@ class TokenExpiredError(UnauthorizedError, code="token_expired"):
 
 
 class TokenVoidedError(UnauthorizedError, code="token_voided"):
-    """All earlier player tokens of the owner are void."""
+    """The owner's earlier player tokens were voided."""
 
 
 class ForbiddenError(ApiError, status=403, code="forbidden"):
@@ -233,15 +233,15 @@ class ForeignOwnerError(ForbiddenError, code="foreign_owner"):
 
 
 class ForeignBoardError(ForbiddenError, code="foreign_board"):
-    """The player token does not name this leaderboard or family."""
+    """The player token does not cover this leaderboard or family."""
 
 
 class TokenUsedUpError(ForbiddenError, code="token_used_up"):
-    """The player token does not allow that many posts."""
+    """The player token has no posts left."""
 
 
 class HostNotAllowedError(ForbiddenError, code="host_not_allowed"):
-    """Without API keys only loopback names are accepted in Host."""
+    """A service without API keys answers only to loopback names in `Host`."""
 
 
 class NotFoundError(ApiError, status=404, code="not_found"):
@@ -261,7 +261,7 @@ class UnknownOwnerError(NotFoundError, code="unknown_owner"):
 
 
 class UnknownPostError(NotFoundError, code="unknown_post"):
-    """No such post is remembered."""
+    """No such post, or it is no longer remembered."""
 
 
 class UnknownKeyError(NotFoundError, code="unknown_key"):
@@ -285,7 +285,7 @@ class UnknownPoolError(NotFoundError, code="unknown_pool"):
 
 
 class UnknownRegionError(NotFoundError, code="unknown_region"):
-    """The pool never had a resource in this region."""
+    """The pool has never had a resource in this region."""
 
 
 class UnknownLeaseError(NotFoundError, code="unknown_lease"):
@@ -297,7 +297,7 @@ class OwnerMergedError(NotFoundError, code="owner_merged"):
 
 
 class NotRankedError(NotFoundError, code="not_ranked"):
-    """The owner has no value in the columns asked for."""
+    """The owner has no value in the requested columns."""
 
 
 class NoProfileError(NotFoundError, code="no_profile"):
@@ -313,7 +313,7 @@ class NoCurveError(NotFoundError, code="no_curve"):
 
 
 class MethodNotAllowedError(ApiError, status=405, code="method_not_allowed"):
-    """The path does not take this method."""
+    """The path does not support this method."""
 
 
 class RequestTimeoutError(ApiError, status=408):
@@ -325,7 +325,7 @@ class BodyTimeoutError(RequestTimeoutError, code="body_timeout"):
 
 
 class ConflictError(ApiError, status=409):
-    """The request contradicts what the service holds."""
+    """The request conflicts with what is stored."""
 
 
 class SpecConflictError(ConflictError, code="spec_conflict"):
@@ -333,15 +333,15 @@ class SpecConflictError(ConflictError, code="spec_conflict"):
 
 
 class PostIdConflictError(ConflictError, code="post_id_conflict"):
-    """The post id was used for another post."""
+    """The post id was already used for another post."""
 
 
 class FamilyBoardError(ConflictError, code="family_board"):
-    """The leaderboard belongs to a family and changes only with the family."""
+    """The leaderboard belongs to a family; change the family instead."""
 
 
 class PeriodClosedError(ConflictError, code="period_closed"):
-    """The leaderboard, or its period, is closed."""
+    """The leaderboard or its period is closed."""
 
 
 class NotOpenYetError(ConflictError, code="not_open_yet"):
@@ -349,11 +349,11 @@ class NotOpenYetError(ConflictError, code="not_open_yet"):
 
 
 class NotOpenError(ConflictError, code="not_open"):
-    """The leaderboard has not opened yet, so nobody can join it."""
+    """The leaderboard is not open for joining yet."""
 
 
 class NoEntryRulesError(ConflictError, code="no_entry_rules"):
-    """The leaderboard has no entry rules, so nobody needs to join it."""
+    """The leaderboard has no entry rules; post without joining."""
 
 
 class NotJoinedError(ConflictError, code="not_joined"):
@@ -361,19 +361,19 @@ class NotJoinedError(ConflictError, code="not_joined"):
 
 
 class NoPostsLeftError(ConflictError, code="no_posts_left"):
-    """The owner has used all posts that the leaderboard takes of an owner."""
+    """The owner has no posts left on this leaderboard."""
 
 
 class BoardFullError(ConflictError, code="board_full"):
-    """The leaderboard has as many owners as it may have."""
+    """The leaderboard is full."""
 
 
 class BeforeResetError(ConflictError, code="before_reset"):
-    """The leaderboard was emptied after the time of the post."""
+    """The post predates the last reset of the leaderboard."""
 
 
 class MergeConflictError(ConflictError, code="merge_conflict"):
-    """The owners can't be merged in this way."""
+    """The owners cannot be merged this way."""
 
 
 class PostVoidedError(ConflictError, code="post_voided"):
@@ -381,23 +381,23 @@ class PostVoidedError(ConflictError, code="post_voided"):
 
 
 class VerdictConflictError(ConflictError, code="verdict_conflict"):
-    """The held post was accepted or refused before."""
+    """The held post was already accepted or refused."""
 
 
 class NoResourceAvailableError(ConflictError, code="no_resource_available"):
-    """The region has no resource left."""
+    """The region has no free resource."""
 
 
 class OpsKeyNeededError(ConflictError, code="ops_key_needed"):
-    """No API key with the role ops would be left."""
+    """The last API key with the role ops has to stay."""
 
 
 class CatalogFullError(ConflictError, code="catalog_full"):
-    """The service holds as many leaderboards, families, pools or API keys as it may."""
+    """The limit of leaderboards, families, pools or API keys is reached."""
 
 
 class OwnTablesFullError(ConflictError, code="own_tables_full"):
-    """The store holds as many leaderboards with tables of their own as it may."""
+    """The limit of leaderboards with their own tables is reached."""
 
 
 class GoneError(ApiError, status=410):
@@ -405,7 +405,7 @@ class GoneError(ApiError, status=410):
 
 
 class ArchivedError(GoneError, code="archived"):
-    """The leaderboard was archived, and its archive does not hold this."""
+    """The leaderboard was archived, and its archive does not keep this."""
 
 
 class JournalPrunedError(GoneError, code="journal_pruned"):
@@ -413,27 +413,27 @@ class JournalPrunedError(GoneError, code="journal_pruned"):
 
 
 class BodyTooLargeError(ApiError, status=413, code="body_too_large"):
-    """The body is larger than the service takes."""
+    """The body is too large."""
 
 
 class UnsupportedMediaTypeError(ApiError, status=415, code="unsupported_media_type"):
-    """The service takes application/json."""
+    """The service does not accept this content type or encoding."""
 
 
 class InvalidError(ApiError, status=422):
-    """A value, or a part of a specification, is not valid."""
+    """A value, or a part of a specification, is invalid."""
 
 
 class BadValueError(InvalidError, code="bad_value"):
-    """The value is not valid here."""
+    """The value is invalid."""
 
 
 class ColumnComputedError(InvalidError, code="column_computed"):
-    """The column is computed from others, and can't be posted or set."""
+    """The column is computed from others; post those instead."""
 
 
 class ValueOutOfRangeError(InvalidError, code="value_out_of_range"):
-    """The value or the result lies outside the column's range."""
+    """The value or the merged result is out of the column's range."""
 
 
 class BadRankError(InvalidError, code="bad_rank"):
@@ -441,11 +441,11 @@ class BadRankError(InvalidError, code="bad_rank"):
 
 
 class PostLimitError(InvalidError, code="post_limit"):
-    """The post brings more than it may."""
+    """The post exceeds a limit of the column or the token."""
 
 
 class BadSpecError(InvalidError, code="bad_spec"):
-    """The parts of the leaderboard's specification contradict each other."""
+    """Parts of the specification contradict each other."""
 
 
 class UnknownFacetError(InvalidError, code="unknown_facet"):
@@ -453,11 +453,11 @@ class UnknownFacetError(InvalidError, code="unknown_facet"):
 
 
 class PostRejectedError(InvalidError, code="post_rejected"):
-    """A post is all or nothing, and another part of it was refused."""
+    """Another part of the post was rejected, and a post is applied whole or not at all."""
 
 
 class AtInFutureError(InvalidError, code="at_in_future"):
-    """The post's time lies too far ahead."""
+    """The time of the post is too far in the future."""
 
 
 class UnsupportedError(InvalidError, code="unsupported"):
@@ -465,7 +465,7 @@ class UnsupportedError(InvalidError, code="unsupported"):
 
 
 class TooManyRequestsError(ApiError, status=429):
-    """The caller sends more than the service takes. Waiting helps."""
+    """The caller sends too much; wait, then try again."""
 
 
 class QueueFullError(TooManyRequestsError, code="queue_full"):
@@ -473,7 +473,7 @@ class QueueFullError(TooManyRequestsError, code="queue_full"):
 
 
 class RateLimitedError(TooManyRequestsError, code="rate_limited"):
-    """The API key sends more than its rate allows."""
+    """The API key has exceeded its rate limit."""
 
 
 class ServerError(ApiError, status=500):
@@ -489,19 +489,19 @@ class StoreDamagedError(ServerError, code="store_damaged"):
 
 
 class UnavailableError(ServerError, status=503):
-    """The service can't answer now."""
+    """The service is temporarily unavailable."""
 
 
 class StoreBusyError(UnavailableError, code="store_busy"):
-    """The store can't keep up."""
+    """The store is overloaded."""
 
 
 class PartitionAwayError(UnavailableError, code="partition_away"):
-    """The database server that holds this does not answer."""
+    """The database server that holds this is not responding."""
 
 
 class StoreReadOnlyError(UnavailableError, code="store_read_only"):
-    """The store is being copied to another one, and takes no writes."""
+    """The service is read-only while its store is being copied."""
 
 
 class TooManyBodiesError(UnavailableError, code="too_many_bodies"):
@@ -509,7 +509,7 @@ class TooManyBodiesError(UnavailableError, code="too_many_bodies"):
 
 
 class NoJobProcessError(UnavailableError, code="no_job_process"):
-    """No job process is alive."""
+    """No job process is running."""
 
 
 class AnswerTimeoutError(UnavailableError, code="timeout"):

@@ -140,7 +140,7 @@ partition_app = typer.Typer(
 @store_app.command("init")
 @settings_command("store", create_store=True)
 def init(settings: Settings, partitions: PartitionsOption = 1, citus: CitusOption = False) -> None:
-    """Create the tables of an empty store. Fail, and change nothing, if there is already a store.
+    """Create the tables of an empty store. If a store already exists there, fail and change nothing.
 
     A service creates an ordinary store with one partition by itself. Only this command creates several partitions.
 
@@ -187,7 +187,7 @@ async def create_store(store: Store, *, partitions: int, citus: bool, name: str)
         else:
             await store.write(lambda: create_schema(if_missing=False))
     except StoreExistsError:
-        fail(f"{name}: there is already a store, and nothing was changed")
+        fail(f"{name}: a store already exists there; nothing was changed")
     typer.echo(f"created {name} with {'1 partition' if partitions == 1 else f'{partitions} partitions'}")
     for each in (await store.size()).partitions:
         if each.schema is not None:

@@ -31,7 +31,7 @@ def test_a_store_with_partitions_is_created_once(store_url: str) -> None:
     listed = run("partition", "list", "--store", store_url, "--json", code=0).stdout
     for options in ((), ("--partitions", "2")):
         refused = run("store", "init", *options, "--store", store_url, code=1)
-        assert "there is already a store, and nothing was changed" in refused.output
+        assert "a store already exists there; nothing was changed" in refused.output
     assert run("partition", "list", "--store", store_url, "--json", code=0).stdout == listed
     assert [each["partition"] for each in json.loads(listed)] == ["control", "0", "1", "2"]
 
@@ -40,7 +40,7 @@ def test_an_ordinary_store_gets_further_partitions(store_url: str) -> None:
     name = schema_of(store_url)
     assert "with 1 partition\n" in run("store", "init", "--store", store_url, code=0).stdout
     refused = run("store", "init", "--store", store_url, code=1)
-    assert "there is already a store" in refused.output
+    assert "a store already exists there" in refused.output
     for number in (1, 2):
         added = run("partition", "add", "--store", store_url, code=0).stdout
         assert added == f"partition {number}: schema {name}_p{number}\n"
@@ -64,6 +64,6 @@ def test_a_sqlite_store_has_one_partition(tmp_path: Path) -> None:
         assert "a SQLite file has one partition" in run(*words, *store, code=2).output
     assert not list(tmp_path.iterdir())
     run("store", "init", *store, code=0)
-    assert "there is already a store" in run("store", "init", *store, code=1).output
+    assert "a store already exists there" in run("store", "init", *store, code=1).output
     [listed] = json.loads(run("partition", "list", "--json", *store, code=0).stdout)
     assert (listed["partition"], listed["schema"]) == ("0", None)

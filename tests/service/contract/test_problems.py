@@ -18,7 +18,7 @@ from storage import errors as storage_errors
 def test_a_problem_has_the_members_of_rfc_9457_and_of_the_contract() -> None:
     body = msgspec.json.decode(ProblemError("unknown_owner", "no entry of 'x'", pointer="owner").to_json())
     assert body == {
-        "type": "urn:rankcurve:problem:unknown_owner", "title": "The owner has no entry here", "status": 404,
+        "type": "urn:rankcurve:problem:unknown_owner", "title": "No entry for this owner", "status": 404,
         "detail": "no entry of 'x'", "code": "unknown_owner",
         "errors": [{"pointer": "owner", "detail": "no entry of 'x'"}],
     }  # fmt: skip
@@ -62,7 +62,7 @@ def test_an_error_of_a_lower_layer_has_the_code_of_its_nearest_class(error: Exce
 
 def test_without_a_detail_the_docstring_of_the_class_is_the_detail_without_capital_and_period() -> None:
     assert problem_of(storage_errors.UnknownBoardError()).detail == "no such leaderboard"
-    assert problem_of(job_errors.NoJobProcessError()).detail == "no job process is alive to refresh the curve"
+    assert problem_of(job_errors.NoJobProcessError()).detail == "no job process is running to refresh the curve"
 
 
 def test_a_clipped_text_of_a_caller_is_short_and_encodable() -> None:
