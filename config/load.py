@@ -37,7 +37,7 @@ class ConfigError(ValueError):
 
 
 def load(overrides: Mapping[str, object], environ: Mapping[str, str], toml_path: Path | str | None = None) -> Settings:
-    """Return the settings, merged from the defaults, the TOML file, the environment and `overrides`, in this order.
+    """Load the settings, merged from the defaults, the TOML file, the environment and `overrides`, in this order.
 
     A later source overrides an earlier one. The TOML file is `toml_path`, or else the file that RANKCURVE_CONFIG names.
     If neither is given, no file is read. A value of None in `overrides` is ignored.

@@ -52,7 +52,7 @@ class JobControls:
         self._controls: dict[str, _Control] = {}
 
     def make_sleep(self, job: str) -> Sleep:
-        """Return the function with which one task of a job sleeps. Operators control all tasks of a job together.
+        """Make the function with which one task of a job sleeps. Operators control all tasks of a job together.
 
         The sleep is shorter than the given seconds if an operator runs the job, and longer if the job is paused.
         """

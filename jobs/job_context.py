@@ -33,5 +33,5 @@ class JobContext:
     record_span: Callable[[str, float], None] | None = None  # adds a span (name, seconds) to traces; None: no tracing
 
     def make_sleep(self, job: str) -> Sleep:
-        """Return the function with which one task of a job sleeps. Operators can end or extend each sleep."""
+        """Make the function with which one task of a job sleeps. Operators can end or extend each sleep."""
         return self.sleep if self.controls is None else self.controls.make_sleep(job)

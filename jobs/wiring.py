@@ -113,7 +113,6 @@ def _start_pool_jobs(runner: Runner, parts: JobParts) -> None:
 
 
 def _start_queue(runner: Runner, parts: QueueParts, context: JobContext) -> None:
-    """Start the queue workers of this process, and the job that limits how many workers of the store may work."""
     workers = context.limits.ingest_workers
     for number in range(1, workers + 1):
         worker = _make_drain_worker(parts, context, holder=f"{context.holder}/{number}")

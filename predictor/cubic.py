@@ -20,7 +20,7 @@ GAIN = 0.8
 
 
 def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
-    """Return the two inner Bézier values of each gap's cubic, or None if the knots are too few or too close."""
+    """Fit the two inner Bézier values of each gap's cubic; return None if the knots are too few or too close."""
     from scipy.interpolate import PchipInterpolator  # imported here because loading it takes half a second
 
     knots, step = curve.knots, curve.step
@@ -69,7 +69,6 @@ def add_cubics(curve: Curve) -> Curve:
 
 
 def _held_out(tried: Curve, curve: Curve) -> tuple[float, float]:
-    """Return the (worst, mean) relative error of `tried`, measured at every second knot of `curve`."""
     errors = []
     for knot in curve.knots[1::2]:
         rank = 1 + knot.better_count

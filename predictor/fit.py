@@ -30,7 +30,7 @@ EDGE = 1e-5
 
 
 def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int) -> Curve:
-    """Return a curve with a certificate. Its worst error is about the smallest that `knots_max` knots can give.
+    """Fit a curve with a certificate. Its worst error is about the smallest that `knots_max` knots can give.
 
     `knots_max` is at least 2. The curve has more knots only where gaps of more than `gap_rows_max` entries have to be
     split. A fit takes about a second for each million distinct values.
@@ -52,7 +52,6 @@ def fit_curve(tally: Tally, *, knots_max: int, gap_rows_max: int, as_of_us: int)
 
 
 def _step(distinct: DistinctKeys) -> int:
-    """Return the lattice step: the greatest common divisor of all differences of keys; 1 if there is only one key."""
     step, last = 0, len(distinct) - 1
     for first in range(0, last, STEP_VALUES):
         end = min(first + STEP_VALUES, last)

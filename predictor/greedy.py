@@ -88,7 +88,7 @@ class Tolerance(NamedTuple):
 
 
 def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
-    """Return the indexes of the values that become knots, with the least tolerance that `knots_max` knots can meet.
+    """Choose the indexes of the values that become knots, with the least tolerance that `knots_max` knots can meet.
 
     The limit on the rows of a gap may require up to total / gap_rows_max further knots.
     """
@@ -170,7 +170,6 @@ class _Pass:
 
 
 def _index_of(distinct: DistinctKeys, better_count: int) -> int:
-    """Return the index of the last value with at most `better_count` better entries."""
     # For a single number, numpy takes three times as long as `bisect_right`.
     return bisect_right(distinct.better_counts.data, better_count) - 1
 
@@ -214,7 +213,7 @@ def _brackets_fit(distinct: DistinctKeys, guard: float, knots_max: int) -> bool:
 def _find_least_tolerance(
     pass_over: _Pass, epsilon: float, ranks_max: float, known: tuple[float, _Found] | None = None
 ) -> tuple[float, _Found]:
-    """Return the least epsilon (see `Tolerance`) that needs no more knots than allowed, and the result of its pass.
+    """Find the least epsilon (see `Tolerance`) that needs no more knots than allowed, and the result of its pass.
 
     `epsilon` is the first epsilon to try. `known` is a greater epsilon that surely fits, with the result of its pass.
     """

@@ -159,7 +159,7 @@ class KnotRanks:
         return self._lows[j + 1] - self._highs[j] if j < len(self._keys) and self._keys[j] == key else 0
 
     def find_gap(self, key: int) -> Gap:
-        """Return the gap that holds a key, or that ends with the knot of this key."""
+        """Find the gap that holds a key, or that ends with the knot of this key."""
         j, keys, low = bisect_left(self._keys, key), self._keys, self._lows
         return Gap(keys[j - 1] if j else None, keys[j] if j < len(keys) else None, low[j] - 1, self._highs[j] - low[j])
 
@@ -235,7 +235,6 @@ class KnotRanks:
         return KeyBracket(min(max(self._worst_given(i, rank), low), high), low, high)
 
     def _key_ends(self, i: int) -> tuple[int, int]:
-        """Return the (best, worst) key that an entry of gap i may have."""
         if self._snap == self.grid:
             start, end = self._span(i)
             return start, end - self.grid

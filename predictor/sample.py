@@ -148,7 +148,6 @@ def _stride(before: Knot, next_rank: int, ratio: float, steps: int, total: int, 
 
 
 def _worst(total: int, before: Knot) -> Reads:
-    """Return a list with the knot of the worst entry, or an empty list if `before` is already this knot."""
     landing = yield WorstEntry()
     if not isinstance(landing, Landing) or landing.key < before.key:
         raise WalkInconsistentError("the worst entry is better than one read before")

@@ -67,7 +67,7 @@ class SummedCurve:
         return 0
 
     def find_gap(self, key: int) -> Gap:
-        """Return a `Gap` without knots. Its numbers are sums over the gaps that hold the key in the parts' curves."""
+        """Find a `Gap` without knots. Its numbers are sums over the gaps that hold the key in the parts' curves."""
         gaps = [part.find_gap(key) for part in self.parts]
         return Gap(None, None, sum([gap.better_count for gap in gaps]), sum([gap.rows for gap in gaps]))
 

@@ -59,7 +59,7 @@ class Statement:
         self.parameters = scalars | out.encoders.keys()
 
     def build(self, params: Mapping[str, object]) -> Built:
-        """Return the query with these arguments, ready to execute.
+        """Build the query with these arguments, ready to execute.
 
         Raises QueryError for missing or unknown names, and for a list or rows that would not arrive unchanged.
         """
@@ -289,7 +289,7 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
         return Bound(self.query, self.params, partition) if self.partition is None else self
 
     def build(self, dialect: Dialect) -> Built:
-        """Return the SQL text and the arguments of the query in a dialect.
+        """Build the SQL text and the arguments of the query in a dialect.
 
         Raises a QueryError if the dialect cannot express the query, or if a name or value of the arguments is wrong.
         """

@@ -91,7 +91,7 @@ def create_table(name: str) -> CreateTable:
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> Query:
-    """Return a statement that creates an index. desc(col) makes a column descend. `where` cannot bind values."""
+    """Create a statement that creates an index. desc(col) makes a column descend. `where` cannot bind values."""
     ordered = [one if isinstance(one, Ordering) else asc(one) for one in orders]
 
     def write(out: Rendering) -> str:
@@ -122,7 +122,7 @@ def drop_table(name: str, *, if_exists: bool = False) -> Query:
 
 
 def create_schema_named(name: str) -> Query:
-    """Return a statement that creates a database schema. PostgreSQL keeps the tables of different schemas apart."""
+    """Create a statement that creates a database schema. PostgreSQL keeps the tables of different schemas apart."""
     return Definition(lambda out: f"CREATE SCHEMA {out.name(name)}")
 
 

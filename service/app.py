@@ -92,7 +92,6 @@ def _page_methods(routes: Sequence[Route], *, to_players: bool) -> dict[str, lis
 def _make_unrouted_handler(
     table: RouteTable[Serve], routes: Sequence[Route], context: EndpointContext, ids: RequestIds, bodies: BodyReader
 ) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
-    """Return a function that answers `not_found`, or `method_not_allowed` if the path has routes for other methods."""
     known = {"", *(word for route in routes for word in route.path.split("/") if "{" not in word)}
 
     async def refuse_path(_context: EndpointContext, call: Call) -> None:
@@ -115,8 +114,6 @@ def _make_unrouted_handler(
 
 
 def _make_refuse(context: EndpointContext, ids: RequestIds) -> Refuse:
-    """Return a function that makes the problem document for a request that no handler has answered."""
-
     def refuse(error: HttpProcessingError | None) -> web.Response:
         problem = internal_problem()
         if error is not None:

@@ -226,7 +226,6 @@ async def _open_port(
 async def _run_server(
     server: ProblemServer, settings: Settings, open_site: Callable[..., web.BaseSite]
 ) -> AsyncIterator[web.ServerRunner]:
-    """Run a server within the block. At the end of the block, finish the open requests."""
     # At shutdown aiohttp closes idle connections immediately, and waits up to `shutdown_timeout` for open requests.
     runner = web.ServerRunner(server, shutdown_timeout=settings.shutdown_s)
     await runner.setup()

@@ -328,5 +328,5 @@ async def _end_when_damaged(context: Context, stop: Callable[[], Awaitable[objec
 
 
 def make_holder() -> str:
-    """Return a new name under which a process holds leases: host, process id and a random part."""
+    """Make a new name under which a process holds leases: host, process id and a random part."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"

@@ -146,7 +146,6 @@ class Coalescer(Generic[Q, A]):
                 self._crowd.leave(taken)
 
     def _count_fitting(self, size_of: Callable[[Q], int]) -> int:
-        """Return how many of the waiting questions fit into a batch, but at least one."""
         size = 0
         for count, (_, question, _) in enumerate(self._asked):
             size += size_of(question)

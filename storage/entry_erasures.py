@@ -99,7 +99,6 @@ class EntryErasure:
                 limit = min(STEP_ROWS, ERASED_ROWS_MAX - self._count)
 
     async def _erase_step(self, leaf: Leaf, owners: Sequence[str], is_wanted: Callable[[Entry], bool] | None) -> int:
-        """Erase the entries of these owners that are wanted. None: all of them, hidden ones included."""
         entries = self.open_boards.open_rows(leaf)
         await drop_queued_of(self.store, owners, self._keys)
 

@@ -215,7 +215,7 @@ class OwnerChanges:
         return archived + len(shown)
 
     async def _list_joined(self) -> list[Leaf]:
-        """Return a leaf of each board with entry rules in which the owner, or an earlier id, has a row."""
+        """List a leaf of each board with entry rules in which the owner, or an earlier id, has a row."""
         keys = set[int]()
         for name in self._names:
             listing = partial(in_each_partition, partial(entrants.list_keys, name), self._concerns)
@@ -293,7 +293,6 @@ class OwnerChanges:
         )
 
     async def _list_hidden_boards(self) -> set[int]:
-        """Return the keys of the boards on which the owner has a hidden row."""
         listing = partial(hidden_owners.list_hidden_boards, self.owner, limit=self.boards_max)
         found = await self.store.read(lambda: in_each_partition(listing, self._concerns))
         return set[int]().union(*found.values())

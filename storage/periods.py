@@ -171,7 +171,7 @@ def parse_period(text: str) -> Period | None:
 
 
 def find_zone(name: str) -> ZoneInfo | None:
-    """Return the time zone with this IANA name, or None if there is none."""
+    """Find the time zone with this IANA name; return None if there is none."""
     try:
         return ZoneInfo(name)
     # The errors mean, in this order: unknown name, path outside the zone database, path of a folder.
@@ -202,7 +202,7 @@ class Calendar:
         return ALL_TIME if kind == PeriodKind.ALL else period_of(kind, self.day_at(at_us))
 
     def find_ended(self, kind: str, at_us: int) -> Period | None:
-        """Return the latest period of this kind that has ended at an instant, or None if there is none."""
+        """Find the latest period of this kind that has ended at an instant; return None if there is none."""
         if kind in self._declared:
             number = self._count_started(kind, at_us) - 1
             return numbered_period(kind, number) if number > 0 else None
@@ -210,7 +210,7 @@ class Calendar:
         return None if present is None else self.find_previous(present)
 
     def find_by_alias(self, alias: str, now_us: int) -> Period | None:
-        """Return the period that an alias means at `now_us`, or None if it is none, or there is no such period."""
+        """Find the period that an alias means at `now_us`; return None if it is none, or there is no such period."""
         named = parse_alias(alias)
         if named is None or not (named[0] in self._declared or alias in ALIASES):
             return None
@@ -218,7 +218,7 @@ class Calendar:
         return self.find_ended(kind, now_us) if is_before else self.period_at(kind, now_us)
 
     def find_previous(self, period: Period) -> Period | None:
-        """Return the period before this one, or None if this one is all-time or the first supported period.
+        """Find the period before this one; return None if this one is all-time or the first supported period.
 
         It contains the instant before the period starts. So it is never a day that the clocks of the zone skipped.
         """
@@ -291,7 +291,6 @@ class Calendar:
         return number
 
     def _start_of_number(self, name: str, number: int) -> int | None:
-        """Return when the period with this number starts, or None if there is none."""
         spec = self._declared[name]
         if spec.every is None:
             return self.to_instant_us(spec.bounds[number - 1]) if 0 < number <= len(spec.bounds) else None

@@ -505,7 +505,7 @@ class Family:
         return max(now_us, self.closed_through_us) - self.spec.grace_us
 
     def list_closed_periods(self, newest: Period | None, limit: int) -> list[Period]:
-        """Return at most `limit` periods, from the closed period `newest` back in time.
+        """List at most `limit` periods, from the closed period `newest` back in time.
 
         Leave out periods that already took no more posts when the family was created.
         """

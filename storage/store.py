@@ -68,7 +68,7 @@ class Store(Protocol):
         ...
 
     async def read_query(self, query: Bound) -> Rows:
-        """Return the rows of one query. Other modules call `read_single`, which takes a program."""
+        """Read the rows of one query. Other modules call `read_single`, which takes a program."""
         ...
 
     async def write(self, program: Callable[[], Program[T]]) -> T:

@@ -78,7 +78,6 @@ def reopen_store() -> Program[None]:
 
 
 def _unset(name: str) -> Program[None]:
-    """Delete the rows of `meta` whose names begin with `name`."""
     yield _UNSET.bind(name=name, last=f"{name}\x7f")
 
 
@@ -94,7 +93,7 @@ class Spread:
         self._together: dict[int, int] = {key: family or table or key for key, family, table in keys}
 
     def find_place(self, key: int | None) -> int:
-        """Return the partition for what belongs to the board, family or shared table with this key, even if deleted."""
+        """Find the partition for what belongs to the board, family or shared table with this key, even if deleted."""
         return 0 if key is None else self._together.get(key, key) % self.partitions
 
     def route(self, table: str, place: int, row: Row) -> Routed:
@@ -308,13 +307,13 @@ class StoreCopy:
 
 
 def _list_plain(store: Store) -> list[CopiedTable]:
-    """Return the tables that the schema declares, those of the catalog first. Their rows stay as they are."""
+    """List the tables that the schema declares, those of the catalog first. Their rows stay as they are."""
     names = list_tables(store.partitions, apart=is_apart(store.dialect))
     return [CopiedTable(TABLES[name], place, place) for place, name in names]
 
 
 def _read_catalog() -> Program[tuple[Rows, list[tuple[int, int, Layout]]]]:
-    """Return the keys for `Spread`, and for each table with rows of boards a key, the partition and the layout."""
+    """Read the keys for `Spread`, and for each table with rows of boards a key, the partition and the layout."""
     keys = yield select(*map(col, ("board_key", "family_key", "table_key"))).from_(tables.BOARDS).packed().bind()
     shared = yield select(*map(col, ("table_key", "partition", "columns"))).from_(tables.SHARED_TABLES).bind()
     layouts = [(key, place, name_columns(key, columns.split(BETWEEN))) for key, place, columns in shared]

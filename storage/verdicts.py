@@ -13,7 +13,7 @@ from .posting.post_ids import find_known, replace_outcome
 
 
 def find_accepted(leaf: Leaf, owner: str, post_hash: str) -> Program[Post | None]:
-    """Return a held post as it is to be applied, or None if it is not held. Apply it with the writer of posts."""
+    """Find a held post as it is to be applied; return None if it is not held. Apply it with the writer of posts."""
     held = yield from in_partition(leaf.partition, find_held(leaf, owner, post_hash))
     if not held:
         return None

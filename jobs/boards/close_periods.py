@@ -190,7 +190,6 @@ class CloseJob:
         log.info("board_frozen", board=board.id)
 
     async def _settle(self, held: HeldLease, board: Board) -> bool:
-        """Settle the next cohorts of a shut board of a league. Return False if all results are in."""
         limits, store, entries = self._limits, self._store.at(board.home), self._open_boards.open_rows(board.leaf)
         rows_max = limits.grant_step_rows if self._store.sole_writer else limits.grant_rows
         after: int | None = self._settled[1] if self._settled[0] == board.key else WAITING
@@ -210,7 +209,6 @@ class CloseJob:
         return unsettled
 
     async def _make_grants(self, held: HeldLease, board: Board) -> bool:
-        """Make the next grants of a shut board. Return False if it waits for none."""
         limits, now_us = self._limits, await self._store.read(self._clock)
         step_rows = limits.grant_step_rows if self._store.sole_writer else limits.grant_rows
         reading = partial(read_steps, board, self._open_boards.open_board, rows_max=limits.grant_rows)

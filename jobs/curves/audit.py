@@ -104,7 +104,7 @@ class AuditJob:
             log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)
 
     def draw_column(self) -> tuple[Board, int] | None:
-        """Return a random board and column that have a curve, or None if `DRAWS_MAX` draws found none."""
+        """Draw a random board and column that have a curve; return None if `DRAWS_MAX` draws found none."""
         boards = self._catalog.list_boards()
         for _ in range(DRAWS_MAX if boards else 0):
             board = self._rng.choice(boards)

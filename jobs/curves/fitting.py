@@ -56,7 +56,7 @@ class Fitting:
         self._limits, self._now_us, self._monotonic = context.limits, context.now_us, context.monotonic
 
     async def fit_curve(self, leaf: Leaf, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
-        """Return a new curve, made by the board's method, and the state it describes. `present`: the curve in use."""
+        """Fit a new curve, and return it with the state that it describes. `present`: the curve in use."""
         method = leaf.spec.predictor.method
         if method is not RefreshMethod.SKIP:
             state = await self._store.at(leaf.partition).read(partial(_read_state, leaf, column_index))
@@ -97,7 +97,7 @@ class Fitting:
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
     def _read_snapshot(self, leaf: Leaf, asked_us: int) -> Program[FitSnapshot]:
-        """Return the state of a leaf in the current snapshot. `asked_us` is a time before the snapshot was read."""
+        """Read the state of a leaf in the current snapshot. `asked_us` is a time before the snapshot was read."""
         totals = yield from find_totals([leaf.key])
         log = yield from change_log.read_counter()
         as_of_us = date_snapshot(log.changed_us, asked_us, self._now_us)

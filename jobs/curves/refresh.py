@@ -187,7 +187,6 @@ class Refresher:
         return Refreshed(served.fit, answer.took_us / 1e6, served.version)
 
     async def _await_answer(self, slot: Slot, number: int) -> RefreshAnswer | None:
-        """Wait for the answer to the request with this number. Return the answer, or None if the board was deleted."""
         pause_s = min(LOOK_BASE_S, self._limits.curve_poll_s)
         while True:
             if self._stopped:

@@ -113,7 +113,7 @@ class Schedule:
         return bool(found)
 
     async def _find_due_in(self, partition: int, asked: dict[int, _Turn], now_s: float) -> list[DueColumn]:
-        """Return the due columns of the leaves in `asked` and of those that may have outgrown their curves.
+        """Find the due columns of the leaves in `asked` and of those that may have outgrown their curves.
 
         Add boards created since the last read to the catalog.
 
@@ -154,7 +154,6 @@ class Schedule:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
 
     def _pass_boards(self) -> list[_Turn]:
-        """Check the next leaves in the catalog's list, some in each call. Return the turns whose time has come."""
         leaves = self._catalog.list_leaves()
         start = self._position if self._position < len(leaves) else 0
         passed = min(self._limits.refresh_tick_boards_max, max(PASSED_MIN, len(leaves) // PASS_TICKS))
@@ -172,7 +171,7 @@ class Schedule:
         return turns
 
     def _plan(self, leaf: Leaf, turn: _Turn | None, now_s: float) -> _Turn:
-        """Return the next turn of a leaf: a first turn if the leaf is new or was emptied, otherwise `turn`, updated."""
+        """Plan the next turn of a leaf: a first turn if the leaf is new or was emptied, otherwise `turn`, updated."""
         refresh_s = leaf.spec.predictor.refresh_seconds
         if turn is None or turn.leaf.epoch != leaf.epoch:
             # The first turn is at a random time, so that boards that were loaded together don't become due together.
@@ -229,7 +228,6 @@ class Schedule:
         return None
 
     def _growth_limit(self, leaf: Leaf, index: int) -> int:
-        """Return the number of entries above which a column outgrows its curve, or needs its first one."""
         served = self._book.find_served(leaf, index)
         return leaf.spec.predictor.exact_top if served is None else GROWTH_MAX * max(served.fit.total, GAP_ROWS_MIN)
 

@@ -61,7 +61,6 @@ class TopsJob:
 
 
 def _find_watched(leaf_keys: list[int], webhooks: list[Webhook]) -> Program[list[Board]]:
-    """Return the boards of these leaves that have rows, and for which a webhook asks for the event."""
     rows = yield from find_rows_by_key(leaf_keys)
     keys = sorted({row.segment_of or key for key, row in rows.items()})
     boards = yield from make_boards([*(yield from find_rows_by_key(keys)).values()])

@@ -71,7 +71,6 @@ class LiberateJob:
         return (yield from lease_journal.prune(before_us=before_us, rows_max=self._limits.liberate_rows_max))
 
     async def _in_steps(self, step: Callable[[], Program[int]]) -> int:
-        """Run a step until it changes no rows. After each, pause as long as it took. Return how many rows changed."""
         done = 0
         while True:
             started = self._monotonic()

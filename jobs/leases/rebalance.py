@@ -137,7 +137,7 @@ def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dic
 
 
 def plan_transfers(regions: Mapping[str, RegionState], limits: LeaseSettings) -> list[Transfer]:
-    """Return transfers from regions above their targets to regions that will be short of resources.
+    """Plan transfers from regions above their targets to regions that will be short of resources.
 
     No region gets more than its target.
     """

@@ -66,7 +66,7 @@ async def serve_tools(
 
 
 def make_server(client: AsyncClient, operations: dict[str, Operation]) -> Server:
-    """Return a server that lists the tools and sends their requests. A refused request is an error of the tool."""
+    """Make a server that lists the tools and sends their requests. A refused request is an error of the tool."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
@@ -130,7 +130,6 @@ def list_operations(document: Record, role: Role) -> Iterator[Operation]:
 
 
 def _is_finite(operation: Record) -> bool:
-    """Return whether the operation's answer ends by itself, unlike a stream of events."""
     return "text/event-stream" not in operation["responses"].get("200", {}).get("content", {})
 
 

@@ -188,7 +188,7 @@ class KeyRing:
 
 
 def make_forbidden(identity: Identity, role: Role) -> ProblemError:
-    """Return the error for a caller whose role is lower than `role`, which the request needs."""
+    """Build the error for a caller whose role is lower than `role`, which the request needs."""
     if identity is ANONYMOUS:
         return make_unauthorized(f"this needs an API key with the role {role.name.lower()}")
     have = identity.role.name.lower()
@@ -223,5 +223,5 @@ def _key_text(authorization: str, chars_max: int = HEADER_CHARS_MAX) -> str:
 
 
 def make_unauthorized(detail: str, code: str = "unauthorized") -> ProblemError:
-    """Return the error for a caller that must send a valid API key, or a valid player token."""
+    """Build the error for a caller that must send a valid API key, or a valid player token."""
     return ProblemError(code, detail, headers=_CHALLENGE)

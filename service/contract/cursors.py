@@ -76,7 +76,7 @@ class CursorCodec:
             raise BadCursorError from None
 
     def find_start(self, cursor: str | None, of: str | int | None, first: A) -> A:
-        """Return the value after which a page begins: the cursor's `after`, or `first` without a cursor.
+        """Find the value after which a page begins: the cursor's `after`, or `first` without a cursor.
 
         Raises:
             BadCursorError: the store did not sign the cursor, or `after` does not have the type of `first`.

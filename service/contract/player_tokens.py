@@ -160,7 +160,7 @@ def _refuse(detail: str) -> ProblemError:
 
 
 def _read_keys(path: str) -> list[tuple[jwt.PyJWK, str]]:
-    """Return the public keys of a file, each with its algorithm. Raises TokenKeysError."""
+    """Read the public keys of a file, each with its algorithm. Raises TokenKeysError."""
     try:
         documents = json.loads(Path(path).read_text(encoding="utf-8"))["keys"]
         keys = [(jwt.PyJWK(each, algorithm=_ALGORITHMS[each["kty"]]), _ALGORITHMS[each["kty"]]) for each in documents]

@@ -345,7 +345,7 @@ def check_rank(rank: int, pointer: str) -> None:
 
 
 def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str], Q], Callable[[str], Q]]:
-    """Return two functions that parse a raw query string into the type `kind`: for short queries and for long ones.
+    """Make two functions that parse a raw query string into the type `kind`: for short queries and for long ones.
 
     Short queries have at most `CACHED_CHARS_MAX` characters. The function for short queries caches its results, and
     requests share them, so `kind` must be frozen. For a query with a fault, both functions raise ProblemError:
@@ -379,7 +379,7 @@ def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str
 
 @cache
 def _read_fields(kind: type) -> tuple[tuple[msgspec.structs.FieldInfo, ...], dict[str, bool], frozenset[str]]:
-    """Return the fields of a type, by parameter name whether its text is read as a scalar, and the names of lists."""
+    """Read the fields of a type, by parameter name whether its text is read as a scalar, and the names of lists."""
     fields = msgspec.structs.fields(kind)
     scalars = {field.encode_name: _is_scalar(msgspec.inspect.type_info(field.type)) for field in fields}
     return fields, scalars, frozenset(field.encode_name for field in fields if "tuple" in str(field.type))
@@ -407,7 +407,6 @@ def _is_scalar(kind: msgspec.inspect.Type) -> bool:
 
 
 def _read_scalar(text: str) -> object:
-    """Return the number or boolean that a text stands for. Return other texts, and numbers out of range, unchanged."""
     if _SCALAR.fullmatch(text):
         with suppress(msgspec.ValidationError):
             return msgspec.json.decode(text)

@@ -39,7 +39,7 @@ class BodyReader:
         self._stopping = False
 
     async def read_body(self, request: web.BaseRequest) -> bytes:
-        """Return the whole body of a request.
+        """Read the whole body of a request.
 
         The caller must call `release_body` when the request has ended, even if this method raised an error.
 
@@ -73,7 +73,6 @@ class BodyReader:
             self._has_room.set()
 
     async def _wait_for_room(self, request: web.BaseRequest, size: int) -> None:
-        """Wait until the large bodies that are being answered leave room for one of `size` bytes, or there are none."""
         try:
             async with asyncio.timeout(self._limits.body_wait_s_max):
                 while self._working and sum(self._working.values()) + size > self._limits.working_bytes_max:

@@ -166,7 +166,6 @@ class Endpoint:
         self._steps = self._list_steps()
 
     def _list_steps(self) -> list[Callable[[Call], None]]:
-        """Return what is done before the body of a request is read, in this order."""
         steps: list[Callable[[Call], None]] = []
         if self._cross_origin is not None:
             steps.append(self._find_answer_headers)
@@ -216,7 +215,6 @@ class Endpoint:
             refuse_foreign_page(headers.get(hdrs.HOST), headers.get(hdrs.ORIGIN), changes=changes)
 
     def _check_caller(self, call: Call) -> None:
-        """Identify the caller, and refuse it if its role is not enough, or if it sends too many requests."""
         assert self.route.role is not None
         if self._keyring.open:
             self._check_page(call)
@@ -252,7 +250,6 @@ class Endpoint:
         return make_problem_response(problem, call.request_id), problem.code
 
     def _end(self, call: Call, parameters: Sequence[str], status: int, code: str, started_s: float) -> None:
-        """Count and log a request, which lasted until now, or until its stream began."""
         seconds = (call.answered_s or perf_counter()) - started_s
         name = self._batch_name if call.is_batch else self._name
         self._meter.observe("rankcurve_request_seconds", seconds, name)  # as `count_answer`, without a call of it
@@ -286,7 +283,6 @@ class Endpoint:
             self._keyring.check_valid(call.identity)  # the key may have been revoked while the body arrived
 
     async def _read(self, call: Call, parameters: Sequence[str]) -> None:
-        """Check the caller of a request, read its body, and parse its path and its query."""
         for step in self._steps:
             step(call)
         if self._has_body:

@@ -44,7 +44,6 @@ class PlainStream(_WithoutServerHeader):
 
 @lru_cache(maxsize=1)
 def _format_date(second: int) -> bytes:
-    """Return the text of the Date header for a time in seconds since 1970."""
     return formatdate(second, usegmt=True).encode()
 
 

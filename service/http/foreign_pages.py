@@ -82,7 +82,7 @@ class CrossOrigin:
         self.unshown: dict[str, str] = {} if ANY_ORIGIN in origins else {hdrs.VARY: hdrs.ORIGIN}
 
     def find_headers(self, origin: str | None) -> Mapping[str, str]:
-        """Return the headers that let pages of this origin see an answer, or `unshown` if they may not see it."""
+        """Find the headers that let pages of this origin see an answer, or `unshown` if they may not see it."""
         is_any = ANY_ORIGIN in self._origins
         if origin is None or not (is_any or origin.lower() in self._origins):
             return self.unshown

@@ -19,7 +19,7 @@ _BOUNDS = ("maximum", "maxItems")  # JSON Schema keywords whose value may be the
 
 
 def read_document(routes: Sequence[Route], settings: Any) -> dict[str, Any]:
-    """Return the OpenAPI document of a service with these routes and settings."""
+    """Read the OpenAPI document of a service with these routes and settings."""
     document: dict[str, Any] = _with_bounds(msgspec.json.decode(FILE.read_bytes()), settings)
     document["info"]["version"] = service_version()
     served = {route.path for route in routes}
@@ -32,7 +32,6 @@ def read_document(routes: Sequence[Route], settings: Any) -> dict[str, Any]:
 
 
 def _with_bounds(part: Any, settings: Any) -> Any:
-    """Return a copy of a part of the document in which each name of a setting is replaced by the setting's value."""
     if isinstance(part, list):
         return [_with_bounds(each, settings) for each in part]
     if not isinstance(part, dict):

@@ -128,7 +128,7 @@ class AnonymousCallers:
 
 
 def find_address(request: web.BaseRequest, *, proxies: int) -> str:
-    """Return the address of the caller. `proxies`: how many proxies a request passes before it reaches the service.
+    """Find the address of the caller. `proxies`: how many proxies a request passes before it reaches the service.
 
     Each of these proxies adds the address from which it got the request to the end of `X-Forwarded-For`. All addresses
     that stand before come from the caller, who may have invented them.
@@ -143,7 +143,6 @@ def find_address(request: web.BaseRequest, *, proxies: int) -> str:
 
 @lru_cache(maxsize=ADDRESSES_MAX)
 def _shorten(address: str) -> str:
-    """Return an IPv4 address, or the network of an IPv6 address, without a port. Return any other text unchanged."""
     with_port = _WITH_PORT.fullmatch(bare := address.strip('"'))
     try:
         found = ipaddress.ip_address((with_port[1] if with_port else bare).strip("[]"))

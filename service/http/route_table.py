@@ -40,7 +40,7 @@ class RouteTable(Generic[H]):
             tree[_HANDLER] = handler
 
     def find_route(self, method: str, path: str) -> FoundRoute[H] | None:
-        """Return the route of a request, or None. `path` is yarl's `path_safe`: decoded, except for `%2F` and `%25`."""
+        """Find the route of a request, or None. `path` is yarl's `path_safe`: decoded, except for `%2F` and `%25`."""
         words = path.split("/")
         tree = self._trees.get((method, len(words)))
         if tree is not None:
@@ -61,7 +61,7 @@ class RouteTable(Generic[H]):
         return None
 
     def find_methods(self, path: str) -> list[str]:
-        """Return the methods that have a route for this path, in alphabetical order."""
+        """Find the methods that have a route for this path, in alphabetical order."""
         methods = {method for method, _ in (*self._trees, *self._open_ended)}
         return sorted(method for method in methods if self.find_route(method, path) is not None)
 

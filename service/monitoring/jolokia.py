@@ -84,7 +84,7 @@ class JolokiaRequest(msgspec.Struct, frozen=True):
 
 
 def read_path(path: str) -> dict[str, Any]:
-    """Return a GET request as the JSON object of a POST. `path` is the text after `/jolokia`, percent-decoded once."""
+    """Read a GET request as the JSON object of a POST. `path` is the text after `/jolokia`, percent-decoded once."""
     kind, *rest = split_path(path.removeprefix("/")) or ["version"]
     kind = kind.lower() or "version"
     if kind == "list":
@@ -217,7 +217,7 @@ async def _run_operation(
 
 
 def _list(path: Sequence[str], objects: Objects) -> Any:
-    """Return descriptions of objects in nested dicts, by domain and key list. A `path` selects a part of them."""
+    """List descriptions of objects in nested dicts, by domain and key list. A `path` selects a part of them."""
     described: dict[str, dict[str, Any]] = {}
     for _, managed in sorted(objects.items()):
         described.setdefault(managed.name.domain, {})[managed.name.key_list] = describe_object(managed)
@@ -282,7 +282,7 @@ def _read_matching(pattern: ObjectName, wanted: Sequence[str], objects: Objects)
 
 
 def make_error(error: Exception) -> dict[str, Any]:
-    """Return the answer for an error. If the error is unexpected, the message does not reveal its cause."""
+    """Build the answer to an error. If the error is unexpected, the message does not reveal its cause."""
     if isinstance(error, RefusedError):
         (status, java_name), text = error.fault.value, str(error)
     else:
@@ -390,7 +390,7 @@ def _reply(answer: object) -> Reply:
 
 
 def _find_agent(context: Any, call: Call) -> JolokiaAgent:
-    """Return the Jolokia agent. If the service has no API keys, refuse a request from a page of another site.
+    """Find the Jolokia agent. If the service has no API keys, refuse a request from a page of another site.
 
     A GET may run an operation, and any page can make its reader's browser send a GET.
     """

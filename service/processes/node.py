@@ -45,7 +45,6 @@ def run(settings: Settings) -> None:
 
 
 def _reserve(settings: Settings, stack: ExitStack) -> list[tuple[str, int]]:
-    """Bind the node's addresses without listening on them. Return the host and the port of each address."""
     found = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses: list[tuple[str, int]] = []
     port = settings.port

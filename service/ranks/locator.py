@@ -130,7 +130,7 @@ class Locator:
     def find_position(
         self, wanted: WantedRank, mode: RankMode, starts: Mapping[int, CountStart], read: EntryRead
     ) -> Position | None:
-        """Return the position of an owner's cell, or None if the caller must use `RankContext.find_positions`.
+        """Find the position of an owner's cell; return None if the caller must use `RankContext.find_positions`.
 
         `read`: the owner's entry. The same read may also have counted better entries; then the rank comes from this
         count, otherwise from the curve. `starts`: by column index, the curve and mark with which the read could count.
@@ -150,7 +150,7 @@ class Locator:
         return None if located is None else self.make_position(wanted, located, read.totals)
 
     def find_curve(self, index: int, mode: RankMode = "auto") -> AnyCurve | None:
-        """Return the curve that a request of this mode may use, or None if it has to count."""
+        """Find the curve that a request of this mode may use; return None if it has to count."""
         return self._book.find_curve(self.board, index) if self.policy.uses_curve(mode) else None
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
@@ -202,7 +202,7 @@ class Locator:
         return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Return a column's curve and its mark, so that a count can start at a knot. Return None if it can't.
+        """Find a column's curve and its mark, so that a count can start at a knot. Return None if it can't.
 
         Call this before the read begins, because the mark must not be newer than the snapshot of the read.
         """

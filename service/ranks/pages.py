@@ -68,7 +68,7 @@ def cell_of(ranking: Ranking, entry: Entry) -> str:
 
 
 def make_entity_tag(board: Board | Leaf, totals: dict[int, int], curve: AnyCurve | None = None) -> str:
-    """Return an `ETag` that changes whenever the board's rows or columns change, or the curve, if one is given."""
+    """Make an `ETag` that changes whenever the board's rows or columns change, or the curve, if one is given."""
     off_curve = "" if curve is None else f"-{curve.tag}"
     return f'W/"{board.key}-{board.edition}-{totals.get(CHANGES, 0)}{off_curve}"'
 
@@ -97,7 +97,7 @@ class Pager:
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows from row number `rank` on, if there are any. The first may be in a tie with earlier rows."""
+        """Find the rows from row number `rank` on, if there are any. The first may be in a tie with earlier rows."""
         totals = yield from read_board_totals(self.board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
@@ -111,7 +111,7 @@ class Pager:
         return (yield from self._window(near.after, limit, rank, totals))
 
     def find_rows_at_cursor(self, place: RowCursor, limit: int, start: CountStart | None) -> Program[Window]:
-        """Return the rows before or after the row of a cursor, even if the row has changed since the cursor was made.
+        """Find the rows before or after the row of a cursor, even if the row has changed since the cursor was made.
 
         Raises:
             UnknownBoardError, BoardChangedError: the board was deleted or emptied; see `read_board_totals`.
@@ -142,7 +142,7 @@ class Pager:
     def find_tier_rows(
         self, tier: str, place: RowCursor | None, limit: int, start: CountStart | None
     ) -> Program[Window]:
-        """Return rows of a tier: the first ones, or those before or after the row of a cursor.
+        """Find rows of a tier: the first ones, or those before or after the row of a cursor.
 
         The rows of a tier follow each other, because the tiers before it reach down to one row, and so does the tier.
         """
@@ -203,7 +203,6 @@ class Pager:
         return self.ranking.padding.decode_value(cell_of(self.ranking, entry))
 
     def _window(self, rows: list[Entry], limit: int, row_number: int, totals: dict[int, int]) -> Program[Window]:
-        """Return a window with the first `limit` of `rows`. `row_number` is the row number of the first."""
         rank, shown = row_number, rows[:limit]
         if rows and rank > 1 and not self.ranking.timed:
             _, before = yield from self.ranking.count_tied(cell_of(self.ranking, rows[0]), rows[0].owner)
@@ -212,7 +211,7 @@ class Pager:
         return Window(shown, row_number, rank, True, totals, row_number > 1, more_after)
 
     def make_page(self, window: Window) -> Page:
-        """Return the rows of a window as a page."""
+        """Make the rows of a window as a page."""
         ends = [(cell_of(self.ranking, entry), entry.owner) for entry in window.rows[:1] + window.rows[-1:]]
         ends = ends or ([] if window.place is None else [window.place])
         last_number = window.first_row_number + len(window.rows) - 1

@@ -79,7 +79,7 @@ class RankContext:
         return [(pager.tag_page(window), len(window.rows))] * len(asked)
 
     async def find_positions(self, asked: Sequence[AskedRank], mode: RankMode, totals: _Totals) -> list[Position]:
-        """Return the positions in the order of `asked`. All ranks that are counted in one store share a snapshot.
+        """Find the positions in the order of `asked`. All ranks that are counted in one store share a snapshot.
 
         `totals`: the totals that the caller has read, by board key. If a rank is counted on a board, the position has
         the totals from the snapshot of the count instead.

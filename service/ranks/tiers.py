@@ -26,7 +26,7 @@ class Tiers:
         self.depend_on_total = bool(self._shares)
 
     def find_tier(self, value: int, rank: int, total: int) -> str | None:
-        """Return the name of the first tier that fits, or None if no tier fits."""
+        """Find the name of the first tier that fits; return None if no tier fits."""
         for tier in self._tiers:
             if self._reaches(tier, value, rank, total):
                 return tier.name

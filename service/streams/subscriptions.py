@@ -78,7 +78,7 @@ class FeedSnapshot:
         return self._totals[board.key]
 
     def read_entry(self, board: Board, entries: OpenBoard, owner: str) -> Program[Entry | None]:
-        """Return an owner's entry. A board's first call also reads entries of followed owners that new rows name."""
+        """Read an owner's entry. A board's first call also reads entries of followed owners that new rows name."""
         kept = self._entries[board.key]
         if owner not in kept:
             moved = {row.owner for row in self.find_rows(board)} & self._followed[board.key]
@@ -168,7 +168,7 @@ class Topic(ABC):
 
     @abstractmethod
     def read_state(self, snapshot: FeedSnapshot) -> Program[Any]:
-        """Return the state in the snapshot, which includes all rows up to `snapshot.until`.
+        """Read the state in the snapshot, which includes all rows up to `snapshot.until`.
 
         Raises StorageError if there is nothing to follow.
         """
@@ -179,7 +179,7 @@ class Topic(ABC):
 
     @abstractmethod
     def find_missed_event(self, now: Any, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
-        """Return the event for a client that missed only these rows, or None if they change nothing that clients see.
+        """Find the event for a client that missed only these rows; return None if they change nothing that clients see.
 
         `until` has the journal numbers of the event to return.
         """
@@ -253,11 +253,11 @@ class OwnerTopic(_RankedTopic):
         self.owner, self._entries = owner, locator.entries
 
     def find_count_start(self) -> CountStart | None:
-        """Return the curve at whose knots counts of ranks start, or None: they start at the top. Call before a poll."""
+        """Find the curve at whose knots counts of ranks start, or None: they start at the top. Call before a poll."""
         return self._locator.find_count_start(self.index)
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[_Standing]:
-        """Return the owner's state, with the rank counted in the snapshot.
+        """Read the owner's state, with the rank counted in the snapshot.
 
         An owner without a value has no event to show yet. Clients get their first event when a post gives a value.
 
@@ -271,7 +271,6 @@ class OwnerTopic(_RankedTopic):
         return self._told(counted, snapshot.until, counted.rank, [])
 
     def _refuse(self) -> Program[None]:
-        """Raise an error if no post can give the owner a position."""
         leaf, is_archived = self.board.leaf_of(self.owner), self.board.gate.archived_us is not None
         finding = hidden_owners.find_hidden_owners([self.owner])
         states = yield from in_partition(leaf.partition, finding)

@@ -79,7 +79,7 @@ class Tracer:
 
 
 def make_tracer(settings: Settings) -> Tracer | None:
-    """Return a tracer that sends spans to `tracing_url`, or None if tracing is off.
+    """Make a tracer that sends spans to `tracing_url`; return None if tracing is off.
 
     Raises:
         TracingMissingError: the library is not installed.

@@ -93,7 +93,6 @@ class _Tries:
         self._now_us = context.now_us() if not too_many and any(map(has_alias, self._sent)) else 0
 
     async def resolve_aliases(self) -> None:
-        """Replace aliases of periods in the ids of the request's boards."""
         if self._now_us:
             found = await self._context.catalog.resolve_aliases(self._sent, self._now_us)
             self._call.has_alias = found != list(self._sent)

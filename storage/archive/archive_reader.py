@@ -209,7 +209,7 @@ class ArchivedRanking(Ranking):
         return near
 
     def _find_index(self, cell: str, owner: str, shadow: str = NOBODY) -> Program[tuple[list[Entry], int]]:
-        """Return the rows of `_top`, and the 0-based index at which the row with this cell and owner stands.
+        """Find the rows of `_top`, and the 0-based index at which the row with this cell and owner stands.
 
         If no row has this cell and owner, return the index of the first row that ranks after them.
         """
@@ -237,7 +237,7 @@ class ArchivedEntries(OpenLeaf):
         return {index: ArchivedRanking(self.leaf, index) for index in self.leaf.sorted_indexes}
 
     def read_curves(self, column_index: int) -> Program[list[Curve]]:
-        """Return the board's final curve, or one for each segment that it had. The list is empty if none was stored."""
+        """Read the board's final curve, or one for each segment that it had. The list is empty if none was stored."""
         section = section_of(SectionKind.CURVE, column_index)
         rows = yield _BEFORE_NUMBER.bind(leaf_key=self.leaf.key, section=section, number=INT64_MAX)
         return [decode_curve(document) for _, document in rows]
@@ -329,7 +329,7 @@ def _nobodys(entry: Entry, index: int) -> Entry:
 
 
 def list_archives_of_owner(owner: str, *, after_key: int, limit: int) -> Program[list[int]]:
-    """Return the keys of boards whose archives may hold an owner: up to `limit` keys greater than `after_key`."""
+    """List the keys of boards whose archives may hold an owner: up to `limit` keys greater than `after_key`."""
     covering = (col("section").eq(OWNERS), col("first").le(param("owner")), col("last").ge(param("owner")))
     found = select(col("leaf_key")).from_(ARCHIVE_BLOCKS).where(col("leaf_key").gt(param("after_key")), *covering)
     rows = yield found.order_by(asc(col("leaf_key"))).limit(limit).bind(owner=owner, after_key=after_key)

@@ -158,7 +158,6 @@ class ArchiveWriter:
     def _cut_rows(
         self, section: str, number: int, entries: list[Entry], ties_before: dict[int, list[int]]
     ) -> list[DraftBlock]:
-        """Cut rows into blocks. `number` is how many entries of the section stand before the first of these rows."""
         size = self.limits.archive_block_rows
         blocks: list[DraftBlock] = []
         for start in range(0, len(entries), size):
@@ -259,7 +258,7 @@ class ArchiveWriter:
 
 
 def build_exact_curve(leaf: Leaf, column_index: int) -> Program[Curve]:
-    """Return the exact curve of a column of a closed leaf that has few entries. Every value of the column is a knot."""
+    """Build the exact curve of a column of a closed leaf that has few entries. Every value of the column is a knot."""
     ranking = RowRanking(leaf, column_index)
     rows = yield from ranking.tally_cells(1 + leaf.spec.predictor.exact_top)
     knots, better_count = [], 0

@@ -33,7 +33,7 @@ class ClosingStage(IntEnum):
 
 
 def list_due_boards(stage: ClosingStage, *, now_us: int, limit: int) -> Program[list[tuple[int, Board]]]:
-    """Return up to `limit` boards of a stage whose `due_at` has come, as pairs (`due_at`, board), earliest first."""
+    """List up to `limit` boards of a stage whose `due_at` has come, as pairs (`due_at`, board), earliest first."""
     rows = yield _DUE.bind(stage=int(stage), now_us=now_us, limit=limit)
     boards = yield from make_boards([decode_row(row[1:]) for row in rows])
     return [(row[0], board) for row, board in zip(rows, boards, strict=True)]
@@ -117,7 +117,7 @@ def _shut_leaves(board: Board, now_us: int) -> Program[Board]:
 
 
 def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list[tuple[Leaf, int]]:
-    """Return pairs (leaf, column index) of ranked columns with more than `exact_top` entries: these need a curve."""
+    """List pairs (leaf, column index) of ranked columns with more than `exact_top` entries: these need a curve."""
     exact_top = board.spec.predictor.exact_top
     columns = [(leaf, index) for leaf in board.leaves for index in leaf.sorted_indexes]
     return [(leaf, index) for leaf, index in columns if totals[leaf.key].get(index, 0) > exact_top]
@@ -132,7 +132,6 @@ def freeze_board(board: Board, *, now_us: int) -> Program[None]:
 
 
 def _freeze(boards: Iterable[Board]) -> Program[list[Board]]:
-    """Freeze the shut ones of these boards, and return them."""
     families: dict[int, Family] = {}
     frozen = []
     for board in boards:

@@ -92,7 +92,7 @@ def move_hidden(owner: str, into: str) -> Program[None]:
 
 
 def list_acts(*, before: str, limit: int, **wanted: str | None) -> Program[list[StoredAct]]:
-    """Return the newest acts whose ids are less than `before`. `wanted`: values that `owner`, `board`, `key` must have.
+    """List the newest acts whose ids are less than `before`. `wanted`: values that `owner`, `board`, `key` must have.
 
     An empty `before` stands for the end. A value that is None does not matter.
     """
@@ -105,7 +105,7 @@ def list_acts(*, before: str, limit: int, **wanted: str | None) -> Program[list[
 
 
 def list_hidden(*, after: str, limit: int) -> Program[list[Act]]:
-    """Return the acts that have hidden the owners who are hidden now, by owner, of owners after `after`."""
+    """List the acts that have hidden the owners who are hidden now, by owner, of owners after `after`."""
     return [Act(*row[1:]) for row in (yield _HIDDEN.bind(after=after, limit=limit))]
 
 

@@ -32,7 +32,7 @@ _COLUMNS = ("id", "name", "role", "hash", "created_at", "revoked_at")  # in the 
 
 
 def list_keys(*, limit: int, after: tuple[int, str] = (0, "")) -> Program[list[StoredKey]]:
-    """Return at most `limit` keys, including revoked ones, ordered by time of creation.
+    """List at most `limit` keys, including revoked ones, ordered by time of creation.
 
     `after` is the last key of the previous page: its time of creation, in microseconds since 1970, and its id.
     """

@@ -114,7 +114,7 @@ def _is_over(time_us: int | None, now_us: int) -> bool:
 
 
 def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec, ...]:
-    """Return the columns that `wanted` adds. Raise `SpecConflictError` if stored values would change or be lost."""
+    """Find the columns that `wanted` adds. Raise `SpecConflictError` if stored values would change or be lost."""
     if wanted.segments != stored.segments:
         detail = f"segments is {stored.segments}; `rankcurve board split` changes it"
         raise SpecConflictError(detail, pointer="/segments")

@@ -96,7 +96,7 @@ def _check_id(board_id: str) -> Program[None]:
 
 
 def _choose_table(spec: BoardSpec, partition: int, *, none_made: bool, spare: bool) -> Program[int | None]:
-    """Return the key of the shared table for a new board, or None if the board gets a table of its own, or several.
+    """Choose the key of the shared table for a new board; return None if the board gets a table of its own, or several.
 
     `none_made`: no table can be made now. `spare`: make a shared table for later boards with the same columns.
     """
@@ -164,7 +164,7 @@ def _check_existing(board: Board, partition: int | None) -> None:
 
 
 def choose_partitions(wanted: int | None, segments: int = 1, away: Collection[int] = ()) -> Program[list[int]]:
-    """Return a partition for each segment of a new board, or one partition for a family or a board without segments.
+    """Choose a partition for each segment of a new board, or one partition for a family or a board without segments.
 
     If `wanted` is a partition, return only this one. Otherwise spread the segments evenly over all partitions. Begin
     with the partition that has the fewest boards and families. A single part does not get a partition of `away`.

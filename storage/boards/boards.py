@@ -32,7 +32,7 @@ _WHOLE_BOARDS = CATALOG_ROWS.where(col("segment_of").is_null())
 
 
 def read_boards(query: Bound, lock: Lock | None = None) -> Program[list[Board]]:
-    """Return the boards whose catalog rows a query finds. With `lock`, also lock the rows of their segments."""
+    """Read the boards whose catalog rows a query finds. With `lock`, also lock the rows of their segments."""
     return (yield from make_boards((yield from read_rows(query)), lock))
 
 
@@ -50,7 +50,7 @@ def lock_standalone_board(board_id: str, *, lock: Lock, queued: bool = False) ->
 
 
 def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False) -> Program[Board]:
-    """Return the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board.
+    """Find the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board.
 
     With `Lock.UPDATE`, also wait for the posts to the board, and keep later posts waiting: see `shut_out_posts`. Use
     `queued` only in short transactions, because posts to some other boards wait for the same advisory lock.
@@ -90,7 +90,7 @@ def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program
 
 
 def find_other_segments(board: Board) -> Program[list[CatalogRow]]:
-    """Return rows of segments without the board's entries: retired, archived, or made by a split that has not ended."""
+    """Find rows of segments without the board's entries: retired, archived, or made by a split that has not ended."""
     every = yield from read_rows(CATALOG_ROWS.where(col("segment_of").eq(board.key)).bind())
     present = {leaf.key for leaf in board.leaves}
     return [row for row in every if row.leaf.key not in present]
@@ -99,7 +99,7 @@ def find_other_segments(board: Board) -> Program[list[CatalogRow]]:
 def list_boards(
     *, prefix: str, after: str, limit: int, archived: bool = True, contains: str = "", families: bool = True
 ) -> Program[list[Board]]:
-    """Return boards whose id starts with `prefix` and is greater than `after`, ordered by id.
+    """List boards whose id starts with `prefix` and is greater than `after`, ordered by id.
 
     `archived` says whether the result includes archived boards, and `families` whether it includes boards of families.
     With `contains`, return only ids that contain this text, in upper or lower case. The database then reads every id.
@@ -118,7 +118,7 @@ def list_boards(
 
 
 def find_boards_by_id(board_ids: list[str]) -> Program[list[Board]]:
-    """Return the boards with these ids, as they are stored now. Leave out ids that no board has."""
+    """Find the boards with these ids, as they are stored now. Leave out ids that no board has."""
     return (yield from read_boards(_BOARDS_BY_ID.bind(ids=board_ids)))
 
 
@@ -140,7 +140,7 @@ def find_present_boards(keys: list[int]) -> Program[dict[int, Board]]:
 
 
 def list_boards_after(board_key: int, limit: int) -> Program[list[Board]]:
-    """Return boards that were created after the board with this key, oldest first."""
+    """List boards that were created after the board with this key, oldest first."""
     return (yield from read_boards(_BOARDS_AFTER.bind(board_key=board_key, limit=limit)))
 
 
@@ -161,7 +161,7 @@ class BoardState(NamedTuple):
 
 
 def read_states(boards: Sequence[Board], now_us: int) -> Program[list[BoardState]]:
-    """Return the state of each board, in the order of `boards`. Read the totals and the families from the store."""
+    """Read the state of each board, in the order of `boards`. Read the totals and the families from the store."""
     totals = yield from find_totals_of(boards)
     owners = yield from count_owners(leaf for board in boards for leaf in board.leaves)
     keys = {board.family_key for board in boards if board.family_key is not None}
@@ -178,7 +178,7 @@ def read_states(boards: Sequence[Board], now_us: int) -> Program[list[BoardState
 
 
 def find_last_changes(boards: Sequence[Board], away: Collection[int]) -> Program[dict[int, int]]:
-    """Return the time of each board's last logged change, or else of its creation, in microseconds since 1970.
+    """Find the time of each board's last logged change, or else of its creation, in microseconds since 1970.
 
     Do not look into the logs of the partitions `away`.
     """

@@ -50,15 +50,15 @@ class Catalog:
         )
 
     def find_known(self, board_id: str) -> Board | None:
-        """Return the board from the copy, or None if the copy lacks it. This does not read the store."""
+        """Return the board from the copy; return None if the copy lacks it. This does not read the store."""
         return self._by_id.get(board_id) or self._archived.get(board_id)
 
     def list_leaves(self) -> list[Leaf]:
-        """Return the leaves of all boards that this process knows and that have rows."""
+        """List the leaves of all boards that this process knows and that have rows."""
         return [leaf for board in self._by_id.values() for leaf in board.leaves]
 
     def list_boards(self) -> list[Board]:
-        """Return all boards that this process knows, except archived ones."""
+        """List all boards that this process knows, except archived ones."""
         return list(self._by_id.values())
 
     async def find_board(self, board_id: str) -> Board:
@@ -123,7 +123,6 @@ class Catalog:
         return [await self._resolve_alias(each, now_us, reread) for each in board_ids]
 
     async def _resolve_alias(self, board_id: str, now_us: int, reread: dict[str, Family]) -> str:
-        """Return one id, with an alias replaced. `reread` has the families that this request read from the store."""
         family_id = find_aliased_family(board_id)
         if family_id is None or self.find_known(board_id) is not None:
             return board_id
@@ -148,7 +147,7 @@ class Catalog:
         return found | (await self.reread_boards(unknown) if unknown else {})
 
     async def make_boards(self, family: Family, board_ids: Iterable[str], **limits: Any) -> dict[str, Board]:
-        """Return the boards of a family with these ids, by id. Create missing ones as `families.make_boards` does."""
+        """Make the boards of a family with these ids, by id. Create missing ones as `families.make_boards` does."""
         found: dict[str, Board] = {}
         missing: list[str] = []
         for each in board_ids:

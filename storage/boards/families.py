@@ -242,7 +242,7 @@ def _delete_family(family: Family, leaves: Sequence[Leaf]) -> Program[None]:
 
 
 def find_family(family_id: str, *, lock: Lock | None = None) -> Program[Family]:
-    """Return the family with that id, or raise `UnknownFamilyError`. With `lock`, lock the family's row."""
+    """Find the family with that id, or raise `UnknownFamilyError`. With `lock`, lock the family's row."""
     found = yield from read_families(_by_id.locked(lock).bind(id=family_id))
     if not found:
         raise UnknownFamilyError(f"no family {family_id!r}")
@@ -253,7 +253,7 @@ _by_id = FAMILY_ROWS.where(col("id").eq(param("id")))
 
 
 def list_families(*, after: str, limit: int) -> Program[list[Family]]:
-    """Return up to `limit` families with an id greater than `after`, ordered by id."""
+    """List up to `limit` families with an id greater than `after`, ordered by id."""
     listed = FAMILY_ROWS.where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
     return (yield from read_families(listed.bind()))
 
@@ -268,7 +268,7 @@ def count_boards(family: Family) -> Program[int]:
 def make_boards(
     known: Family, board_ids: Iterable[str], *, now_us: int, boards_max: int, own_tables_max: int | None = None
 ) -> Program[list[Board]]:
-    """Return the boards of a family with these ids, and create the missing boards.
+    """Make the boards of a family with these ids, and create the missing boards.
 
     If two processes create the same boards at the same time, both processes get the same boards.
 
@@ -378,7 +378,7 @@ _RESETS = select(col("resets")).from_(FAMILIES).where(col("family_key").eq(param
 def list_boards_on_shelf(
     family: Family, shelf_id: str, *, names: Sequence[str], values: Mapping[str, str], after: str, limit: int
 ) -> Program[list[Board]]:
-    """Return up to `limit` stored boards of one period and one list of facets (a shelf), ordered by id.
+    """List up to `limit` stored boards of one period and one list of facets (a shelf), ordered by id.
 
     Return only boards whose id is greater than `after`. `names` is the sorted list of facet names. `values` holds the
     wanted values of some or all of these facets, by facet name.
@@ -421,7 +421,7 @@ class FamilyCatalog:
         self._by_id = {family.id: family for family in found}
 
     async def find_family(self, family_id: str) -> Family:
-        """Return the family with that id from this process's copy, or from the store if the copy lacks it."""
+        """Find the family with that id from this process's copy, or from the store if the copy lacks it."""
         return self._by_id.get(family_id) or await self.reread_family(family_id)
 
     async def reread_family(self, family_id: str) -> Family:
@@ -445,7 +445,7 @@ class FamilyCatalog:
         self._by_id.pop(family_id, None)
 
     async def find_unreached_board(self, board_id: str) -> Board | None:
-        """Return an empty board with this id, or None if no stored family has a board with such a period and facets.
+        """Find an empty board with this id; return None if no stored family has a board with such a period and facets.
 
         Call this only for a board that no post has reached.
         """

@@ -111,7 +111,7 @@ def has_alias(text: str) -> bool:
 
 
 def find_aliased_family(text: str) -> str | None:
-    """Return the family's id if a text names a board of a family by an alias, otherwise None."""
+    """Find the family's id if a text names a board of a family by an alias, otherwise None."""
     parts = _split(text) if has_alias(text) else None
     return None if parts is None else parts[0]
 
@@ -148,7 +148,7 @@ def shelf(period_id: str, facet_names: Sequence[str]) -> str:
 def list_reached(
     family: str, period_id: str, listed: tuple[tuple[str, ...], ...], values: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...]:
-    """Return the ids of the boards in one period that a post reaches.
+    """List the ids of the boards in one period that a post reaches.
 
     Each facet list in `listed` (the family's lists) gives one id if the post has values for all facets of the list.
     `values` are names and values of the post's facets, sorted by name.
@@ -170,7 +170,7 @@ def describe_closed(board: str, ends_us: int | None) -> str:
 def find_reached(
     family: Family, facets: Mapping[str, str], at_us: int, now_us: int
 ) -> list[tuple[str, PeriodClosedError | None]]:
-    """Return pairs (id, error) of the boards that a post at `at_us` reaches. `error` is None if the period is open.
+    """Find pairs (id, error) of the boards that a post at `at_us` reaches. `error` is None if the period is open.
 
     Raises:
         PostRejectedError: the post reaches no board.

@@ -45,7 +45,7 @@ class JournalPage:
                     yield tuple(numbers), change
 
     def find_lost(self, after: Numbers) -> tuple[int, int] | None:
-        """Return two numbers between which the reader missed changes, because they were pruned. None: it missed none.
+        """Find two numbers between which the reader missed changes, because they were pruned. None: it missed none.
 
         `after` holds the numbers that the reader has read. The result is from the first partition with missed changes.
         """
@@ -56,7 +56,7 @@ class JournalPage:
 def read_page(
     after: Numbers, *, limit: int, partitions: Sequence[int], boards: Sequence[int] | None = None
 ) -> Program[JournalPage]:
-    """Return a page of at most `limit` changes in these partitions after the numbers `after`, the oldest first.
+    """Read a page of at most `limit` changes in these partitions after the numbers `after`, the oldest first.
 
     With `boards`, return only changes of boards with these keys.
     """
@@ -81,7 +81,7 @@ def read_page(
 def read_posts_of_owner(
     owners: Sequence[str], *, before: Numbers | None, limit: int, blocks_max: int, partitions: Sequence[int]
 ) -> Program[tuple[list[tuple[int, JournalRow]], Numbers | None]]:
-    """Return an owner's changes as pairs (partition, change), newest first, and the `before` of the next page.
+    """Read an owner's changes as pairs (partition, change), newest first, and the `before` of the next page.
 
     `owners`: all ids of the owner, see `histories.merged_owners`.
 
@@ -111,7 +111,6 @@ def read_posts_of_owner(
 
 
 def _choose_newest(found: Mapping[int, list[JournalRow]], limit: int) -> list[tuple[int, JournalRow]]:
-    """Return pairs (partition, change), newest first. `found`: the changes of each partition, newest first."""
     order = sorted(
         (-logged_us, partition, index)
         for partition, rows in found.items()
@@ -134,7 +133,7 @@ def find_begins() -> Program[Numbers]:
 
 
 def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: Sequence[int]) -> Program[dict[int, Leaf]]:
-    """Return leaves by key. `changes` holds pairs: a partition, and the key of a leaf with changes in its log.
+    """Find leaves by key. `changes` holds pairs: a partition, and the key of a leaf with changes in its log.
 
     A deleted leaf is returned as long as the journal of these partitions holds its deletion.
     """
@@ -180,7 +179,7 @@ def padded(numbers: Numbers, partitions: int) -> Numbers:
 
 
 def _choose_bundles(sizes: Mapping[int, BundleSizes], limit: int) -> list[int]:
-    """Return the partition of each bundle (log row) of a page, in page order. A partition gives its oldest bundles."""
+    """Choose the partition of each bundle (log row) of a page, in page order. A partition gives its oldest bundles."""
     ordered = sorted(
         (
             (logged_us, partition, index, count)

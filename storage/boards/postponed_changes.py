@@ -36,7 +36,7 @@ def replace_postponed(changes: Iterable[PostponedChange], owner: str) -> Program
 
 
 def list_postponed(partition: int) -> Program[list[PostponedChange]]:
-    """Return changes that are postponed in a partition, at most `LISTED_MAX`."""
+    """List changes that are postponed in a partition, at most `LISTED_MAX`."""
     return [PostponedChange(*row) for row in (yield _LIST.bind(partition=partition))]
 
 

@@ -17,7 +17,7 @@ _REMOVE = delete(PROFILES).where(col("owner").eq(param("owner"))).prepared()
 
 
 def find_profiles(owners: Sequence[str]) -> Program[dict[str, str]]:
-    """Return the profiles of these owners as JSON texts, by owner. Leave out owners without a profile."""
+    """Find the profiles of these owners as JSON texts, by owner. Leave out owners without a profile."""
     rows = yield _FIND.bind(owners=owners)
     return {row[0]: row[1] for row in rows}
 

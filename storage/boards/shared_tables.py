@@ -21,7 +21,7 @@ _SWEPT = {POST_IDS: ("leaf_key", "post_hash"), SEATS: ("leaf_key", "cohort"), ST
 
 
 def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Program[int]:
-    """Return the key of a partition's shared table for boards with these columns. Create the table if there is none."""
+    """Find the key of a partition's shared table for boards with these columns. Create the table if there is none."""
     found = yield from find_table(columns, partition)
     if found is not None:
         return found
@@ -34,7 +34,7 @@ def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Progra
 
 
 def find_table(columns: Sequence[RowColumn], partition: int) -> Program[int | None]:
-    """Return the key of a partition's shared table for boards with these columns, or None if there is none."""
+    """Find the key of a partition's shared table for boards with these columns; return None if there is none."""
     layout = BETWEEN.join(column.name for column in columns)
     same = (col(name).eq(param(name)) for name in ("partition", "layout"))
     found = yield select(col("table_key")).from_(SHARED_TABLES).where(*same).bind(partition=partition, layout=layout)

@@ -143,7 +143,7 @@ def audit_curve(
 
 
 def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
-    """Return a leaf's entry count and its changes since the curve's moment. None: changes unknown or too many."""
+    """Find a leaf's entry count and its changes since the curve's moment. None: changes unknown or too many."""
     leaf, served = part.entries.leaf, part.served
     totals = (yield from read_totals([leaf]))[leaf.key]
     entries = totals.get(column_index, 0)
@@ -165,7 +165,7 @@ def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Pr
 
 
 def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
-    """Return the cells of the rows with these ascending numbers; 0 is the best row. Stop if `is_late` returns True."""
+    """Find the cells of the rows with these ascending numbers; 0 is the best row. Stop if `is_late` returns True."""
     cells: list[str] = []
     past_rows = 0  # how many rows have the last found cell or a better one
     for row_number in row_numbers:
@@ -204,7 +204,6 @@ def _count_better_then(
 
 
 def _count_between(ranking: RowRanking, above: str | None, cell: str) -> Program[int]:
-    """Count the entries from the cell `above` (included) to `cell` (excluded). If `above` is None, begin at the top."""
     # `count_range` includes `least` and excludes `past`. A cell followed by "0" sorts directly after the cell, so this
     # text excludes the cell as `least`, and includes the cell as `past`.
     if ranking.padding.high:

@@ -84,14 +84,14 @@ class ServedCurves:
         self._forgotten_meanwhile: set[int] = set()
 
     def find_served(self, leaf: Leaf, column_index: int) -> ServedCurve | None:
-        """Return the column's newest curve of the leaf's current epoch, or None if this process has none."""
+        """Find the column's newest curve of the leaf's current epoch; return None if this process has none."""
         served = self._served.get((leaf.key, column_index))
         if served is None or served.epoch != leaf.epoch or served.partition != leaf.partition:
             return None
         return served
 
     def find_curve(self, board: Board, column_index: int) -> AnyCurve | None:
-        """Return the column's newest curve of the board's current epoch, or None if this process has none.
+        """Find the column's newest curve of the board's current epoch; return None if this process has none.
 
         For a board with segments, return the sum of the segments' curves, or None if a segment has no curve.
         """
@@ -134,7 +134,7 @@ class ServedCurves:
     def find_count_start(
         self, board: Board, column_index: int, changes_max: int, asked_us: int, *, as_asked: bool = False
     ) -> CountStart | None:
-        """Return the curve of `find_curve` with its mark, so that a count can start at a knot. None: one is unknown.
+        """Find the curve of `find_curve` with its mark, so that a count can start at a knot. None: one is unknown.
 
         `as_asked`: if the board has segments, count them as of `asked_us`.
         """

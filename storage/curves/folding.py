@@ -137,7 +137,6 @@ def _read_changes(found: FoldBacklog, known: KnownCurves, done: int, limits: Job
 
 
 def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Program[None]:
-    """Read, for each new curve, the changes that the snapshot of its fit did not see."""
     rows_max = limits.fold_lag_rows_max
     for fit in found.fits:
         if found.goes_on(fit):

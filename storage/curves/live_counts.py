@@ -93,6 +93,6 @@ def counted_fits() -> Program[dict[tuple[int, int], int]]:
 
 
 def list_bundles_after(done: int, *, changes_max: int, boards: Sequence[int] | None = None) -> Program[list[Bundle]]:
-    """Return a page of the bundles that the mark `done` does not cover. `LogPages.read_page` explains the bounds."""
+    """List a page of the bundles that the mark `done` does not cover. `LogPages.read_page` explains the bounds."""
     pages = BUNDLE_PAGES.read_page(last_number_before(done), changes_max=changes_max, boards=boards)
     return [Bundle(*row) for row in (yield from pages)]

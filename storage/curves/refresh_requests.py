@@ -78,12 +78,12 @@ def store_refresh_request(slot: Slot, origin: str = "") -> Program[int]:
 
 
 def list_open_refresh_requests(limit: int) -> Program[list[Slot]]:
-    """Return up to `limit` columns with an unanswered request, ordered by the number of the latest request."""
+    """List up to `limit` columns with an unanswered request, ordered by the number of the latest request."""
     return [(row[0], row[1]) for row in (yield _OPEN.bind(limit=limit))]
 
 
 def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
-    """Return the latest request of a column, or None if there was no request or the board was deleted."""
+    """Find the latest request of a column; return None if there was no request or the board was deleted."""
     rows = yield _FIND.bind(key=slot[0], index=slot[1])
     if not rows:
         return None

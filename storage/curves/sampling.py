@@ -154,7 +154,6 @@ def scan_column(entries: Entries, column_index: int, limits: JobSettings) -> Pro
 
 
 def _read_keys(entries: Entries, column_index: int, cells: list[str]) -> list[int]:
-    """Return the keys of cells. Raise RowDamagedError if one is not a number, because somebody changed the row."""
     try:
         return entries.rankings[column_index].padding.keys_of_cells(cells)
     except ValueError:

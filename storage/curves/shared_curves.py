@@ -34,7 +34,7 @@ class SharedCurves:
         self._cache, self._envelopes, self._meter = cache, envelopes, meter
 
     async def find_curves(self, wanted: Sequence[ListedCurve]) -> dict[ListedCurve, Curve]:
-        """Return the wanted curves that memcached has. Stop asking after the first call in which a server failed."""
+        """Find the wanted curves that memcached has. Stop asking after the first call in which a server failed."""
         found: dict[ListedCurve, Curve] = {}
         batch_max = self._cache.limits.memcached_batch_max
         for start in range(0, len(wanted), batch_max):

@@ -109,7 +109,7 @@ def find_listed_curves(leaf_keys: Sequence[int]) -> Program[dict[Slot, ListedCur
 
 
 def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
-    """Return the encoded curves with these versions, by version. Leave out curves that newer ones have replaced."""
+    """Read the encoded curves with these versions, by version. Leave out curves that newer ones have replaced."""
     rows = yield (
         select(col("version"), col("document"))
         .from_(CURVES)

@@ -242,7 +242,6 @@ class ConnectionPool:
         self._meter.set("rankcurve_store_connections_awaited", waiting, COMMON_CONNECTION_POOL, self._kind)
 
     def _add_up(self, name: str, change: int) -> int:
-        """Add to a number of all pools of this kind. Return the sum over the nodes."""
         key = f"{name} {self._kind}"
         self._counts[key] += change
         return self._counts[key]

@@ -118,7 +118,7 @@ class Nodes:
         self._closing: set[asyncio.Task[None]] = set()  # close dead nodes
 
     def find_node(self, schema: str | None) -> Node:
-        """Return the node that has the tables of a schema."""
+        """Find the node that has the tables of a schema."""
         if self.coordinator is None or schema is None:
             return self.entry
         if asyncio.get_running_loop().time() - self._read_s > MAP_S_MAX:
@@ -126,7 +126,7 @@ class Nodes:
         return self._of_schema.get(schema, self.entry)
 
     def find_shard(self, schema: str, table: str) -> int:
-        """Return the number of a table's shard. Raise ShardAwayError if it is to be looked up with the next map."""
+        """Find the number of a table's shard. Raise ShardAwayError if it is to be looked up with the next map."""
         shard = self._shards.get((schema, table))
         if shard is None:
             if len(self._sought) < SHARDS_MAX:
@@ -229,7 +229,7 @@ class Nodes:
                 other.breaker.leave(reach)
 
     def list_used(self) -> set[Node]:
-        """Return the nodes of the map: those that have a partition, and the coordinator."""
+        """List the nodes of the map: those that have a partition, and the coordinator."""
         coordinators = () if self.coordinator is None else (self.coordinator,)
         return {*self._of_schema.values(), *coordinators}
 

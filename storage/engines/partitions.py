@@ -99,7 +99,7 @@ async def is_distributed(connection: PostgresConnection, schema: str) -> bool:
 
 
 async def read_node_map(connection: PostgresConnection) -> NodeMap:
-    """Return which node has which partition, as far as the node of this connection knows."""
+    """Read which node has which partition, as far as the node of this connection knows."""
     nodes = await connection.run_query(_NODES.bind().build(POSTGRES))
     addresses = {group: Address(host, port) for group, host, port in nodes}
     placed = await connection.run_query(_SHARDS.bind(tables=_SHOWING_TABLES).build(POSTGRES))
@@ -108,7 +108,7 @@ async def read_node_map(connection: PostgresConnection) -> NodeMap:
 
 
 async def find_shards(connection: PostgresConnection, tables: Iterable[str]) -> dict[tuple[str, str], int]:
-    """Return the number of the only shard of each table with one of these names, by schema and table."""
+    """Find the number of the only shard of each table with one of these names, by schema and table."""
     found = await connection.run_query(_SHARDS.bind(tables=list(tables)).build(POSTGRES))
     return {(schema, table): shard for schema, table, shard, _ in found}
 
@@ -166,7 +166,7 @@ class Partitions:
 
     @classmethod
     async def find(cls, connection: PostgresConnection) -> "Partitions":
-        """Return the partitions of the store in this database. Without a store, return the default, one partition."""
+        """Find the partitions of the store in this database. Without a store, return the default, one partition."""
         schema = await connection.fetchval("SELECT current_schema()") or DEFAULT_NAME
         found = cls(DEFAULT_NAME if schema == "public" else schema)
         found.apart = await _holds_store(connection, found.schema_named(CONTROL))

@@ -140,7 +140,7 @@ class PostgresStore:
         return query.build(self._partitions.dialect_of(query.partition))
 
     def _build_for_shards(self, query: Bound, built: Built, node: Node) -> Built | None:
-        """Return a query that reads the shards of its tables on this node, or None if it has to go through Citus."""
+        """Build a query that reads the shards of its tables on this node; return None if it has to go through Citus."""
         if node.placements is None or built.schema is None or self._nodes.find_node(built.schema) is not node:
             return None
         number = self._partition if query.partition is None else query.partition
@@ -186,7 +186,7 @@ class PostgresStore:
             return await pool.run(partial(attempt, through_citus=True))
 
     async def read_query(self, query: Bound) -> Rows:
-        """Return the rows of one query without BEGIN and COMMIT, which saves two round trips."""
+        """Read the rows of one query without BEGIN and COMMIT, which saves two round trips."""
         built = self._build(query)
         node = self._nodes.find_node(built.schema)
         for_shards = self._build_for_shards(query, built, node)

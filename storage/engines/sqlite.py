@@ -184,7 +184,6 @@ class SqliteStore:
         return await cls(path, limits, None, meter)._start()
 
     async def _start(self) -> SqliteStore:
-        """Open the connections, and first create the file if this process owns it. Return this store."""
         try:
             if self._lock is not None:
                 create_file(self._path)
@@ -417,7 +416,6 @@ class SqliteStore:
 
 
 def _refused(path: Path, error: Exception) -> Exception:
-    """Translate an error of SQLite or of the file system into the StorageError that `open` raises."""
     if is_full_os_error(error) if isinstance(error, OSError) else is_full_error(error, path):
         return StoreFullError(f"{path}: the disk is full, and the store needs some room to start: {error}")
     cause = describe_damage(error)

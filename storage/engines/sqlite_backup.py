@@ -104,7 +104,6 @@ def _remove(copy: Path) -> None:
 
 
 def _check(copy: sqlite3.Connection, source: Path) -> None:
-    """Raise `BackupFailedError` if a copy is damaged, or is not a store that this version can open."""
     copy.execute(f"PRAGMA cache_size={-_CACHE_KIB}")
     [found] = copy.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
@@ -130,7 +129,6 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def _reported(what: str) -> Iterator[None]:
-    """Turn errors of files and of SQLite into a BackupFailedError whose message begins with `what`."""
     try:
         yield
     except (OSError, *SQLITE_ERRORS) as error:

@@ -37,7 +37,7 @@ def make_follower(partition: int) -> Follower:
 
 
 def read_events(after: int, *, limit: int) -> Program[list[Event]]:
-    """Return up to `limit` events with numbers greater than `after`, in their order. Run this in the control partition.
+    """Read up to `limit` events with numbers greater than `after`, in their order. Run this in the control partition.
 
     Events that were pruned are left out: see `find_oldest`.
     """
@@ -48,7 +48,7 @@ def read_events(after: int, *, limit: int) -> Program[list[Event]]:
 
 
 def find_oldest() -> Program[int | None]:
-    """Return the number of the oldest event that is kept, or None if there is no event."""
+    """Find the number of the oldest event that is kept; return None if there is no event."""
     [[oldest]] = yield _OLDEST.bind()
     return None if oldest is None else int(oldest)
 

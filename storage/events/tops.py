@@ -44,7 +44,7 @@ def is_watched(board: Board, webhooks: Iterable[Webhook]) -> bool:
 
 
 def find_changes(now_us: int) -> Program[Changes]:
-    """Return which leaves of a partition have changed since the mark, or, without a mark, in the last `RECENT_US`."""
+    """Find which leaves of a partition have changed since the mark, or, without a mark, in the last `RECENT_US`."""
     rows = yield _FIND_MARK.bind(name=FOLLOWER)
     mark = int(rows[0][0]) if rows else None
     [since] = [mark] if mark is not None else (yield from change_log.find_positions([now_us - RECENT_US]))
@@ -53,7 +53,7 @@ def find_changes(now_us: int) -> Program[Changes]:
 
 
 def read_top(rankings: Mapping[int, Ranking]) -> Program[str]:
-    """Return a digest of the first owners in each ranking of a board; it is empty if there are none."""
+    """Read a digest of the first owners in each ranking of a board; it is empty if there are none."""
     found = []
     for ranking in rankings.values():
         found.append([entry.owner for entry in (yield from ranking.read_first_rows(TOP_ROWS))])

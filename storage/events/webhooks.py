@@ -55,7 +55,7 @@ class Webhook(msgspec.Struct, frozen=True):
         return (not self.events or event.type in self.events) and (not self.boards or is_named)
 
     def list_secrets(self, now_us: int) -> list[str]:
-        """Return the secrets that sign a delivery now."""
+        """List the secrets that sign a delivery now."""
         return [each.text for each in self.secrets if each.until_us is None or each.until_us > now_us]
 
     def rotate(self, secret: str, now_us: int) -> "Webhook":
@@ -99,12 +99,12 @@ class Webhook(msgspec.Struct, frozen=True):
 
 
 def list_webhooks(after: str = "", limit: int = WEBHOOKS_MAX) -> Program[list[Webhook]]:
-    """Return webhooks whose ids come after `after`, by id. A store has at most `WEBHOOKS_MAX`."""
+    """List webhooks whose ids come after `after`, by id. A store has at most `WEBHOOKS_MAX`."""
     return [_decode(row[0]) for row in (yield _LIST.bind(after=after, limit=limit))]
 
 
 def find_webhook(webhook_id: str) -> Program[Webhook]:
-    """Return a webhook. Raises UnknownWebhookError."""
+    """Find a webhook. Raises UnknownWebhookError."""
     rows = yield _FIND.bind(id=webhook_id)
     return _decode_found(webhook_id, rows)
 

@@ -25,7 +25,7 @@ Histories = Mapping[tuple[int, str], list[tuple[int, JournalRow]]]
 
 
 def read_histories(names: Iterable[str], board_of: Mapping[int, int], partitions: Sequence[int]) -> Program[Histories]:
-    """Return the changes of these owners, each from the change that made an entry, or from the journal's first one on.
+    """Read the changes of these owners, each from the change that made an entry, or from the journal's first one on.
 
     `board_of`: for each key that the journal may have for a board, the key of the board in the result.
     """

@@ -45,7 +45,7 @@ def list_earlier_ids(owner: str) -> Program[list[str]]:
 
 
 def list_names(owner: str) -> Program[list[str]]:
-    """Return the owner and all earlier ids of the owner.
+    """List the owner and all earlier ids of the owner.
 
     Raises:
         OwnerMergedError: this is an earlier id.
@@ -82,12 +82,12 @@ def list_entries(owner: str) -> Program[list[MergedEntry]]:
 
 
 def find_entries(leaf_keys: Iterable[int]) -> Program[list[MergedEntry]]:
-    """Return which entries were merged into entries of leaves with these keys."""
+    """Find which entries were merged into entries of leaves with these keys."""
     return [_decode(*row) for row in (yield _ON_LEAVES.bind(keys=[*leaf_keys]))]
 
 
 def list_earlier_ids_on(owners: Sequence[str], leaf_keys: Iterable[int]) -> Program[list[str]]:
-    """Return the earlier ids of these owners whose entries were merged into entries of leaves with these keys."""
+    """List the earlier ids of these owners whose entries were merged into entries of leaves with these keys."""
     earlier_ids = [row[0] for row in (yield _EARLIER_IDS.bind(owners=owners))]
     rows = (yield _THEIRS_ON_LEAVES.bind(keys=[*leaf_keys], owners=earlier_ids)) if earlier_ids else []
     return sorted({row[0] for row in rows})

@@ -141,7 +141,6 @@ class OwnerMerge:
             yield from in_partition(partition, log_ranking_changes(logged, now_us=logged_us))
 
     def _hold_entries(self, board: Board) -> Program[tuple[HeldEntry, HeldEntry]]:
-        """Lock the entries of both owners, in the order in which posts lock rows."""
         held: dict[str, HeldEntry] = {}
         leaves = [(board.leaf_of(owner), owner) for owner in (self.owner, self.into)]
         for leaf, owner in sorted(leaves, key=lambda each: (each[0].partition, each[0].key, each[1])):
@@ -149,7 +148,6 @@ class OwnerMerge:
         return held[self.owner], held[self.into]
 
     def _compute_cells(self, board: Board, theirs: HeldEntry, own: HeldEntry) -> Program[tuple[ChangeKind, list[Cell]]]:
-        """Return how the entries are merged, and the cells of the entry of both."""
         assert theirs.entry is not None
         if own.entry is None:
             return ChangeKind.RENAMED, theirs.entry.cells
@@ -167,7 +165,7 @@ class OwnerMerge:
         return ChangeKind.JOINED, own.entry.cells if entry is None else entry.cells
 
     def _find_time(self, partitions: set[int]) -> Program[int]:
-        """Return a time that is later than that of every change which the logs of these partitions have."""
+        """Find a time that is later than that of every change which the logs of these partitions have."""
         found_us = self.now_us
         for partition in sorted(partitions):
             log = yield from in_partition(partition, change_log.read_counter())

@@ -29,7 +29,7 @@ class Zone(StrEnum):
 
 
 def make_cohort(division: int, number: int) -> int:
-    """Return the number that stands for a cohort in a period. `number`: among the cohorts of the division, from 1."""
+    """Make the number that stands for a cohort in a period. `number`: among the cohorts of the division, from 1."""
     return number * DIVISIONS_MAX + division
 
 
@@ -77,7 +77,6 @@ def _find_zone(rank: int, promoted: int, safe: int) -> Zone:
 
 
 def _find_limits(league: LeagueSpec, division: int, ranked: int, unranked: int) -> tuple[int, int]:
-    """Return the worst rank that is promoted, and the worst one that is not relegated."""
     rules, owners = league.divisions[division], ranked + unranked
     promoted, relegated = rules.promote, rules.relegate
     if owners * SMALL < league.cohort_size:
@@ -87,7 +86,7 @@ def _find_limits(league: LeagueSpec, division: int, ranked: int, unranked: int) 
 
 
 def read_seats_beside(leaf: Leaf, owner: str) -> Program[list[Seat]]:
-    """Return the seats of the cohort of an owner in the period of a leaf. Empty: the owner has no seat in a cohort."""
+    """Read the seats of the cohort of an owner in the period of a leaf. Empty: the owner has no seat in a cohort."""
     return [Seat(*row) for row in (yield _BESIDE.bind(key=leaf.key, owner=owner))]
 
 
@@ -112,7 +111,7 @@ def take_whole(seats: list[Seat], limit: int) -> tuple[list[Seat], int | None]:
 
 
 def list_winners(leaf: Leaf, to_rank: int, *, after: int, rows_max: int) -> Program[tuple[list[Seat], int | None]]:
-    """Return the seats with final ranks up to `to_rank` in the next cohorts, about `rows_max` of them.
+    """List the seats with final ranks up to `to_rank` in the next cohorts, about `rows_max` of them.
 
     `after`: the last cohort of the call before. Also return that of this call, or None if there are no further ones.
     """
@@ -130,13 +129,13 @@ class PastSeat(NamedTuple):
 
 
 def list_past_seats(family_key: int, owner: str, *, before_us: int, limit: int) -> Program[list[PastSeat]]:
-    """Return up to `limit` results of an owner in periods of a league that ended before `before_us`, newest first."""
+    """List up to `limit` results of an owner in periods of a league that ended before `before_us`, newest first."""
     rows = yield _PAST.bind(family_key=family_key, owner=owner, before_us=before_us, limit=limit)
     return [PastSeat(*row) for row in rows]
 
 
 def list_open_leaves(family_key: int, owner: str) -> Program[list[int]]:
-    """Return the keys of the leaves in which an owner has a seat, or waits for one, and no result."""
+    """List the keys of the leaves in which an owner has a seat, or waits for one, and no result."""
     return [key for (key,) in (yield _OPEN.bind(family_key=family_key, owner=owner))]
 
 

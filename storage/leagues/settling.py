@@ -63,7 +63,6 @@ def _settle(entries: Entries, seats: Sequence[Seat]) -> Program[None]:
 
 
 def _seat_waiting(family_key: int, league: LeagueSpec, owners: Sequence[str]) -> Program[None]:
-    """Give seats to those of these owners who wait for no further result."""
     first: dict[str, tuple[int, int, int]] = {}
     for owner, *place in (yield _OPEN_SEATS.bind(key=family_key, owners=owners)):
         first[owner] = min(first.get(owner, (INT64_MAX, 0, 0)), (place[0], place[1], place[2]))

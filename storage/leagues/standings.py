@@ -19,7 +19,7 @@ class Standing(NamedTuple):
 
 
 def find_division(league: LeagueSpec, standing: Standing | None, ends_us: int, *, wanted: int = 0) -> int:
-    """Return the division in which an owner begins the period that ends at `ends_us`. A newcomer begins in `wanted`."""
+    """Find the division in which an owner begins the period that ends at `ends_us`. A newcomer begins in `wanted`."""
     top = len(league.divisions) - 1
     missed = 0 if standing is None else _count_missed(league, standing, ends_us)
     if standing is None or (missed and league.absent is Absent.LEAVE):

@@ -59,7 +59,7 @@ class LeaseBatcher:
         return given
 
     async def find_lease(self, client_id: str, pool_id: str, key: str) -> Grant:
-        """Return the running lease of a key. This may be a lease in another store, if this store knows of it.
+        """Find the running lease of a key. This may be a lease in another store, if this store knows of it.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.

@@ -62,7 +62,7 @@ class LeaseJournal:
             yield self._append.bind(rows=rows)
 
     def read_page(self, after: int, *, limit: int) -> Program[list[PublishedLeaseEvent]]:
-        """Return up to `limit` events with numbers greater than `after`, in the order of the numbers."""
+        """Read up to `limit` events with numbers greater than `after`, in the order of the numbers."""
         rows = yield self._page.bind(after=after, limit=limit)
         return [PublishedLeaseEvent(*row) for row in rows]
 
@@ -135,7 +135,7 @@ class LeaseCounts:
         return {(row[0], row[1]): RegionCounts(*row[2:]) for row in rows}
 
     def read_loads(self, pool_keys: Sequence[int]) -> Program[dict[Region, str]]:
-        """Return the measurements that the rebalancing job has stored, by region."""
+        """Read the measurements that the rebalancing job has stored, by region."""
         rows = yield self._loads.bind(pools=pool_keys)
         return {(row[0], row[1]): row[2] for row in rows}
 

@@ -134,7 +134,7 @@ class ResourceChange(NamedTuple):
     after: Resource
 
     def find_events(self, now_us: int) -> list[LeaseEvent]:
-        """Return the events of this change, in the order in which they happen."""
+        """Find the events of this change, in the order in which they happen."""
         before, after = self
         is_new = after.version > before.version
         events: list[LeaseEvent] = []

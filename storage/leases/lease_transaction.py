@@ -65,7 +65,7 @@ class Findings(NamedTuple):
         return self.pools[request[:2]].key, request.key
 
     def find_running(self, request: PoolRequest) -> Grant | None:
-        """Return the running lease of the request's key, or None if the key has none in this store."""
+        """Find the running lease of the request's key; return None if the key has none in this store."""
         row = self.held.get(self.key(request)) if request[:2] in self.pools else None
         if row is None or row.is_free or row.expires_at_us <= self.now_us:
             return None
@@ -119,7 +119,7 @@ class LeaseTransactions:
         return [group.outcomes[request] for request in requests]
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
-        """Return the running lease that a key has in another store. Raise `UnknownPoolError` or `UnknownLeaseError`."""
+        """Find the running lease that a key has in another store. Raise `UnknownPoolError` or `UnknownLeaseError`."""
         pool = yield from lease_pools.read_pool(client_id, pool_id)
         if self._peers:
             now_us, place = (yield from (self._clock or store_clock)()), (pool.key, key)
@@ -159,7 +159,7 @@ class LeaseTransactions:
                 group.refused.append(region)
 
     def _find_free(self, region: Region, *, limit: int, now_us: int) -> Program[list[Resource]]:
-        """Return up to `limit` free resources, longest free first. Begin where the last search found its first row.
+        """Find up to `limit` free resources, longest free first. Begin where the last search found its first row.
 
         The `free_since` of that row is the front. Without a front, PostgreSQL would scan all dead index entries of
         earlier rows until vacuum removes them. A row may still appear before the front: a free resource that is moved
@@ -275,7 +275,6 @@ class _Group:
         return len(self.wanted[region]) + sum(row.is_free == is_free for row in here)
 
     def give_resources(self, region: Region, rows: Sequence[Resource]) -> None:
-        """Give the resources in `rows` to waiting requests, except resources that another decision changes."""
         waiting, reserved = self.wanted[region], {row[:2] for row, _ in self.decided.values()}
         for row in rows:
             if waiting and row[:2] not in reserved:

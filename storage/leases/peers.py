@@ -55,7 +55,7 @@ class RemoteLease(NamedTuple):
         return Grant(self.resource, self.region, self.key, self.version, self.expires_at_us, now_us, acquired=False)
 
     def make_event(self, kind: LeaseEventKind, now_us: int) -> LeaseEvent:
-        """Return an event for the other store to read: the lease's key wants more time, or gives the resource back."""
+        """Make an event for the other store to read: the lease's key wants more time, or gives the resource back."""
         row = Resource(self.pool_key, self.resource, self.region, self.key, self.version, self.expires_at_us, None)
         return LeaseEvent(kind, row, self.key, now_us)
 
@@ -80,7 +80,7 @@ class RemoteLeases:
         self._set_cursor = prepare_put(LEASE_PEERS)
 
     def find_by_keys(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, list[RemoteLease]]]:
-        """Return the leases that these keys have in other stores, even expired ones."""
+        """Find the leases that these keys have in other stores, even expired ones."""
         found = yield self._by_keys.bind(keys=keys)
         leases: dict[ResourceKey, list[RemoteLease]] = {}
         for row in found:
@@ -116,7 +116,7 @@ class RemoteLeases:
         yield self._sweep.bind(before_us=before_us, limit=rows_max)
 
     def read_cursor(self, peer: str) -> Program[int]:
-        """Return the number of the last event that was read from a peer's journal, or 0 if none was read."""
+        """Read the number of the last event that was read from a peer's journal, or 0 if none was read."""
         found = yield self._cursor.bind(peer=peer)
         return int(found[0][0]) if found else 0
 
@@ -193,7 +193,6 @@ class LeaseExchange:
         raise RacesLostError(f"resources kept changing during {self._attempts_max} attempts")
 
     def _of_pools_here(self, page: Sequence[PublishedLeaseEvent]) -> Program[list[KeyEvent]]:
-        """Return ((pool key here, lease key), event) for each event about a key whose pool exists here."""
         pools = yield from lease_pools.find_by_names([(event.client_id, event.pool_id) for event in page])
         return [
             ((pools[event.client_id, event.pool_id].key, event.key), event)

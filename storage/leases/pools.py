@@ -54,7 +54,6 @@ ResourceKey = tuple[int, str]  # a pool's key, and the key of a holder or the na
 
 
 def _select_named(column: str) -> Select:
-    """Return a query that finds resources. Its parameter `keys` takes pairs of a pool key and a value of `column`."""
     same = all_of(col("pool_key", "r").eq(col("pool_key", "v")), col(column, "r").eq(col("name", "v")))
     keys = rows("v", param("keys"), pool_key=INTEGER, name=TEXT)
     found = select(*(col(name, "r") for name in RESOURCE_COLUMNS)).from_(keys)
@@ -62,7 +61,7 @@ def _select_named(column: str) -> Select:
 
 
 def _build_write() -> Update:
-    """Return the update that changes resources that still have the version and expiry that were found.
+    """Build the update that changes resources that still have the version and expiry that were found.
 
     A resource never has the same pair of version and expiry again, because an extended lease expires later, and a new
     lease has a new version. The update has the parameter `rows`.
@@ -109,7 +108,7 @@ class LeaseResources:
         return {(row[0], row[3]): Resource(*row) for row in found}
 
     def find_by_names(self, names: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
-        """Return the named resources that exist, by pool key and name."""
+        """Find the named resources that exist, by pool key and name."""
         found = yield self._by_names.bind(keys=names)
         return {(row[0], row[1]): Resource(*row) for row in found}
 
@@ -222,12 +221,12 @@ class LeasePools:
         self._page = listed.order_by(asc(resource)).limit(param("limit")).packed().prepared()
 
     def find_by_names(self, names: Sequence[tuple[str, str]]) -> Program[dict[tuple[str, str], Pool]]:
-        """Return the named pools that exist, by client id and pool id."""
+        """Find the named pools that exist, by client id and pool id."""
         found = yield self._by_names.bind(names=sorted(set(names)))
         return {pool.name: pool for pool in (Pool(*row) for row in found)}
 
     def read_pool(self, client_id: str, pool_id: str) -> Program[Pool]:
-        """Return one pool, or raise `UnknownPoolError`."""
+        """Read one pool, or raise `UnknownPoolError`."""
         found = yield from self.find_by_names([(client_id, pool_id)])
         if not found:
             raise UnknownPoolError(f"the client {client_id!r} has no pool {pool_id!r}")
@@ -236,7 +235,7 @@ class LeasePools:
     def list_pools(
         self, *, after: tuple[str, str] = ("", ""), client_id: str | None, limit: int
     ) -> Program[list[Pool]]:
-        """Return up to `limit` pools whose ids follow `after`, in order; with `client_id`, only this client's pools."""
+        """List up to `limit` pools whose ids follow `after`, in order; with `client_id`, only this client's pools."""
         if client_id is None:
             found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
         else:
@@ -316,7 +315,7 @@ class LeasePools:
         return int(found[0][0])
 
     def list_resources(self, pool: Pool, *, after: str, limit: int) -> Program[list[Resource]]:
-        """Return up to `limit` resources of a pool whose names follow `after`, ordered by name."""
+        """List up to `limit` resources of a pool whose names follow `after`, ordered by name."""
         found = yield self._page.bind(pool_key=pool.key, after=after, limit=limit)
         return [Resource(*row) for row in found]
 

@@ -81,7 +81,7 @@ class WorkLeases:
         )
 
     def find_lease(self, kind: str, resource: str) -> Program[WorkLease | None]:
-        """Return the last lease on a resource, even if it expired or was released, or None if there is none."""
+        """Find the last lease on a resource, even if it expired or was released; return None if there is none."""
         rows = yield self._find.bind(kind=kind, resource=resource)
         return WorkLease(kind, *rows[0]) if rows else None
 

@@ -80,7 +80,7 @@ class CatalogRow(NamedTuple):
         return self.kind in (RowKind.BOARD, RowKind.SEGMENT)
 
     def make_board(self, leaves: tuple[Leaf, ...] = ()) -> Board:
-        """Return the board with these leaves, or with the leaf of this row if `leaves` is empty."""
+        """Make the board with these leaves, or with the leaf of this row if `leaves` is empty."""
         leaf = self.leaf
         if leaves and leaf.spec.entry is not None:
             leaves = tuple([replace(each, whole=(leaf.partition, leaf.key)) for each in leaves])
@@ -131,7 +131,7 @@ def replace_times(gate: Gate, season: Season | None) -> Gate:
 
 
 def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
-    """Return the leaves that hold the post ids of a board. If the board is archived, include its former segments."""
+    """Find the leaves that hold the post ids of a board. If the board is archived, include its former segments."""
     leaves = board.leaves if isinstance(board, Board) else (board,)
     if leaves[0].archived_us is None or board.family_key is not None:
         return [*leaves]
@@ -140,13 +140,13 @@ def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
 
 
 def find_keys_ever(board: Board) -> Program[list[int]]:
-    """Return the keys of a board and of all its segments, even retired ones. The journal may have changes of each."""
+    """Find the keys of a board and of all its segments, even retired ones. The journal may have changes of each."""
     rows = yield select(col("board_key")).from_(BOARDS).where(col("segment_of").eq(board.key)).bind()
     return [board.key, *(key for (key,) in rows)]
 
 
 def find_rows_by_key(keys: list[int], *, held: bool = False) -> Program[dict[int, CatalogRow]]:
-    """Return the catalog's rows of boards and segments with these keys, by key. Leave out keys that have no row.
+    """Find the catalog's rows of boards and segments with these keys, by key. Leave out keys that have no row.
 
     `held`: also lock the rows, so that nobody changes or moves these boards and segments until the transaction ends.
     """
@@ -155,7 +155,7 @@ def find_rows_by_key(keys: list[int], *, held: bool = False) -> Program[dict[int
 
 
 def find_leaves(keys: list[int]) -> Program[dict[int, Leaf]]:
-    """Return the leaves with these keys, by key, as they are stored now. Leave out keys that no leaf has."""
+    """Find the leaves with these keys, by key, as they are stored now. Leave out keys that no leaf has."""
     return {key: row.leaf for key, row in (yield from find_rows_by_key(keys)).items()}
 
 
@@ -178,7 +178,7 @@ def read_families(query: Bound) -> Program[list[Family]]:
 
 
 def find_families_by_key(family_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, Family]]:
-    """Return the families with these keys, by key, as they are stored now. Leave out keys that no family has.
+    """Find the families with these keys, by key, as they are stored now. Leave out keys that no family has.
 
     `held`: also lock the rows, so that nobody changes these families or closes their boards until the transaction ends.
     """

@@ -54,7 +54,7 @@ class CountPolicy(NamedTuple):
     def choose_cells(
         self, curve: AnyCurve, padding: Padding, cells: Iterable[CellOf], gap_rows_max: int, *, knots: bool = False
     ) -> list[CellOf]:
-        """Return those of the cells whose ranks `auto` counts. `knots`: also those that the curve knows exactly."""
+        """Choose those of the cells whose ranks `auto` counts. `knots`: also those that the curve knows exactly."""
         chosen = []
         for cell in cells:
             key = padding.key_of_cell(cell[0])

@@ -125,7 +125,6 @@ def _hold_counts(partition: int, keys: list[int]) -> Program[dict[int, int]]:
 
 
 def _count_entries(leaf: Leaf) -> Program[int]:
-    """Return how many entries the board of a leaf has, hidden ones included."""
     leaves = [leaf]
     if leaf.whole is not None:
         rows = yield from read_rows(_SEGMENTS.bind(key=leaf.whole[1]).at(CONTROL))
@@ -158,7 +157,7 @@ def find_joined(leaf: Leaf, owners: Collection[str]) -> Program[dict[str, int]]:
 
 
 def list_keys(owner: str) -> Program[list[int]]:
-    """Return the keys of boards of this partition in which an owner takes part and has a row."""
+    """List the keys of boards of this partition in which an owner takes part and has a row."""
     return [key for (key,) in (yield _OF_OWNER.bind(owner=owner))]
 
 

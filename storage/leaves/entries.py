@@ -197,7 +197,7 @@ class Entries(OpenLeaf):
         return [decode_entry(row) for row in rows]
 
     def find_entries_with_totals(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], dict[int, int]]]:
-        """Return the entries by owner and the leaf's totals by column index, with one statement.
+        """Find the entries by owner and the leaf's totals by column index, with one statement.
 
         Raises:
             UnknownBoardError, BoardChangedError: see `check_copy`.
@@ -276,7 +276,7 @@ def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Pro
 
 
 def find_on_leaves(leaves: Iterable[OpenLeaf], owner: str) -> Program[dict[int, Entry]]:
-    """Return the owner's entries by leaf key. Run one statement for each shared table, and one for each other leaf.
+    """Find the owner's entries by leaf key. Run one statement for each shared table, and one for each other leaf.
 
     A deleted leaf may have left its rows in a shared table, so the result may have entries of such a leaf.
     """
@@ -330,7 +330,7 @@ def total_rows(changes: dict[int, dict[int, int]]) -> list[tuple[int, int, int]]
 
 
 def build_totals_upsert() -> Insert:
-    """Return the part of a statement that adds the rows in the parameter `total_rows` to the stored totals."""
+    """Build the part of a statement that adds the rows in the parameter `total_rows` to the stored totals."""
     return _add_to_stored(insert(TOTALS).rows(param("total_rows"), **_TOTAL_ROW))
 
 

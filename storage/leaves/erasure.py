@@ -46,7 +46,7 @@ _BLANK = _blanking.from_rows(_ALIAS, param("rows"), **_cells).where(_same).prepa
 
 
 def find_stretches(owner: str, *, past: int) -> Program[tuple[list[PositionRange], int | None]]:
-    """Return ranges of log positions above `past` that may hold the owner's changes, the oldest range first.
+    """Find ranges of log positions above `past` that may hold the owner's changes, the oldest range first.
 
     Also return the position to pass as `past` in the next call, or None if there are no further ranges.
     """
@@ -98,7 +98,7 @@ class Erased(NamedTuple):
 def find_bundles_of(
     erased: Mapping[str, Erased], leaf_keys: Sequence[int], *, after: int, changes_max: int
 ) -> Program[tuple[list[int], int | None]]:
-    """Return the positions of bundles of these leaves that have changes of erased owners, among about `changes_max`.
+    """Find the positions of bundles of these leaves that have changes of erased owners, among about `changes_max`.
 
     Also return the number to pass as `after` in the next call, or None if no bundle is left.
     """

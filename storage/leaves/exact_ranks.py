@@ -184,7 +184,6 @@ class GapCounts:
         return found
 
     def _limit_rows(self, place: _Place) -> tuple[str, ...]:
-        """Return a row of the parameter `places`, see `_prepare_count`."""
         knot, _, below, cell, owner = place
         high = self._padding.high
         edge = BETTER_THAN_ANY[high] if knot is None else self._padding.cell_of_key(knot)

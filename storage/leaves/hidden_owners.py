@@ -131,7 +131,7 @@ _FORGET = delete(HIDDEN_OWNERS).where(any_of(all_of(_theirs, col("state").eq(SHO
 
 
 def read_states(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[str, str]]]:
-    """Return the number `facts` of the partition (see `group_facts`) and, from the same snapshot, the states by owner.
+    """Read the number `facts` of the partition (see `group_facts`) and, from the same snapshot, the states by owner.
 
     `owners`: read only the states of these owners. If it is None, at most `STATES_MAX` + 1 states are read.
     """
@@ -141,13 +141,13 @@ def read_states(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[
 
 
 def find_hidden_entries(leaf_keys: Sequence[int], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
-    """Return the hidden entries of these owners on these boards."""
+    """Find the hidden entries of these owners on these boards."""
     rows = yield _FIND.bind(keys=leaf_keys, owners=owners)
     return [HiddenEntry(row[0], _entry(*row[1:])) for row in rows]
 
 
 def find_unseen(leaves: Iterable[Leaf], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
-    """Return the hidden entries of these owners on leaves: each is a `ShadowEntry` unless its owner may know.
+    """Find the hidden entries of these owners on leaves: each is a `ShadowEntry` unless its owner may know.
 
     Run this program in the partition of the leaves. Archived leaves have no such entries.
     """
@@ -165,13 +165,13 @@ def find_unseen(leaves: Iterable[Leaf], owners: Sequence[str]) -> Program[list[H
 
 
 def find_shadow(leaf: Leaf, owner: str) -> Program[ShadowEntry | None]:
-    """Return the entry of a shadowed owner on a leaf, or None. Run this program in the partition of the leaf."""
+    """Find the entry of a shadowed owner on a leaf, or None. Run this program in the partition of the leaf."""
     found = yield from find_unseen([leaf], [owner])
     return next((entry for _, entry in found if isinstance(entry, ShadowEntry)), None)
 
 
 def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[dict[str, str]]:
-    """Return which of these owners are hidden, with their states. `held`: lock these until the transaction ends."""
+    """Find which of these owners are hidden, with their states. `held`: lock these until the transaction ends."""
     rows = yield (_HELD_STATES if held else _STATES_OF).bind(owners=owners)
     return {owner: state for owner, state in rows if state in UNSEEN}
 

@@ -76,7 +76,7 @@ class TableCopy:
         return pages
 
     def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
-        """Return a page of rows after the key `after`, and the key to pass for the next page, or None at the end.
+        """Read a page of rows after the key `after`, and the key to pass for the next page, or None at the end.
 
         An empty `after` gives the first page. A row has all columns. A key has the key columns that are not in `scope`.
         A shorter key stands for all rows with its values, so that a page begins after them.
@@ -225,7 +225,6 @@ class LeafCopy:
 
 
 def _list_names(texts: Iterable[str]) -> tuple[list[str], bool]:
-    """Return the owners in the column `owners` of several bundles, and whether one of them was erased."""
     names = {name for text in texts for name in owners_of(text)} - {""}
     owners = sorted(name for name in names if not name.startswith(NAMELESS))
     return owners, len(owners) < len(names)
@@ -251,7 +250,6 @@ def _hold_hidden(owners: Sequence[str]) -> Program[None]:
 
 
 def _rename_post_id(row: Row, leaf_key: int) -> Row:
-    """Return a copy of a post id's row in which `leaf_key` replaces the old key, in its column and in the JSON."""
     values = dict(zip(TABLES[POST_IDS].kinds, row, strict=True))
     outcome = [[leaf_key, *part[1:]] for part in json.loads(values["outcome"])]
     return tuple((values | {"leaf_key": leaf_key, "outcome": json.dumps(outcome)}).values())

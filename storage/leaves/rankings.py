@@ -91,7 +91,7 @@ class Ranking(Protocol):
         """Return how many entries have this cell, and how many of these entries stand before `owner`."""
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of the `rank`-th row that pages show, or None if there are fewer rows.
+        """Find the cell and owner of the `rank`-th row that pages show; return None if there are fewer rows.
 
         The search starts at a knot if the log can confirm the knot's count, otherwise at the top. Run this program in
         one snapshot.
@@ -103,30 +103,30 @@ class Ranking(Protocol):
         return None if row is None else row[0]
 
     def find_worst_cell(self) -> Program[str | None]:
-        """Return the cell of the last entry, or None if there is no entry."""
+        """Find the cell of the last entry; return None if there is no entry."""
 
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
-        """Return the cell and owner of the nearest row of better rank than the owner's row; None: no row is better.
+        """Find the cell and owner of the nearest row of better rank than the owner's row; None: no row is better.
 
         If equal values share a rank, the returned row has a strictly better cell. Otherwise it stands directly before
         the owner's row. An archive returns the cell of that row, and "" as its owner, who may be unknown.
         """
 
     def read_first_rows(self, limit: int) -> Program[list[Entry]]:
-        """Return the first `limit` rows, best first.
+        """Read the first `limit` rows, best first.
 
         Raises:
             ArchivedError: there are rows, but the archive did not keep them. The methods below raise it, too.
         """
 
     def read_rows_after(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        """Return the next `limit` rows after a place, best first."""
+        """Read the next `limit` rows after a place, best first."""
 
     def read_rows_before(self, cell: str, owner: str, limit: int) -> Program[list[Entry]]:
-        """Return the `limit` rows directly before a place, best first."""
+        """Read the `limit` rows directly before a place, best first."""
 
     def read_rows_around(self, cell: str, owner: str, *, better_rows: int, worse_rows: int) -> Program[Neighbours]:
-        """Return the rows on both sides of a place. Also count ties, so that the caller can compute the ranks."""
+        """Read the rows on both sides of a place. Also count ties, so that the caller can compute the ranks."""
 
 
 class OpenBoard(Protocol):
@@ -137,10 +137,10 @@ class OpenBoard(Protocol):
         """Return the rankings by column index."""
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
-        """Return the entries of these owners, by owner. Leave out owners without an entry, and hidden owners."""
+        """Find the entries of these owners, by owner. Leave out owners without an entry, and hidden owners."""
 
     def read_by_owner(self, after: str, limit: int) -> Program[list[Entry]]:
-        """Return up to `limit` entries of owners that sort after `after`, in the order of the owners."""
+        """Read up to `limit` entries of owners that sort after `after`, in the order of the owners."""
 
 
 class OpenLeaf(OpenBoard, Protocol):

@@ -220,7 +220,7 @@ class RowRanking(Ranking):
         return (yield from self.find_row_after_skip(skip_rows, below))
 
     def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
-        """Return the cell of a knot before the `rank`-th row (None: the top), and how many rows to skip after it."""
+        """Find the cell of a knot before the `rank`-th row (None: the top), and how many rows to skip after it."""
         curve, sought = start.curve, rank
         for _ in range(ANCHORS_MAX):
             near = curve.key_at(sought)
@@ -294,7 +294,7 @@ class RowRanking(Ranking):
     def read_around_places(
         self, places: Sequence[CellOf], *, better_rows: int, worse_rows: int
     ) -> Program[list[OwnersNeighbours]]:
-        """Return the rows around each place, with one statement. The caller must fill in `Neighbours.edge_ties`."""
+        """Read the rows around each place, with one statement. The caller must fill in `Neighbours.edge_ties`."""
         limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.leaf_key, **self._scope}
         numbered = [(number, *place) for number, place in enumerate(places)]
         found = yield self._sql.of_places_with_totals.bind(places=numbered, **limits)
@@ -304,7 +304,7 @@ class RowRanking(Ranking):
     def read_around_owners(
         self, owners: Sequence[str], *, better_rows: int, worse_rows: int
     ) -> Program[dict[int, OwnersNeighbours]]:
-        """Return the rows around each owner that has a value in the column, by the owner's index in `owners`."""
+        """Read the rows around each owner that has a value in the column, by the owner's index in `owners`."""
         limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.leaf_key, **self._scope}
         found = yield self._sql.of_owners.bind(owners=list(enumerate(owners)), **limits)
         near = {row[0]: self._with_totals(row) for row in found}

@@ -75,7 +75,7 @@ _EDITIONS = (
 
 
 def find_totals(leaf_keys: list[int]) -> Program[dict[int, Totals]]:
-    """Return the totals of leaves, by leaf key and then by column index.
+    """Find the totals of leaves, by leaf key and then by column index.
 
     The total of a column is the number of entries with a value in that column. The indexes `ALL_ENTRIES` and `CHANGES`
     stand for other numbers. Run this program for the partition of the leaves, or use `find_totals_of`.
@@ -87,7 +87,7 @@ def find_totals(leaf_keys: list[int]) -> Program[dict[int, Totals]]:
 
 
 def read_totals(leaves: Sequence[Leaf]) -> Program[dict[int, Totals]]:
-    """Return the totals of leaves, and check that `leaves` are not outdated. Run this for the partition of the leaves.
+    """Read the totals of leaves, and check that `leaves` are not outdated. Run this for the partition of the leaves.
 
     Raises:
         UnknownBoardError: a leaf was deleted.
@@ -130,12 +130,12 @@ def totals_and_edition(*others: Term) -> Select:
 
 
 def find_totals_of(boards: Collection[Board]) -> Program[dict[int, Totals]]:
-    """Return the totals of boards and of their leaves, as `find_totals` does. A board has the sums of its leaves."""
+    """Find the totals of boards and of their leaves, as `find_totals` does. A board has the sums of its leaves."""
     return (yield from _add_up_boards(boards, lambda leaves: find_totals(list({leaf.key for leaf in leaves}))))
 
 
 def read_totals_of(boards: Collection[Board]) -> Program[dict[int, Totals]]:
-    """Return the totals of boards and of their leaves in any partitions. Check all leaves as `read_totals` does."""
+    """Read the totals of boards and of their leaves in any partitions. Check all leaves as `read_totals` does."""
     return (yield from _add_up_boards(boards, read_totals))
 
 
@@ -152,7 +152,7 @@ def _add_up_boards(
 
 
 def read_board_totals(board: Board) -> Program[Totals]:
-    """Return the totals of one board by column index, as `find_totals` explains them.
+    """Read the totals of one board by column index, as `find_totals` explains them.
 
     Raises:
         UnknownBoardError: the board was deleted.

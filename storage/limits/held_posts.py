@@ -65,7 +65,7 @@ def count_held(leaf_keys: Collection[int]) -> Program[dict[int, int]]:
 
 
 def find_held(leaf: Leaf, owner: str, post_hash: str) -> Program[list[HeldPost]]:
-    """Return all parts of a held post if one of them changes this leaf; nothing if it is not held."""
+    """Find all parts of a held post if one of them changes this leaf; nothing if it is not held."""
     bound = {"owner": owner, "post_hash": post_hash}
     rows = yield _PART.bind(key=leaf.key, **bound)
     if rows and leaf.family_key is not None:
@@ -74,7 +74,7 @@ def find_held(leaf: Leaf, owner: str, post_hash: str) -> Program[list[HeldPost]]
 
 
 def list_held(leaf_key: int, after: tuple[int, str], limit: int) -> Program[list[HeldPost]]:
-    """Return at most `limit` held posts of a leaf, in the order of time and hash, that come after this pair."""
+    """List at most `limit` held posts of a leaf, in the order of time and hash, that come after this pair."""
     return [HeldPost(*row) for row in (yield _LIST.bind(key=leaf_key, since=after[0], past=after[1], limit=limit))]
 
 

@@ -46,7 +46,7 @@ class TieColumn(NamedTuple):
 
 
 def list_tie_columns(spec: BoardSpec) -> list[TieColumn]:
-    """Return the tie columns of a board, the most important one first."""
+    """List the tie columns of a board, the most important one first."""
     found = []
     indexes = {column.name: index for index, column in enumerate(spec.columns)}
     for name in spec.tie_columns:
@@ -168,7 +168,7 @@ class RankedCells:
         self.none = "".join(absent for _, absent in self._absent)  # the text of a row that does not exist
 
     def find_span(self, column_index: int) -> CellSpan:
-        """Return the place of a column's cell. A text from before the column was added ends before this place."""
+        """Find the place of a column's cell. A text from before the column was added ends before this place."""
         return self._places[column_index]
 
     def join_cells(self, cells: Sequence[Cell]) -> str:

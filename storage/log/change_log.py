@@ -112,14 +112,14 @@ def date_snapshot(changed_us: int, asked_us: int, now_us: Callable[[], int]) -> 
 
 
 def build_position_taking() -> Update:
-    """Return the part of a statement that takes positions. Its parameters: `bundles` (how many positions), `now_us`."""
+    """Build the part of a statement that takes positions. Its parameters: `bundles` (how many positions), `now_us`."""
     following, changed_at = plus(col("next"), param("bundles", INTEGER)), larger_of(col("changed_at"), param("now_us"))
     taken = update(LOG_COUNTER).set(next=following, changed_at=changed_at).where(_only_row)
     return taken.returning(col("next"), col("facts"))
 
 
 def build_log_insert() -> Insert:
-    """Return the part of a statement that appends the rows in the parameter `bundle_rows` to the log."""
+    """Build the part of a statement that appends the rows in the parameter `bundle_rows` to the log."""
     return insert(CHANGE_LOG).rows(param("bundle_rows"), **_BUNDLE_ROW)
 
 
@@ -179,7 +179,7 @@ class LogPages:
         )
 
     def read_sizes(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[BundleSizes]:
-        """Return the sizes of the first `limit` bundles that have a change with a number greater than `after`."""
+        """Read the sizes of the first `limit` bundles that have a change with a number greater than `after`."""
         rows = [_Size(*row) for row in (yield _bind(self._sizes, after, limit, boards))]
         position, place = divmod(after, PLACES)
         return BundleSizes(rows, place + 1 if rows and rows[0].position == position else 0)
@@ -188,7 +188,7 @@ class LogPages:
         return (yield _bind(self._rows, after, limit, boards)) if limit else []
 
     def read_page(self, after: int, *, changes_max: int, boards: Sequence[int] | None = None) -> Program[list[Row]]:
-        """Return bundles that together hold `changes_max` changes after `after`, or a few more.
+        """Read bundles that together hold `changes_max` changes after `after`, or a few more.
 
         If they hold fewer, there are no further bundles. Otherwise, continue after the position of the last bundle.
         """
@@ -198,7 +198,6 @@ class LogPages:
 
 
 def _bind(statements: Sequence[Prepared], after: int, limit: int, boards: Sequence[int] | None) -> Bound:
-    """Bind the statement for all boards, for one (which reads a range of the index of boards), or for several."""
     position, place = divmod(after, PLACES)
     bound = {"position": position, "next": place + 1, "limit": limit}
     if boards is None:

@@ -64,7 +64,7 @@ class Follower:
         self._pages = _EVENTS if events_only else _ALL
 
     def read_page(self) -> Program[FollowedPage]:
-        """Return the next changes that the follower has not handled, or none.
+        """Read the next changes that the follower has not handled, or none.
 
         Raises:
             JournalIncompleteError: some of these changes are no longer in the log, and there is no `recover`.

@@ -190,7 +190,6 @@ class Merger:
     def _compute_quotient(
         self, quotient: Quotient, cells: Sequence[Cell], changed: dict[int, Cell], improved: dict[int, int], at_us: int
     ) -> None:
-        """Compute a quotient from the row after the post. Add its cell to `changed`, and its time to `improved`."""
         index, padding = quotient.index, self._paddings[quotient.index]
         of, per = (self.decode_value(each, changed.get(each, cells[each])) for each in (quotient.of, quotient.per))
         value = quotient.divide(of, per)
@@ -208,7 +207,6 @@ class Merger:
         improved[index] = max(times_us)
 
     def _read_times(self, indexes: Iterable[int], cells: Sequence[Cell], improved: dict[int, int]) -> Iterator[int]:
-        """Yield when the values of columns that keep their times were reached. Leave out those without a value."""
         for index in indexes:
             padding = self._paddings[index]
             if index in improved:

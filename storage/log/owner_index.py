@@ -74,7 +74,7 @@ class OwnerBlocks:
         self._prune = delete(JOURNAL_BLOCKS).where(col("last").lt(param("boundary"))).prepared()
 
     def find_covered_position(self) -> Program[int]:
-        """Return the last log position that a block covers, or 0 if there is no block."""
+        """Find the last log position that a block covers, or 0 if there is no block."""
         rows = yield self._covered.bind()
         return int(rows[0][0] or 0)
 
@@ -97,11 +97,11 @@ class OwnerBlocks:
         return int(rows[0][0])
 
     def list_blocks_below(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin before `position`, newest first."""
+        """List a page of blocks that begin before `position`, newest first."""
         return _blocks((yield self._down.bind(at=position)))
 
     def list_blocks_above(self, position: int) -> Program[list[OwnerBlock]]:
-        """Return a page of blocks that begin after `position`, oldest first."""
+        """List a page of blocks that begin after `position`, oldest first."""
         return _blocks((yield self._up.bind(at=position)))
 
 

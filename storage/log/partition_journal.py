@@ -61,7 +61,7 @@ class JournalRow(NamedTuple):
 def read_changes_of_owners(
     owners: Sequence[str], *, before: int, limit: int, blocks_max: int
 ) -> Program[tuple[list[JournalRow], int | None]]:
-    """Return the changes of several owners together, as `read_changes_of_owner` does for one."""
+    """Read the changes of several owners together, as `read_changes_of_owner` does for one."""
     found: list[JournalRow] = []
     reached = 0  # the search for an owner may have ended here, so older changes come in the next call
     for owner in owners:
@@ -76,7 +76,7 @@ def read_changes_of_owners(
 def read_changes_of_owner(
     owner: str, *, before: int, limit: int, blocks_max: int
 ) -> Program[tuple[list[JournalRow], int | None]]:
-    """Return an owner's changes with numbers below `before`, newest first, and the `before` of the next call.
+    """Read an owner's changes with numbers below `before`, newest first, and the `before` of the next call.
 
     The `before` of the next call is None if there are no earlier changes. One call searches at most `blocks_max` blocks
     of the journal. Therefore it may return fewer than `limit` changes even if there are more.
@@ -111,7 +111,7 @@ def _join_neighbours(newest_first: Iterable[PositionRange]) -> list[PositionRang
 
 
 def _read_stretch(stretch: PositionRange, owner: str, before: int, limit: int) -> Program[list[JournalRow]]:
-    """Return up to `limit` changes of an owner, newest first. Search the names before reading the bundles."""
+    """Read up to `limit` changes of an owner, newest first. Search the names before reading the bundles."""
     found: list[JournalRow] = []
     while len(found) < limit:
         last = min(stretch.last, position_of(before - 1))
@@ -147,21 +147,21 @@ def find_deletion(leaf_key: int) -> Program[dict[int, Leaf]]:
 
 
 def find_deleted_leaves(board_id: str, *, since: int) -> Program[dict[int, Leaf]]:
-    """Return the leaves of boards with this id whose deletion was logged at the number `since` or later, by key."""
+    """Find the leaves of boards with this id whose deletion was logged at the number `since` or later, by key."""
     named = f'"{board_id}'  # no quote at the end, because a segment has its number after the id
     rows = yield _DELETED.bind(position=position_of(since), nobody=owners_text([""]), named=named)
     return {key: leaf for key, leaf in _find_deletions(rows).items() if leaf.id == board_id}
 
 
 def find_voidings(leaf_keys: Sequence[int], *, after: int) -> Program[list[JournalRow]]:
-    """Return the changes after this number that take back posts to these leaves. This reads all their changes."""
+    """Find the changes after this number that take back posts to these leaves. This reads all their changes."""
     bundles = yield _VOIDINGS.bind(boards=leaf_keys, position=position_of(after), named=f'["{ChangeKind.VOIDED}"')
     changes = (change for bundle in bundles for change in changes_of(bundle) if change.number > after)
     return [each for each in changes if each.kind is ChangeKind.VOIDED]
 
 
 def find_owners(post_id: str, leaf_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:
-    """Return the owners of the posts with this post id that were logged at `times_us`. Leave out erased owners."""
+    """Find the owners of the posts with this post id that were logged at `times_us`. Leave out erased owners."""
     owners: set[str] = set()
     named, times = msgspec.json.encode(post_id).decode(), sorted(set(times_us))
     bounds = yield from change_log.find_positions([at + off for at in times for off in (-_APART_US, _APART_US)])
@@ -174,7 +174,6 @@ def find_owners(post_id: str, leaf_keys: Sequence[int], times_us: Iterable[int])
 
 
 def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Leaf]:
-    """Return, by key, the leaves that these bundles delete. `bundles`: the columns `leaf_key` and `posts` of each."""
     deleted = {}
     for key, posts in bundles:
         for record in decode_records(posts):

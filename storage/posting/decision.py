@@ -227,7 +227,6 @@ def _decide_parts(decision: Decision, post: Post) -> list[PartOutcome]:
 
 
 def _find_repeated(decision: Decision, key: int, post: Post) -> list[PartOutcome] | None:
-    """Return the outcomes of a post if its id is known for the board or family with this key, otherwise None."""
     if post.post_hash is None or (known := decision.known.get((key, post.post_hash))) is None:
         return None
     is_held = any(part.status is PostStatus.HELD for part in known.parts)
@@ -251,7 +250,7 @@ def _remember(decision: Decision, key: int, post: Post, parts: list[PartOutcome]
 
 
 def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | PostHeldError | dict[int, Cell]:
-    """Return the cells that the post changes, or why it is to be held.
+    """Plan the cells that the post changes, or why it is to be held.
 
     If the post is refused or was applied before, return its outcome.
     """
@@ -283,7 +282,6 @@ def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | Post
 
 
 def _describe_limits(board: BoardChanges, post: Post, part: BoardPost, attempt: Attempt) -> Attempt:
-    """Return the attempt with what the limits of the board judge."""
     return attempt._replace(
         changes=part.changes,
         limited=board.entries.leaf.limited,
@@ -319,7 +317,6 @@ def _refuse(decision: Decision, post: Post, part: BoardPost, error: PostError) -
 
 
 def _take(decision: Decision, post: Post, part: BoardPost, changed: dict[int, Cell]) -> PartOutcome:
-    """Change the owner's entry, log the post, and return its outcome."""
     board, now_us = decision.boards[part.leaf.key], decision.group.now_us
     entries, row = board.entries, board.rows.get(post.owner)
     is_first = row is None
@@ -406,7 +403,6 @@ def _log(
 
 
 def _add_rows(table: TableChanges, board: BoardChanges) -> None:
-    """Add the changed rows of a board to those of its table. Note how its totals change."""
     inserted, changes = len(table.new), 0
     more: dict[int, int] = defaultdict(int)
     for row in board.rows.values():
@@ -430,7 +426,7 @@ def _add_rows(table: TableChanges, board: BoardChanges) -> None:
 def list_hidden_changes(
     boards: Sequence[BoardChanges],
 ) -> tuple[list[HiddenEntry], list[tuple[HiddenEntry, int]]]:
-    """Return the new rows of hidden owners, and the changed ones with the expected version of each."""
+    """List the new rows of hidden owners, and the changed ones with the expected version of each."""
     rows = [(board.entries.leaf.key, row) for board in boards for row in board.rows.values() if row.is_hidden]
     new = [HiddenEntry(key, row) for key, row in rows if row.expected is None]
     changed = [(HiddenEntry(key, row), row.expected) for key, row in rows if row.changed and row.expected is not None]

@@ -81,7 +81,7 @@ _decode_leaf = lru_cache(LEAVES_KEPT_MAX)(msgspec.msgpack.Decoder(Leaf).decode)
 
 
 def make_post_frame(requests: Sequence[tuple[int, Sequence[Post]]], deadline_s: float) -> PostFrame:
-    """Return a frame with requests, each a pair of a number and the posts of the request."""
+    """Make a frame with requests, each a pair of a number and the posts of the request."""
     leaves: dict[int, tuple[int, Leaf]] = {}
     packed = [(number, pack_posts(posts, leaves, None)) for number, posts in requests]
     encoded = [leaf.encoded for _, leaf in leaves.values()]

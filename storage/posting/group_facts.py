@@ -248,7 +248,7 @@ def _hold_gates(group: GroupFacts, *, check_boards: bool, accepted_us: int | Non
 
 
 def _list_tables(boards: Iterable[BoardFacts]) -> list[tuple[int, TableRows, list[BoardFacts]]]:
-    """Return triples (partition, table, the table's boards that take posts). All writers use the same order."""
+    """List triples (partition, table, the table's boards that take posts). All writers use the same order."""
     tables: dict[tuple[int, int, TableRows], list[BoardFacts]] = {}
     for board in boards:
         if board.exists and not board.shut:
@@ -310,7 +310,6 @@ def _confirm_copies(group: GroupFacts, partition: int, boards: Sequence[BoardFac
 
 
 def _find_resets(group: GroupFacts, partition: int, facts: Facts, boards: dict[int, BoardFacts]) -> Program[None]:
-    """Find when boards that get posts with a time of their own were last emptied."""
     unknown = [key for key in boards if key not in facts.resets]
     gates = (yield from read_gates(partition, unknown)) if unknown else {}
     resets = {key: gate.reset_us or 0 for key, (_, gate) in gates.items()}
@@ -430,7 +429,6 @@ def _find_known(group: GroupFacts, partition: int, asked: Iterable[PostKey]) -> 
 
 
 def _find_in_segments(group: GroupFacts, leaf: Leaf, asked: Iterable[PostKey]) -> Program[None]:
-    """Look up posts to an archived board among the ids that are stored for its former segments."""
     hashes = [post_hash for key, post_hash in asked if key == leaf.key]
     for part in (yield from find_posted_leaves(leaf)) if hashes else ():
         finding = find_known([(part.key, post_hash) for post_hash in hashes], {part.key: part.epoch})

@@ -126,7 +126,7 @@ class KnownPosts(NamedTuple):
 
 
 def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[KnownPosts]:
-    """Return those posts of `asked` whose ids are stored and still valid, and the current epochs of the boards.
+    """Find those posts of `asked` whose ids are stored and still valid, and the current epochs of the boards.
 
     `epochs`: by leaf key, the epoch that the caller expects. If a board has another epoch now, look up a second time,
     with the current epochs. Run this program in the partition that stores these boards and families.
@@ -150,7 +150,7 @@ def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[K
 
 
 def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[RememberedPost, int]]]:
-    """Return up to `limit` posts whose keys begin with `begin`, each with the time at which it was logged.
+    """List up to `limit` posts whose keys begin with `begin`, each with the time at which it was logged.
 
     If the leaf belongs to a family, return posts whose ids are stored for the family, otherwise those of the leaf.
     """

@@ -121,7 +121,6 @@ def rebuild_board(post_ids: PostIds, *, board_id: str, since: Numbers | None = N
 
 
 def _check_start(board: Board) -> Program[None]:
-    """Raise `JournalIncompleteError` if the board may be older than the first change that the journal still has."""
     for partition, begins_after in enumerate((yield from journal.find_begins())):
         if not begins_after:
             continue
@@ -216,7 +215,6 @@ class _Rebuild:
             yield from remember_posts(fresh, {leaf.key: leaf.epoch}, times_us)
 
     def _merge_row(self, entries: EntriesByOwner, row: JournalRow, *, is_known: bool) -> tuple[PartOutcome, str] | None:
-        """Merge a logged change. If it is a post that counts, return its outcome and its fingerprint."""
         if row.owner is None or row.record is None:
             return None
         if row.kind is ChangeKind.ERASED:

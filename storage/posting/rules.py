@@ -218,12 +218,12 @@ RULES = (
 
 
 def list_rules(attempt: Attempt) -> list[Rule]:
-    """Return the rules that judge a fact of this attempt."""
+    """List the rules that judge a fact of this attempt."""
     return [rule for rule in RULES if getattr(attempt, rule.given)]
 
 
 def find_refusal(attempt: Attempt) -> PostError | None:
-    """Return the error of the first rule that refuses this attempt, or None if none does."""
+    """Find the error of the first rule that refuses this attempt; return None if none does."""
     for rule in list_rules(attempt):
         if (error := rule.refuse(attempt)) is not None:
             return error

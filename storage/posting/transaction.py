@@ -171,7 +171,6 @@ def _store_ids(decision: Decision, fresh: Sequence[RememberedPost]) -> Program[N
 def _finish(
     store: Store, decision: Decision, partition: int, boards: Sequence[BoardChanges], others: list[BundleDraft]
 ) -> Program[None]:
-    """Log a partition's changes and add to its totals. Raise an error if the facts have changed."""
     changed = [*others, *[board.log for board in boards if board.log.changes]]
     totals = {board.entries.leaf.key: board.totals for board in boards if board.totals}
     now_us, version = decision.group.now_us, None

@@ -114,7 +114,6 @@ class Voiding:
         return (self.place if isinstance(self.place, Family) else self.place.leaf_of(self.posted_by)).partition
 
     def _find_post(self, key: int, epochs: Mapping[int, int]) -> Program[tuple[RememberedPost, Mapping[int, int]]]:
-        """Return the stored post, and the current epochs of its boards."""
         known = yield from in_partition(self._id_partition, find_known([(key, self.post_hash)], epochs))
         if not known.posts:
             raise UnknownPostError
@@ -179,7 +178,6 @@ class Voiding:
         return changes, parts
 
     def _find_row(self, rows: Sequence[JournalRow]) -> JournalRow:
-        """Return the row of the post among all changes of an entry."""
         for row in rows:
             if row.record is None or row.record.kind not in POSTS or row.owner != self.posted_by:
                 continue

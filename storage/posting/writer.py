@@ -64,7 +64,7 @@ FEW_CORES = 2
 
 
 def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -> float:
-    """Return the pause after a lost race. It is random, so that the losers of a race do not all retry at once."""
+    """Draw the pause after a lost race. It is random, so that the losers of a race do not all retry at once."""
     longest_s = min(limits.write_backoff_s_max, limits.write_backoff_base_s * 2 ** (races_lost - 1))
     return rng.uniform(0, longest_s)
 
@@ -377,5 +377,4 @@ class Writers:
 
 
 def _list_partitions(post: Post) -> set[int]:
-    """Return the partitions of the boards that a post changes. All boards of a family are in the same one."""
     return {part.leaf.partition for part in post.parts} if post.scope is None else {post.scope.partition}

@@ -87,7 +87,7 @@ class ShardCount:
 
 
 def list_queues(dialect: Dialect, partitions: int) -> list[int]:
-    """Return the partitions with queues, in the order in which transactions lock their rows.
+    """List the partitions with queues, in the order in which transactions lock their rows.
 
     If there are several partitions, and the control partition has a database schema of its own, it has a queue, too. In
     this queue, posts to boards in several partitions wait.
@@ -96,7 +96,7 @@ def list_queues(dialect: Dialect, partitions: int) -> list[int]:
 
 
 def find_queue(post: Post, dialect: Dialect) -> int:
-    """Return the partition in whose queue a post waits."""
+    """Find the partition in whose queue a post waits."""
     first = post.parts[0].leaf.partition
     if all(part.leaf.partition == first for part in post.parts):
         return first
@@ -104,7 +104,7 @@ def find_queue(post: Post, dialect: Dialect) -> int:
 
 
 def find_queues(board: Board, dialect: Dialect, partitions: int) -> list[int]:
-    """Return the partitions in which a post to this board can wait, unless the board moved or split after the post."""
+    """Find the partitions in which a post to this board can wait, unless the board moved or split after the post."""
     places = {leaf.partition for leaf in board.leaves}
     return sorted({*places, *([_queue_of_several(dialect)] if partitions > 1 else [])})
 
@@ -147,7 +147,7 @@ def append_blocks(blocks: Sequence[NewBlock]) -> Program[None]:
 
 
 def read_heads(shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
-    """Return the heads (all but the text) of the oldest blocks, up to `blocks_max` of each shard, oldest first."""
+    """Read the heads (all but the text) of the oldest blocks, up to `blocks_max` of each shard, oldest first."""
     if not shards:
         return []
     numbered = {f"shard_{index}": shard for index, shard in enumerate(shards)}
@@ -166,7 +166,7 @@ def _heads_of(shards: int) -> Prepared:
 
 
 def read_blocks(heads: Sequence[BlockHead]) -> Program[list[WaitingBlock]]:
-    """Return these blocks with their posts, oldest first. Leave out blocks that no longer exist."""
+    """Read these blocks with their posts, oldest first. Leave out blocks that no longer exist."""
     rows = yield _BLOCKS.bind(**_named(heads))
     return sorted((WaitingBlock(BlockHead(*head), block) for *head, block in rows), key=attrgetter("head.number"))
 
@@ -187,7 +187,7 @@ def rewrite_block(head: BlockHead, block: Block) -> Program[bool]:
 
 
 def read_backlog() -> Program[dict[int, ShardBacklog]]:
-    """Return the backlog of each shard that has posts. The statement reads the head of every block."""
+    """Read the backlog of each shard that has posts. The statement reads the head of every block."""
     rows = yield _BACKLOG.bind()
     return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
 
@@ -200,7 +200,7 @@ def is_empty() -> Program[bool]:
 def find_mentions(
     text: str, *, blocks_max: int, shard: int | None = None, past: int = 0
 ) -> Program[list[WaitingBlock]]:
-    """Return up to `blocks_max` blocks whose text contains `text`, oldest first.
+    """Find up to `blocks_max` blocks whose text contains `text`, oldest first.
 
     `shard`: return only blocks of this shard with a number above `past`.
     """
@@ -212,7 +212,7 @@ def find_mentions(
 
 
 def read_counts() -> Program[dict[int, ShardCount]]:
-    """Return the stored counts by shard. Leave out shards for which this partition has not stored a count yet."""
+    """Read the stored counts by shard. Leave out shards for which this partition has not stored a count yet."""
     rows = yield _COUNTS.bind()
     return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
 

@@ -104,7 +104,6 @@ class Enqueuer:
         await self._requests.finish_questions()
 
     async def _append_group(self, group: list[Sequence[Post]]) -> list[StorageError | None]:
-        """Queue the posts of requests. Return, for each request, the error that kept it from the queue, or None."""
         refused: list[StorageError | None] = [None] * len(group)
 
         async def append(numbers: list[int]) -> None:
@@ -157,7 +156,6 @@ class Enqueuer:
         return changed
 
     def _blocks(self, group: list[Sequence[Post]]) -> list[tuple[int, list[NewBlock]]]:
-        """Make blocks of the posts. Return them by partition, in the order in which transactions lock rows."""
         now_us, most = self._now_us(), self._limits.ingest_block_posts_max
         by_shard: dict[Shard, list[Post]] = defaultdict(list)
         for post in chain.from_iterable(group):
@@ -173,7 +171,7 @@ class Enqueuer:
 
 
 def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
-    """Return the indexes of requests with a board or family that was deleted, emptied or moved since the check."""
+    """Find the indexes of requests with a board or family that was deleted, emptied or moved since the check."""
     # (leaf key, (place, gate)) as when a post was checked. A key occurs twice if its leaf changed between two checks.
     copies: set[tuple[int, tuple[Place, Gate]]] = set()
     leaves: dict[int, Leaf] = {}
@@ -198,7 +196,7 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
 
 
 async def read_backlog(store: Store) -> dict[Shard, ShardBacklog]:
-    """Return the backlog of each shard that has posts, in all partitions that this process knows.
+    """Read the backlog of each shard that has posts, in all partitions that this process knows.
 
     If there are several partitions, leave out those that do not answer, because the others still take posts.
     """

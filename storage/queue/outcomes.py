@@ -49,7 +49,7 @@ Fates = dict[str, PostFate]  # by the key of the post, see `PostIds`
 
 
 async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id: str, owner: str) -> PartOutcome | None:
-    """Return the outcome of an owner's post on a board, or None if the post still waits in the queue.
+    """Find the outcome of an owner's post on a board; return None if the post still waits in the queue.
 
     Raises:
         UnknownPostError: the store knows nothing about the post.
@@ -66,7 +66,7 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
 
 
 async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id: str) -> list[PostFate]:
-    """Return the fates of at most `POSTS_LISTED_MAX` + 1 posts with a post id, by owner. Every partition is asked.
+    """List the fates of at most `POSTS_LISTED_MAX` + 1 posts with a post id, by owner. Every partition is asked.
 
     Raises:
         UnknownPostError: the store knows nothing about such a post.
@@ -103,7 +103,7 @@ async def is_waiting(store: Store, place: Board | Family, post_id: str, post_has
 
 
 def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post_id: str, begin: str) -> Program[Fates]:
-    """Return the fates of posts whose keys begin with `begin`. Search `queues` and the leaves of `part`."""
+    """Find the fates of posts whose keys begin with `begin`. Search `queues` and the leaves of `part`."""
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
@@ -117,7 +117,7 @@ def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post
 
 
 def _find_waiting(keys: Sequence[int], post_id: str, begin: str) -> Program[Fates]:
-    """Return the fates of waiting posts whose keys begin with `begin`. `keys`: of their boards, or of their family."""
+    """Find the fates of waiting posts whose keys begin with `begin`. `keys`: of their boards, or of their family."""
     found: Fates = {}
     for waiting in (yield from ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)):
         block = decode_block(waiting.block)
@@ -143,12 +143,11 @@ def _find_settled(queues: Sequence[int], board: Board, part: Leaf | Board, begin
 
 
 def _find_keys(board: Board) -> Program[list[int]]:
-    """Return the board keys under which posts to this board may wait, or may have been rejected."""
     return (yield from find_keys_ever(board)) if board.is_spread or board.gate.archived_us is not None else [board.key]
 
 
 def find_rejected(leaf_keys: Sequence[int], begin: str) -> Program[Fates]:
-    """Return the fates of rejected posts whose keys begin with `begin`. `leaf_keys`: all that the board ever had."""
+    """Find the fates of rejected posts whose keys begin with `begin`. `leaf_keys`: all that the board ever had."""
     rows = yield _FIND.bind(leaf_keys=leaf_keys, **range_of(begin), limit=_LISTED_AND_ONE)
     found: Fates = {}
     for post_hash, error, at_us in reversed(rows):  # the newest row of a key comes last, so it replaces older ones

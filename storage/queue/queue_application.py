@@ -196,7 +196,6 @@ class Drainer:
     def _apply(
         self, batch: _Batch, held: Sequence[WorkLease], opened: Sequence[Entries], *, check_boards: bool, began_s: float
     ) -> Program[TransactionResult]:
-        """Run the transaction of a round."""
         renewed = yield from self._leases.renew_leases(held, lease_us=self._lease_us)
         if len(renewed) < len(held):
             raise LeaseLostError("another worker has taken over a shard of the queue")
@@ -258,7 +257,6 @@ class _Batch:
     leaves: dict[int, Leaf] = field(default_factory=dict)  # the leaves outside families, by key
 
     def resolve(self) -> Program[None]:
-        """Look up the boards of the posts in `pieces`, and fill `posts`, `refusals` and `leaves`."""
         boards = yield from find_present_boards(sorted({key for piece in self.pieces for key, _, _ in piece.boards}))
         families: Container[int] = ()
         if family_keys := {board.family_key for board in boards.values() if board.family_key is not None}:

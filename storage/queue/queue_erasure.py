@@ -48,7 +48,7 @@ async def drop_queued_of(store: Store, owners: Iterable[str], leaf_keys: Iterabl
 
 
 def read_layout() -> Program[tuple[int, int]]:
-    """Return the number of shards in each partition, and the number of partitions."""
+    """Read the number of shards in each partition, and the number of partitions."""
     shards = yield from ingest_queue.count_shards()
     return shards, (yield from count_partitions())
 

@@ -130,7 +130,6 @@ class ShardLeases:
 
 
 def _find_held(leases: WorkLeases) -> Program[dict[int, WorkLease]]:
-    """Return the leases of shards by shard number, in the partition for which the program runs."""
     held = yield from leases.find_held(SHARD_WORK)
     return {int(name): lease for name, lease in held.items()}
 
@@ -223,7 +222,7 @@ class QueueState:
 
 
 def read_queue_state(semaphore: Semaphore, queues: Sequence[int]) -> Program[QueueState]:
-    """Return the state of the queues in these partitions."""
+    """Read the state of the queues in these partitions."""
     backlog = yield from read_queues(queues, ingest_queue.read_backlog)
     counts = yield from read_queues(queues, ingest_queue.read_counts)
     holders = yield from semaphore.holders()
@@ -231,7 +230,7 @@ def read_queue_state(semaphore: Semaphore, queues: Sequence[int]) -> Program[Que
 
 
 def find_workers(leases: WorkLeases, queues: Sequence[int]) -> Program[dict[Shard, str]]:
-    """Return the worker that leases each shard of the queues in these partitions."""
+    """Find the worker that leases each shard of the queues in these partitions."""
     held = yield from read_queues(queues, partial(_find_held, leases))
     return {shard: lease.holder for shard, lease in held.items()}
 

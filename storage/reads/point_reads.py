@@ -111,7 +111,7 @@ class PointReads:
         return coalescers[store].ask((*leaf.shape, *starts), (store, leaf, owner, starts, before))
 
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
-        """Return an owner's entries by board key, with the totals of the leaves. Read each partition in one snapshot.
+        """Read an owner's entries by board key, with the totals of the leaves. Read each partition in one snapshot.
 
         Raises UnknownBoardError or BoardChangedError if a board was deleted, or has changed since the caller read it.
         """
@@ -126,7 +126,7 @@ class PointReads:
         return found
 
     async def find_hidden(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        """Return the entries of `owners` that no ranking shows, by owner: those of shadowed owners as `ShadowEntry`.
+        """Find the entries of `owners` that no ranking shows, by owner: those of shadowed owners as `ShadowEntry`.
 
         Call this for owners without another entry.
         """
@@ -138,7 +138,7 @@ class PointReads:
         return found
 
     async def find_shadow(self, board: Board, owner: str) -> ShadowEntry | None:
-        """Return the entry of a shadowed owner, or None. Call this if `read_entry` has found none."""
+        """Find the entry of a shadowed owner, or None. Call this if `read_entry` has found none."""
         leaf = board.leaf_of(owner)
         return await self._store.at(leaf.partition).read(partial(find_shadow, leaf, owner))
 
@@ -232,13 +232,13 @@ class PointReads:
         return [found.get(each.owner) for each in asked]
 
     async def read_best_rows(self, board: Board, column_index: int, limit: int) -> OwnersNeighbours:
-        """Return the best rows of a board with segments, and its totals."""
+        """Read the best rows of a board with segments, and its totals."""
         entries = self._boards.open_segments(board)
         return await read_at_once(self._store, entries.parts, entries.rankings[column_index].read_best_rows(limit))
 
 
 def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list[EntryRead]]:
-    """Return the owner's entry and the leaf's totals for each leaf in `leaves`, in this order.
+    """Read the owner's entry and the leaf's totals for each leaf in `leaves`, in this order.
 
     This takes one statement for all totals, one for each table that leaves share, and one for each other leaf. If an
     entry is missing, one more statement finds those of a shadowed owner.

@@ -24,7 +24,7 @@ from .league_walk import LeagueWalk
 
 
 def read_rewards(boards: Iterable[Board]) -> Program[dict[int, Rewards]]:
-    """Return the rewards of boards by key, as they are stored now. Leave out boards without rewards."""
+    """Read the rewards of boards by key, as they are stored now. Leave out boards without rewards."""
     boards = list(boards)
     keys = {board.family_key for board in boards if board.family_key is not None}
     families = (yield from find_families_by_key(keys)) if keys else {}
@@ -77,7 +77,7 @@ def open_walk(board: Board, open_board: Callable[[Board], OpenBoard], rewards: R
 def read_steps(
     board: Board, open_board: Callable[[Board], OpenBoard], *, rows_max: int, step_rows: int
 ) -> Program[list[GrantStep] | None]:
-    """Return the grants among about `rows_max` rows, in steps of about `step_rows` rows, or None if all are made.
+    """Read the grants among about `rows_max` rows, in steps of about `step_rows` rows; return None if all are made.
 
     Raises:
         UnknownBoardError, BoardChangedError: the board is no longer as the caller has read it.

@@ -94,7 +94,6 @@ class GrantWalk:
         return value >= reward.value_scaled if ranking.padding.high else value <= reward.value_scaled
 
     def _has_earlier(self, ends: Sequence[CellOf | None], entry: Entry) -> bool:
-        """Return whether the owner of an entry gets one of the earlier rewards."""
         for end, ranking in zip(ends, self._rankings, strict=False):
             cell = entry.cells[ranking.index]
             if end is None or cell is None:
@@ -106,7 +105,7 @@ class GrantWalk:
 
 
 def _find_last_rank(reward: RewardSpec, total: int) -> int | None:
-    """Return the worst rank that gets a reward, of `total` ranked entries. None: a value decides."""
+    """Find the worst rank that gets a reward, of `total` ranked entries. None: a value decides."""
     if reward.to_percent is None:
         return reward.to_rank
     numerator, denominator = (Fraction(str(reward.to_percent)) / 100).as_integer_ratio()

@@ -46,12 +46,12 @@ def parse_key(grant_id: str) -> GrantKey:
 
 
 def list_of_board(board_key: int, *, after: int, limit: int) -> Program[list[Grant]]:
-    """Return grants of a board with numbers greater than `after`, in their order."""
+    """List grants of a board with numbers greater than `after`, in their order."""
     return [Grant(*row) for row in (yield _OF_BOARD.bind(key=board_key, after=after, limit=limit))]
 
 
 def list_of_owner(owner: str, *, before: GrantKey, limit: int, claimed: bool | None = None) -> Program[list[Grant]]:
-    """Return an owner's grants before a key, the newest board first. `claimed`: only those that are claimed, or not."""
+    """List an owner's grants before a key, the newest board first. `claimed`: only those that are claimed, or not."""
     key, number = before
     rows = yield _OF_OWNER[claimed].bind(owner=owner, key=key, number=number, limit=limit)
     return [Grant(*row) for row in rows]

@@ -33,7 +33,6 @@ class LeagueWalk:
         return found, WalkMark(mark.reward, last=(str(last), ""), grants=grants)
 
     def _find_reward(self, division: int, rank: int) -> int | None:
-        """Return the index of the first reward that fits."""
         for index, each in enumerate(self.rewards):
             if each.division in (None, division) and rank <= (each.to_rank or 0):
                 return index

@@ -116,12 +116,12 @@ def add_partition(
 
 
 def read_meta() -> Program[dict[str, str]]:
-    """Return the content of the table `meta`, by name."""
+    """Read the content of the table `meta`, by name."""
     return {row[0]: row[1] for row in (yield select(col("name"), col("content")).from_(META).bind())}
 
 
 def find_salt(*, reads_only: bool = False) -> Program[str | None]:
-    """Return the salt of the store, or None if there is no store. `reads_only`: the caller will not write.
+    """Find the salt of the store; return None if there is no store. `reads_only`: the caller will not write.
 
     Raises:
         SchemaUnknownError, StoreDamagedError: this version can't use the store.

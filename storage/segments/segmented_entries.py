@@ -126,7 +126,7 @@ class SegmentedRanking(Ranking):
         return part.rankings[self.index].gaps.count_better(start.parts[part.leaf.segment], cells)
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[CellOf | None]:
-        """Return the cell and owner of the `rank`-th row, or None if the ranking has fewer rows.
+        """Find the cell and owner of the `rank`-th row; return None if the ranking has fewer rows.
 
         With `start`, the board's curve (the sum of the segments' curves) gives a cell above the row, where the search
         begins. The search then reads about as many rows as all segments together have between two knots, or fewer.
@@ -142,7 +142,6 @@ class SegmentedRanking(Ranking):
         return None
 
     def _find_place_before(self, start: CountStart, rank: int) -> Program[tuple[CellOf, int]]:
-        """Return a place above the `rank`-th row, and how many rows to skip from there."""
         sought = rank
         for _ in range(ANCHORS_MAX):
             near = start.curve.key_at(sought)
@@ -198,7 +197,7 @@ class SegmentedRanking(Ranking):
         return merged[max(0, len(merged) - limit) :]
 
     def read_best_rows(self, limit: int) -> SegmentedRead[OwnersNeighbours]:
-        """Return the best rows of the board, and its totals, mostly with one statement for each segment.
+        """Read the best rows of the board, and its totals, mostly with one statement for each segment.
 
         Of N segments, each probably has about an Nth of these rows. So read some more than that, and all if the last
         row read from a segment is among the best.
@@ -221,7 +220,7 @@ class SegmentedRanking(Ranking):
     def read_around_owners(
         self, asked: AroundOwner, owners: Sequence[str], gap_rows_max: int
     ) -> SegmentedRead[dict[str, OwnersNeighbours]]:
-        """Return the rows around each owner with a value in the column.
+        """Read the rows around each owner with a value in the column.
 
         If `asked.start` is set, also count the entries better than the owners' cells where `CountPolicy` says so;
         `gap_rows_max`: see `count_policy.limit_gap_rows`.
@@ -250,7 +249,7 @@ class SegmentedRanking(Ranking):
         start: CountStart | None = None,
         cells: Sequence[CellOf] = (),
     ) -> SegmentedRead[list[OwnersNeighbours]]:
-        """Return at most so many better and worse rows around each place. Count the entries better than the cells."""
+        """Read at most so many better and worse rows around each place. Count the entries better than the cells."""
 
         def read_and_count(part: Entries) -> Program[list[OwnersNeighbours]]:
             around = yield from self._read_around_in(places, rows_max, part)
@@ -353,6 +352,6 @@ class SegmentedEntries(OpenBoard):
         return found
 
     def read_totals(self) -> SegmentedRead[dict[int, int]]:
-        """Return the sums of the totals of all segments. Raises UnknownBoardError, BoardChangedError."""
+        """Read the sums of the totals of all segments. Raises UnknownBoardError, BoardChangedError."""
         found = yield AskedOfEach(lambda part: read_totals([part.leaf]))
         return add_up_totals([totals for read in found for totals in read.values()])

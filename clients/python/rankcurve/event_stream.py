@@ -26,7 +26,6 @@ class _Place:
     rest: bytes = b""
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
-        """Return the events that end in these bytes."""
         *parts, self.rest = (self.rest + chunk).split(b"\n\n")
         if len(self.rest) > EVENT_BYTES_MAX:
             raise UnexpectedAnswerError(f"an event of the stream has more than {EVENT_BYTES_MAX:,} bytes")

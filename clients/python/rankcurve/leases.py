@@ -201,7 +201,6 @@ class _Leasing:
             logger.warning("the lease of %s is not given back, and ends by itself: %s", one_line(name[2]), error)
 
     def _find(self, name: Name, lease_expires: Term) -> Lease | None:
-        """Return the remembered lease if it lasts long enough."""
         mine = self._mine.get()
         with mine.guard:
             known = mine.known.get(name)
@@ -232,7 +231,6 @@ class _Leasing:
     def _request(
         self, name: Name, lease_expires: Term, sender: Sender, timeout_s: float | None = None
     ) -> Program[tuple[LeaseAnswer, float]]:
-        """Return the service's answer, and the time on the monotonic clock before the first attempt."""
         body: dict[str, object] = dict(zip(("client_id", "pool_id", "key"), name, strict=True))
         if isinstance(lease_expires, datetime):
             body["lease_expires"] = lease_expires.isoformat()

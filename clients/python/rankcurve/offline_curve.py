@@ -103,7 +103,6 @@ class OfflineCurve:
         return None if end is None else self._key(end.value, end.reached_at, end.tie_values)
 
     def _key(self, value: Value | str, reached_at: datetime | None, ties: Iterable[Value | str | None]) -> int:
-        """Return the key of a value: a whole number; a smaller key is better."""
         key = _scaled(value, self.document.scale) * self._sign
         for column, tie in zip(self.document.tie_columns, ties, strict=True):
             places, place = _place(column, tie)

@@ -242,7 +242,6 @@ class _Buffering:
         """Stop sending, if it has not ended."""
 
     def _send_all(self) -> Program[None]:
-        """Send posts until the buffer is closed and empty, or gives up."""
         try:
             while not self._abandoned:
                 batch, pause_s = self._take()
@@ -305,7 +304,6 @@ class _Buffering:
                 logger.exception("on_result failed for post %s", one_line(post.receipt.post_id))
 
     def _note_rejection(self, receipt: Receipt) -> None:
-        """Count a post if it was rejected, and log the first of each kind."""
         result = receipt.result
         if result is None or result.status != "rejected":
             return

@@ -55,7 +55,7 @@ def encode_posts(posts: Iterable[Post]) -> list[bytes]:
 
 
 def find_scales(sender: Sender, path: str) -> Program[dict[str, int]]:
-    """Return the number of decimals of each column of a board or a family. `path` is where its posts go."""
+    """Find the number of decimals of each column of a board or a family. `path` is where its posts go."""
     reply: Reply = yield from sender.send(Send("GET", path.removesuffix("/posts")))
     return {column.name: column.scale for column in decode(reply.content, _Columns).columns}
 

@@ -48,12 +48,12 @@ class Retries:
     rng: random.Random = field(default_factory=random.SystemRandom, repr=False)
 
     def draw_pause_s(self, attempt: int) -> float:
-        """Return a random pause between half of a limit and the limit, which doubles with each attempt."""
+        """Draw a random pause between half of a limit and the limit, which doubles with each attempt."""
         limit_s = min(self.pause_s_max, self.pause_s * 2.0 ** min(attempt, DOUBLINGS_MAX))
         return limit_s * (0.5 + self.rng.random() / 2)
 
     def draw_asked_pause_s(self, retry_after: str, attempt: int) -> float:
-        """Return the seconds of the header `Retry-After`, plus at most half as many again. It may also be a date.
+        """Draw the seconds of the header `Retry-After`, plus at most half as many again. It may also be a date.
 
         The pause is never shorter than without the header: it may ask for 0 seconds for as long as it likes.
         """

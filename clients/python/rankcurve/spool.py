@@ -202,7 +202,6 @@ def _set_aside(path: Path, ending: str, why: str) -> None:
 
 
 def _write(file: int, line: bytes) -> None:
-    """Write a line, with its end. Raises OSError if a part of it may be missing."""
     if os.write(file, line + b"\n") != len(line) + 1:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -342,7 +342,7 @@ def timeouts(timeout_s: float) -> httpx.Timeout:
 def make_request(
     http: httpx.Client | httpx.AsyncClient, url: str, sent: Send, *, silence_s: float | None = None
 ) -> httpx.Request:
-    """Return the request, whose path keeps its percent-escapes. `silence_s` replaces the timeout of reading."""
+    """Make the request, whose path keeps its percent-escapes. `silence_s` replaces the timeout of reading."""
     import httpx
 
     base = httpx.URL(url)

@@ -100,7 +100,7 @@ async def apply(
 
 
 def read_specs(file: Path) -> Specs:
-    """Return the specifications in the file as JSON objects. Exits with 2 if the file is not valid."""
+    """Read the specifications in the file as JSON objects. Exits with 2 if the file is not valid."""
     found: Specs = {table: {} for table in TABLES}
     place = str(file)
     try:
@@ -166,7 +166,7 @@ def compare(wanted: Record, held: Record) -> Iterator[tuple[str, bool]]:
 
 
 def make_schema() -> Record:
-    """Return the JSON schema of the file."""
+    """Make the JSON schema of the file."""
     types, named = msgspec.json.schema_components(TABLES.values(), ref_template="#/$defs/{name}")
     for body in TABLES.values():
         columns = named[body.__name__]["properties"]["columns"]
@@ -179,7 +179,6 @@ def make_schema() -> Record:
 
 
 async def _list_specs(client: AsyncClient) -> Specs:
-    """Return the specifications that the service has. Boards of families are left out."""
     found: Specs = {}
     for table, part in PATHS.items():
         query = {"families": False if table == "boards" else None, "limit": PAGE_ENTRIES}

@@ -50,7 +50,7 @@ board_app = typer.Typer(
 
 
 def make_spec(given: dict[str, Any]) -> Record:
-    """Return a board's specification as JSON. `given` has the options of `create` that the user gave.
+    """Make a board's specification as JSON. `given` has the options of `create` that the user gave.
 
     Columns come from `column` or from the file `spec`. Raises typer.BadParameter unless exactly one is given and valid.
     """
@@ -194,7 +194,7 @@ def parse_pairs(texts: list[str], what: str) -> dict[str, str]:
 
 
 def make_family_spec(given: dict[str, Any]) -> Record:
-    """Return a family's specification as JSON from the options of `create`. Raises typer.BadParameter if one is bad."""
+    """Make a family's specification as JSON from the options of `create`. Raises typer.BadParameter if one is bad."""
     if "spec" not in given:
         given = {"periods": ["all"], "facets": [], **given}
     if "facets" in given:

@@ -65,7 +65,6 @@ class _LineReader(NamedTuple):
     rounds: bool
 
     def read_post(self, line: int, row: list[str]) -> dict[str, object] | str:
-        """Return the post of a line, or why it is rejected."""
         if len(row) != len(self.headings):
             return f"{len(row)} cells, but {len(self.headings)} headings"
         cells = dict(zip(self.headings, row, strict=True))
@@ -140,7 +139,7 @@ def stats_fault(stats: dict[str, str]) -> str | None:
 
 
 async def read_family(client: AsyncClient, family: str) -> tuple[Board, dict[str, bool]]:
-    """Return a board with the columns of a family and a column of text for each facet.
+    """Read a board with the columns of a family and a column of text for each facet.
 
     Also return the names of the facets, each with whether the family has a column of this name, too.
     """

@@ -71,7 +71,7 @@ def _find_twin(redis: "Redis", key: str, member: str) -> str | None:
 
 
 def choose_column(board: Board, names: Sequence[str], *, merge: bool) -> Column:
-    """Return the column that the scores are posted to. End the command if the board has no such column."""
+    """Choose the column that the scores are posted to. End the command if the board has no such column."""
     if len(names) > 1:
         fail("a sorted set has one score for each member, so --column names one column")
     numbers = [each for each in board.columns if each.type != "text" and each.merge != "quotient"]

@@ -65,7 +65,7 @@ def settings_command(
 
 
 def read_settings(named: Mapping[str, object], assignments: list[str] | None, toml_path: Path | None) -> Settings:
-    """Return the effective settings. If any setting is invalid, list all invalid settings and exit with code 2.
+    """Read the effective settings. If any setting is invalid, list all invalid settings and exit with code 2.
 
     `named` maps a setting, such as `port`, to the value of its own option --port, or to None if the user did not give
     the option. `assignments` has the NAME=VALUE texts of --set.

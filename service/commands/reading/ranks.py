@@ -100,7 +100,7 @@ async def rank(
 async def find_share_worse(
     client: AsyncClient, board: Board, owner: str | None, position: Position | OwnerPosition, mode: Rank
 ) -> float | None:
-    """Return the percentage of the other entries that are worse. The service's percentile counts equal ones, too.
+    """Find the percentage of the other entries that are worse. The service's percentile counts equal ones, too.
 
     Return None if so many entries are equal in value and tie columns that it is not known how many are worse.
     """

@@ -84,7 +84,7 @@ class MetricsMoment:
         return [*self.totals.collect(), *self._metrics.collect_views()]
 
     def list_series(self, family: str, **wanted: str) -> list[Labels]:
-        """Return the label values of a family's series. `status="5"` keeps only series whose status begins with 5."""
+        """List the label values of a family's series. `status="5"` keeps only series whose status begins with 5."""
         names = list(self.totals.families[family].labels)
         return [
             labels
@@ -93,7 +93,7 @@ class MetricsMoment:
         ]
 
     def read_process(self, sample: str) -> float:
-        """Return a number that the system reports for the node, such as `process_cpu_seconds_total`, or 0."""
+        """Read a number that the system reports for the node, such as `process_cpu_seconds_total`, or 0."""
         return self._present.processes.get(sample, 0.0)
 
     def growth(self, family: str, labels: Labels, window_s: float) -> list[float]:

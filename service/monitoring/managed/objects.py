@@ -115,7 +115,7 @@ class ManagedObject:
     operations: dict[str, Operation] = field(default_factory=dict)
 
     def read(self, attribute: str) -> Any:
-        """Return an attribute's value.
+        """Read an attribute's value.
 
         Raises:
             RefusedError: the object has no attribute of that name.
@@ -134,7 +134,7 @@ def name_object(object_type: str, **properties: str) -> ObjectName:
 
 
 def find_object(objects: Objects, name: ObjectName) -> ManagedObject:
-    """Return the managed object that has this name.
+    """Find the managed object that has this name.
 
     Raises:
         RefusedError: there is no object of that name.
@@ -146,5 +146,5 @@ def find_object(objects: Objects, name: ObjectName) -> ManagedObject:
 
 
 def find_matching(objects: Objects, pattern: ObjectName) -> list[ManagedObject]:
-    """Return the objects whose names match a pattern, in the order of their names."""
+    """Find the objects whose names match a pattern, in the order of their names."""
     return [managed for _, managed in sorted(objects.items()) if pattern.matches(managed.name)]

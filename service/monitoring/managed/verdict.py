@@ -150,7 +150,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_alerts(now: Figures) -> list[dict[str, Any]]:
-    """Return the alerts that hold, the most severe first. Each is a dictionary for JSON."""
+    """Find the alerts that hold, the most severe first. Each is a dictionary for JSON."""
     found = []
     for rule in RULES:
         measured = rule.measure(now)

@@ -64,7 +64,7 @@ def leave_node(folder: Path, name: str) -> None:
 
 
 def collect_processes(folder: Path | None) -> Iterable[Metric]:
-    """Return metrics such as the memory of this process or, if `folder` is given, of all processes of that node.
+    """Collect metrics such as the memory of this process or, if `folder` is given, of all processes of that node.
 
     Numbers of several processes are added up, except the start time: it is the earliest.
     """

@@ -53,7 +53,7 @@ class Metrics(Collector):
         return collect_processes(None if self.node is None else self.node.folder)
 
     def read_processes(self) -> dict[str, float]:
-        """Return the operating system's figures for the process or node, by names like `process_cpu_seconds_total`."""
+        """Read the operating system's figures for the process or node, by names like `process_cpu_seconds_total`."""
         return {sample.name: sample.value for metric in self._collect_processes() for sample in metric.samples}
 
     def text(self) -> bytes:

@@ -126,7 +126,7 @@ def make_family_spec(body: PutFamily, grace_seconds: int, context: Context) -> F
 
 
 def _make_rewards(body: PutFamily, periods: Sequence[str], spec: BoardSpec) -> tuple[tuple[str, Rewards], ...]:
-    """Return the rewards of the boards of each kind of period. Raises SpecInvalidError, ProblemError."""
+    """Make the rewards of the boards of each kind of period. Raises SpecInvalidError, ProblemError."""
     found = []
     for kind, sent in sorted(body.rewards.items()):
         at = f"/rewards/{kind}"
@@ -336,7 +336,7 @@ def _check_period(family: Family, kind: str) -> None:
 
 
 def make_period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
-    """Return the answer about a period of a family: its start, its end, and whether it is currently closed."""
+    """Make the answer about a period of a family: its start, its end, and whether it is currently closed."""
     bounds = family.spec.calendar.bounds_us(period)
     if bounds is None:
         return PeriodAnswer(period.id, None, None, None)
@@ -396,7 +396,7 @@ async def _find_played(
 
 
 def _find_newest(context: Context, family: Family, query: HistoryQuery, list_id: str) -> Period | None:
-    """Return the newest period of a page: the last one that has closed, or the one before the page's cursor."""
+    """Find the newest period of a page: the last one that has closed, or the one before the page's cursor."""
     calendar, shut_us = family.spec.calendar, context.now_us() - family.spec.grace_seconds * 1_000_000
     if query.cursor is None:
         return calendar.find_ended(query.period, shut_us)

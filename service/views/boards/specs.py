@@ -51,7 +51,7 @@ NO_DATA = b"{}"
 
 
 def make_season(body: PutBoard) -> Season | None:
-    """Return the season of a board, which says when it opens and closes. Return None if the body has neither time.
+    """Make the season of a board, which says when it opens and closes. Return None if the body has neither time.
 
     Raises:
         SpecInvalidError: the times contradict each other.
@@ -75,7 +75,7 @@ def make_season(body: PutBoard) -> Season | None:
 def make_rewards(
     sent: Sequence[RewardBody], each: Each, columns: Sequence[ColumnSpec], at: str = "/rewards"
 ) -> Rewards | None:
-    """Return the rewards of a board with these columns, or None if there are none. `at`: where the body has them.
+    """Make the rewards of a board with these columns; return None if there are none. `at`: where the body has them.
 
     Raises:
         SpecInvalidError: a name is given twice, a column is not ranked, or a reward has not exactly one limit.
@@ -120,7 +120,7 @@ def _show_value(scaled: int | None, scale: int) -> Raw | UnsetType:
 
 
 def make_spec(body: BoardBody, context: Context) -> BoardSpec:
-    """Return the specification of a board or a family, with every default filled in.
+    """Make the specification of a board or a family, with every default filled in.
 
     Raises:
         SpecInvalidError: parts of the specification contradict each other.
@@ -190,7 +190,6 @@ def _column(body: ColumnBody, index: int) -> ColumnSpec:
 
 
 def _limits(body: ColumnBody, at: str) -> PostLimits | None:
-    """Return what a post may bring to a column of numbers, or None if the body has no limits."""
     names = "post_min", "post_max", "gain_per_hour_max"
     sent = [(name, limit) for name in names if (limit := getattr(body, name)) is not UNSET]
     limits = {name: parse_decimal(limit, body.scale, pointer=f"{at}/{name}") for name, limit in sent}
@@ -228,7 +227,6 @@ def _check_text(body: ColumnBody, *, ranked: bool, at: str) -> None:
 
 
 def _range(body: ColumnBody, at: str) -> tuple[int, int]:
-    """Return the smallest and the largest value of a column of numbers, scaled."""
     limit = min(DEFAULT_LIMIT_UNITS * 10**body.scale, INT64_MAX)
     least = -limit if body.min is UNSET else parse_decimal(body.min, body.scale, pointer=f"{at}/min")
     most = limit if body.max is UNSET else parse_decimal(body.max, body.scale, pointer=f"{at}/max")
@@ -238,7 +236,6 @@ def _range(body: ColumnBody, at: str) -> tuple[int, int]:
 
 
 def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpec, ...]:
-    """Return the tiers of a column. `least` and `most` are the column's smallest and largest value."""
     names = [tier.name for tier in body.tiers]
     found = []
     for number, tier in enumerate(body.tiers):
@@ -252,7 +249,7 @@ def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpe
 def _find_limit(
     body: TierBody | RewardBody, what: str, value_name: str, column: str, bounds: tuple[int, int, int], at: str
 ) -> tuple[int | None, float | None, int | None]:
-    """Return the limit of a tier or a reward as a rank, as a percentage, or as a scaled value. The others are None.
+    """Find the limit of a tier or a reward as a rank, as a percentage, or as a scaled value. The others are None.
 
     `bounds`: the scale of the column, its smallest and its largest value.
     """
@@ -271,7 +268,6 @@ def _find_limit(
 
 
 def _check_followed(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) -> None:
-    """Check the column that `column` follows, if it follows one. Raises SpecInvalidError."""
     if (column.merge in (Merge.WITH, Merge.QUOTIENT)) != (column.of is not None):
         raise SpecInvalidError("a column has `of` if and only if it merges by with or quotient", pointer=at)
     if column.merge is not Merge.WITH:
@@ -284,7 +280,6 @@ def _check_followed(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) 
 
 
 def _check_quotient(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) -> None:
-    """Check the two columns of a quotient. Raises SpecInvalidError."""
     if column.merge is not Merge.QUOTIENT:
         return
     numbers = {each.name: each for each in columns if each.kind is ColumnKind.NUMBER and each.merge is not column.merge}
@@ -306,7 +301,6 @@ def _keep_times(columns: Sequence[ColumnSpec]) -> tuple[ColumnSpec, ...]:
 
 
 def _ties(ties: TiesSent, columns: Sequence[ColumnSpec]) -> tuple[Ties, tuple[str, ...]]:
-    """Return the columns that break ties, after the rule for ties that remain."""
     if isinstance(ties, Ties):
         return ties, ()
     timed = ties[-1] == Ties.EARLIEST
@@ -339,7 +333,6 @@ def show_column(column: ColumnSpec) -> ColumnAnswer:
 
 
 def _show_limits(column: ColumnSpec) -> dict[str, Any]:
-    """Return the members of an answer about the limits of a column, as they were sent."""
     if (limits := column.limits) is None:
         return {}
     least, most, gain = (

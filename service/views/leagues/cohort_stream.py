@@ -45,7 +45,7 @@ class CohortTopic(Topic):
         self._at, self._cohort, self._entries = at, cohort, entries
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[_Shown]:
-        """Return the cohort in the snapshot.
+        """Read the cohort in the snapshot.
 
         Raises:
             _NoSeatError: nobody has a seat in it.

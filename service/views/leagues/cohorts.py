@@ -75,7 +75,7 @@ class LeaguePeriod(NamedTuple):
 
 
 async def find_period(context: Context, call: Call, named: str | None = None) -> LeaguePeriod:
-    """Return the current period of a league, or the one with this id.
+    """Find the current period of a league, or the one with this id.
 
     Raises:
         ProblemError: the league has no such period, or none now.
@@ -172,7 +172,7 @@ async def _show_entries(context: Context, at: LeaguePeriod, placed: Sequence[Pla
 
 
 def list_entries(at: LeaguePeriod, entries: Entries, placed: Iterable[Placed]) -> list[LeagueEntry]:
-    """Return the rows of a cohort as answers have them, without profiles."""
+    """List the rows of a cohort as answers have them, without profiles."""
     merger, shown = entries.merger, []
     for entry, rank, zone in placed:
         values = merger.decode_stats(entry.cells)

@@ -39,7 +39,7 @@ _FAMILIES_A_PAGE = 1_000
 
 
 async def find_league(context: Context, league_id: str, *, reread: bool = False) -> tuple[Family, LeagueSpec]:
-    """Return a league as a family, and its rules. Raises UnknownFamilyError."""
+    """Find a league as a family, and its rules. Raises UnknownFamilyError."""
     families = context.catalog.families
     family = await (families.reread_family if reread else families.find_family)(league_id)
     if family.spec.board.league is None:
@@ -59,7 +59,6 @@ async def put_league(context: Context, call: Call) -> Reply:
 
 
 def _make_spec(context: Context, body: PutLeague, grace_seconds: int) -> FamilySpec:
-    """Return the specification of the family that is the league. Raises SpecInvalidError, ProblemError."""
     kind = body.period.name if isinstance(body.period, PeriodBody) else body.period.value
     if kind == PeriodKind.ALL:
         raise SpecInvalidError("the period of a league ends", pointer="/period")

@@ -74,7 +74,6 @@ async def export_owner(context: Context, call: Call) -> Reply | web.StreamRespon
 
 
 async def _list_lines(context: Context, names: list[str]) -> AsyncIterator[list[ExportLine]]:
-    """Yield the lines about an owner, who has these ids, in pages."""
     store = context.store
     yield [_line("export", {"owner": names[0], "earlier_ids": names[1:], "at": format_us(context.now_us())})]
     async for table, rows in owner_export.read_rows(store, names):
@@ -117,7 +116,6 @@ def _line(kind: str, data: object) -> ExportLine:
 
 
 def _tell_row(row: Mapping[str, Any], leaves: Mapping[int, Leaf], families: Mapping[int, Family]) -> dict[str, object]:
-    """Return a row of a table with times, boards and values as the API shows them."""
     told: dict[str, object] = {}
     leaf = leaves.get(row.get("leaf_key", -1))  # None: the board was deleted
     for name, value in row.items():

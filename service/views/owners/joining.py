@@ -41,7 +41,7 @@ async def join_board(context: Context, call: Call) -> Reply:
 
 
 async def _make_board(context: Context, board: Board) -> tuple[Board, int | None]:
-    """Return a family's board, made if no post has reached it, and when its period begins (None: it always was open).
+    """Return a family's board, created if it is missing, and when its period begins (None: it has always been open).
 
     Raises:
         PeriodClosedError, NotOpenError: the board would have to be made, but its period has ended or not begun.

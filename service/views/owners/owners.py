@@ -52,7 +52,7 @@ TOKEN_BYTES = 8  # length of the random token that replaces the name of an erase
 
 
 async def find_column(context: Context, board_id: str, name: str | None) -> tuple[Board, int]:
-    """Return a board and the 0-based index of its ranked column `name`.
+    """Find a board and the 0-based index of its ranked column `name`.
 
     Without a name, or with `ONLY_COLUMN`, return the only ranked column.
 
@@ -222,7 +222,7 @@ async def rank_entries(
 
 
 def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
-    """Return a `WantedRank` for each of these columns in which the entry has a value. It asks for the entry's rank."""
+    """List a `WantedRank` for each of these columns in which the entry has a value. It asks for the entry's rank."""
     shadows = int(isinstance(entry, ShadowEntry))
     return [
         WantedRank(index, cell, entry.owner, shadows)
@@ -241,7 +241,7 @@ def count_shadows(locator: Locator, entries: Iterable[Entry | None], wanted: Wan
 
 
 def find_own_entry(locator: Locator, owner: str) -> Program[Entry]:
-    """Return the entry that answers about an owner show: a `ShadowEntry` if the owner is shadowed.
+    """Find the entry that answers about an owner show: a `ShadowEntry` if the owner is shadowed.
 
     Raises:
         UnknownOwnerError: there is no entry, or it is of a hidden owner.

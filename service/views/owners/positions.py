@@ -147,7 +147,7 @@ async def find_positions(
     mode: RankMode = "auto",
     read: Mapping[int, EntryRead] | None = None,
 ) -> list[Position | None]:
-    """Return the owner's positions in the order of `asked`. A position is None if the owner has no value there.
+    """Find the owner's positions in the order of `asked`. A position is None if the owner has no value there.
 
     `read`: the owner's entries by board key, if they were read.
 
@@ -168,7 +168,7 @@ async def find_positions(
 
 
 async def _find_board_before(context: Context, board: Board) -> str | None:
-    """Return the id of the board for the previous period, or None for an all-time board.
+    """Find the id of the board for the previous period; return None for an all-time board.
 
     Raises:
         ProblemError: the board belongs to no family, so it has no period.
@@ -187,7 +187,6 @@ async def _find_board_before(context: Context, board: Board) -> str | None:
 async def _add_previous(
     context: Context, board: Board, before_id: str | None, answer: OwnerPositions, mode: RankMode
 ) -> None:
-    """Set `previous` in each position of the answer. `before_id`: the board of the previous period, or None."""
     for position in answer.positions:
         position.previous = None
     if before_id is None:
@@ -215,7 +214,6 @@ async def _rank_columns(
     mode: RankMode,
     totals: dict[int, int] | None = None,
 ) -> dict[int, Position]:
-    """Return the position for each wanted rank, by column index. `totals` are those of the board, if they were read."""
     known = {} if totals is None else {locator.board.key: totals}
     found = await context.ranks.find_positions([AskedRank(locator, each) for each in wanted], mode, known)
     return {each.column_index: position for each, position in zip(wanted, found, strict=True)}
@@ -239,7 +237,7 @@ async def _rank_values(
 def _find_next_place(
     locator: Locator, own: WantedRank, own_rank: int, mode: RankMode, begin: CountBegin
 ) -> Program[NextPlace | None]:
-    """Return the next entry that is better than the owner's stored value `own`, or None if no entry is better.
+    """Find the next entry that is better than the owner's stored value `own`; return None if no entry is better.
 
     `points` of the result is how much the owner lacks. If a time or tie columns order equal values, an equal value may
     not be enough. `points` is None if the owner would then need a value outside the column's range.

@@ -85,7 +85,6 @@ def _resolve(
 
 
 def _check_facets(family: Family, values: dict[str, str]) -> dict[str, str]:
-    """Check the facets of a post, and replace their values by the same in NFC."""
     for name, value in values.items():
         if name not in family.facet_names:
             raise UnknownFacetError(f"{family.id!r} has no facet {clip_text(name)!r}", pointer="/facets")

@@ -84,7 +84,7 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
 async def read_owner_lines(
     context: Context, owner: str, before: Numbers | None, limit: int
 ) -> tuple[Iterator[JournalLine], Numbers | None, Collection[int]]:
-    """Return lines about an owner, newest first, where the next ones begin (None: there are no more), who is away."""
+    """Read lines about an owner, newest first, where the next ones begin (None: there are no more), who is away."""
     blocks_max = context.settings.owner_posts_blocks_max
 
     def program(away: Collection[int]) -> Program[tuple[list[tuple[Numbers, JournalRow]], _Leaves, Numbers | None]]:
@@ -104,7 +104,7 @@ async def read_owner_lines(
 
 
 def _list_partitions(place: Numbers, away: Collection[int]) -> Program[list[int]]:
-    """Return the partitions without `away`. Raise `BadCursorError` if the place has more numbers than partitions."""
+    """List the partitions without `away`. Raise `BadCursorError` if the place has more numbers than partitions."""
     partitions = yield from count_partitions()
     if len(place) > partitions:
         raise BadCursorError("the cursor belongs to a store with more partitions")

@@ -50,13 +50,13 @@ class Taken(NamedTuple):
         return self.outcome.before if traced else None  # type: ignore[attr-defined]
 
     def list_cells_before(self, indexes: Sequence[int]) -> Mapping[int, str]:
-        """Return those of the cells before the post, by column index, that had a value and are asked for."""
+        """List those of the cells before the post, by column index, that had a value and are asked for."""
         cells = self._cells or ()
         return {index: cell for index in indexes if index < len(cells) and isinstance(cell := cells[index], str)}
 
 
 async def find_asked(context: Context, call: Call, posts: int, target: Board | Family) -> AskedPositions:
-    """Return the positions that a request with this number of posts asks for.
+    """Find the positions that a request with this number of posts asks for.
 
     Raises:
         ProblemError: there are too many posts, or the board or family has no such ranked column.
@@ -171,7 +171,7 @@ async def _find_places(context: Context, columns: Sequence[str], taken: Sequence
 
 
 def _list_wanted(places: _Places) -> list[tuple[dict[int, Position], WantedRank, EntryRead]]:
-    """Return the ranks that are wanted, each with the dict for its position and the read that may have counted it."""
+    """List the ranks that are wanted, each with the dict for its position and the read that may have counted it."""
     entry, read = places.read.entry, places.read
     if entry is None:  # the owner is hidden, or was erased
         return []

@@ -246,7 +246,6 @@ class PostRequest(msgspec.Struct):
         return settled
 
     async def _apply(self, resolved: Sequence[Resolved]) -> list[Settled]:
-        """Let the writer apply the posts that are not refused yet."""
         context = self.context
         posts: list[Post] = []
         for each in resolved:
@@ -341,7 +340,7 @@ async def _take_pieces(request: PostRequest, values_max: int) -> PostResults:
 async def _find_repeated(
     context: Context, posts: Sequence[Post], applied: Sequence[Sequence[PartOutcome]]
 ) -> dict[int, Leaf]:
-    """Return leaves by key: the leaves of `posts`, and for each duplicate the leaves that its first copy reached.
+    """Find leaves by key: the leaves of `posts`, and for each duplicate the leaves that its first copy reached.
 
     Leave out leaves that no longer exist. If no post is a duplicate, return an empty dict.
     """
@@ -377,7 +376,6 @@ def _list_known(targets: Targets, outcomes: Sequence[PartOutcome], repeated: Map
 
 
 async def _find_named_board(context: Context, named: str) -> Board:
-    """Return the board with this id, which may contain an alias of a period. Raise UnknownBoardError if none has it."""
     if "\0" in named:  # PostgreSQL refuses texts with NUL
         raise UnknownBoardError(f"no leaderboard {named!r}")
     [board_id] = await context.catalog.resolve_aliases([named], context.now_us())
@@ -469,7 +467,7 @@ def make_post(
     parts: list[BoardPost],
     scope: PostScope | None = None,
 ) -> Post:
-    """Return a post for the writer. `parts` has its leaves. The numbers in `changes` have the scales of `spec`.
+    """Make a post for the writer. `parts` has its leaves. The numbers in `changes` have the scales of `spec`.
 
     A post that may be held gets an id if it has none, because a verdict names it by its id.
     """
@@ -555,20 +553,19 @@ def _error_of(part: PartOutcome | Exception | None) -> Exception | None:
 
 
 def _find_cause(parts: Parts) -> Exception:
-    """Return the first error that is a board's own reason to refuse the post, or else a `PostRejectedError`."""
+    """Find the first error that is a board's own reason to refuse the post, or else a `PostRejectedError`."""
     errors = [error for _, part in parts if (error := _error_of(part)) is not None] or [PostRejectedError()]
     return next((error for error in errors if not isinstance(error, PostRejectedError)), errors[0])
 
 
 def _list_leaves(parts: Parts, error: type[Exception] = Exception) -> list[Leaf]:
-    """Return the leaves that refuse the post with an error of this class."""
     return [leaf for leaf, part in parts if isinstance(leaf, Leaf) and isinstance(_error_of(part), error)]
 
 
 def make_results(
     context: Context, posts: Sequence[PostBody], settled: Sequence[Settled], *, single: bool
 ) -> PostResults:
-    """Return the results of the posts of a request. Raise ProblemError if the body was a single, rejected post."""
+    """Make the results of the posts of a request. Raise ProblemError if the body was a single, rejected post."""
     statuses = [each.status for each in settled]
     for status in _BEST_FIRST:
         if count := statuses.count(status):
@@ -595,7 +592,6 @@ def make_results(
 
 
 def _make_result(post: PostBody, settled: Settled, *, single: bool) -> PostResult:
-    """Return the result of a post that is rejected, or whose result lists its boards."""
     result = PostResult(owner=post.owner, status=settled.status)
     if settled.status is PostStatus.HELD:
         result.post_id = post.post_id or UNSET

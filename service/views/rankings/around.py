@@ -100,7 +100,7 @@ class _RowsAround(NamedTuple):
         return self.better + more[0], self.worse + more[1]
 
     def read(self, wanted: WantedRank, begin: CountBegin, shadow: Entry | None = None) -> Program[_Located]:
-        """Return the rank of a cell and the rows around it, with the row of a shadowed owner in its place."""
+        """Read the rank of a cell and the rows around it, with the row of a shadowed owner in its place."""
         located = yield from self.locator.locate_rank(wanted, "auto", begin)
         better_rows, worse_rows = self.rows_max
         near = yield from self.pager.ranking.read_rows_around(

@@ -58,7 +58,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
 
 
 async def _find_curves(context: Context, board: Board, index: int) -> Sequence[RankCurve]:
-    """Return a curve for each leaf of a board, or [] if a leaf has none. Archived boards have curves in the archive."""
+    """Find a curve for each leaf of a board, or [] if a leaf has none. Archived boards have curves in the archive."""
     entries = context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
         return await context.store.at(board.reading_partition).read(lambda: entries.read_curves(index))

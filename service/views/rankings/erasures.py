@@ -61,7 +61,7 @@ async def erase_entries(context: Context, call: Call) -> ErasedEntries:
 
 
 async def _find_row(context: Context, locator: Locator, index: int, number: int) -> CellOf | None:
-    """Return the cell and owner of a row, given by its 1-based number, or None if the ranking has fewer rows."""
+    """Find the cell and owner of a row, given by its 1-based number; return None if the ranking has fewer rows."""
     start = locator.find_count_start(index)
 
     def program() -> Program[CellOf | None]:

@@ -70,7 +70,6 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
 
 
 async def _read_window(context: Context, pager: Pager, query: PageQuery, limit: int) -> Window:
-    """Return the rows of a page: those at its cursor, from a rank, or the first ones, perhaps only those of a tier."""
     if query.cursor is None and query.from_rank is None and query.tier is None:
         return await pager.read_first(limit)
     start = pager.find_count_start()
@@ -95,7 +94,7 @@ def _check_tier(locator: Locator, index: int, tier: str) -> None:
 
 
 async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:
-    """Return a page in the order of owner names. Archives have all owners by name, even if they rank only the top."""
+    """Read a page in the order of owner names. Archives have all owners by name, even if they rank only the top."""
     of = f"{board.key}/{index}"
     after = context.cursors.find_start(cursor, of, "")
     locator = context.ranks.find_locator(board)
@@ -146,7 +145,7 @@ async def _value_positions(context: Context, board: Board, index: int, query: Va
 
 
 async def _find_added_boards(context: Context, call: Call, first: Board, index: int) -> list[tuple[Board, int]]:
-    """Return the boards that the parameter `with` names, and for each the 0-based index of the ranked column.
+    """Find the boards that the parameter `with` names, and for each the 0-based index of the ranked column.
 
     Raises:
         UnknownBoardError, UnknownColumnError: a board does not exist, or does not rank the column.
@@ -232,7 +231,7 @@ async def get_values(context: Context, call: Call) -> Values:
 def _find_values(
     locator: Locator, index: int, query: ValuesQuery, curve: AnyCurve | None, start: CountStart | None, rows_left: int
 ) -> Program[list[RankValue]]:
-    """Return the values at ranks and percentiles: exact values from rows, or values with bounds from the curve.
+    """Find the values at ranks and percentiles: exact values from rows, or values with bounds from the curve.
 
     Rows are read for ranks up to `exact_top`, and for all ranks if there is no curve. If `start` is given, the rows
     between two knots are also read for ranks beyond `exact_top`, but no more than `rows_left` rows in all.
@@ -259,7 +258,7 @@ def _find_values(
 
 
 def _list_asked_ranks(query: ValuesQuery, total: int) -> list[tuple[Callable[..., RankValue], int]]:
-    """Return the ranks that a query asks for, limited to `total`, each with a function that makes its answer."""
+    """List the ranks that a query asks for, limited to `total`, each with a function that makes its answer."""
     asked: list[tuple[Callable[..., RankValue], int]]
     asked = [(partial(RankValue, rank=rank), min(rank, total)) for rank in query.ranks]
     asked += [(partial(RankValue, percentile=each), rank_of_percentile(each, total)) for each in query.percentiles]
