@@ -1,7 +1,7 @@
 """Builds the server of a process from a list of routes and a context.
 
-It is aiohttp's server, but our `RouteTable` replaces aiohttp's application, which would make a small request 10 %
-slower because it looks up routes and calls hooks. A request that matches no route gets a problem document.
+It is aiohttp's server with our `RouteTable` in place of aiohttp's application, whose route lookup and hooks would make
+a small request 10 % slower. A request that matches no route gets a problem document.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -81,7 +81,7 @@ def _methods(route: Route) -> tuple[str, ...]:
 
 
 def _page_methods(routes: Sequence[Route], *, to_players: bool) -> dict[str, list[str]]:
-    """Return, by path, the methods that web pages of other sites may use."""
+    """List, by path, the methods that web pages of other sites may use."""
     found: dict[str, list[str]] = {}
     for route in routes:
         if route.answers_pages(to_players=to_players):

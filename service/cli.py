@@ -1,6 +1,6 @@
 """The command `rankcurve`: one application made of the commands in `service.commands`.
 
-This file holds only the names of the commands and their order, so it reads like the output of `rankcurve --help`.
+Only the names of the commands and their order are here, so the file reads like the output of `rankcurve --help`.
 """
 
 import importlib.metadata
@@ -98,7 +98,7 @@ def common(
 
 
 def main() -> None:
-    """Run the command line. `entry_point/rankcurve_command.py` calls this, and so does `python -m service.cli`."""
+    """Run the command line, for `entry_point/rankcurve_command.py` and for `python -m service.cli`."""
     app(prog_name="rankcurve")
 
 

@@ -1,7 +1,7 @@
 """The `Context`: the parts of one process of the service, such as store, catalog and writer. Every handler receives it.
 
-`wiring.open_context` builds a `Context`, starts its parts, and stops them at the end. Parts that are used together form
-a group: `context.posting`, `context.curves`, `context.ranks`.
+`wiring.open_context` builds it, starts its parts, and stops them at the end. Parts that are used together form a group:
+`context.posting`, `context.curves`, `context.ranks`.
 """
 
 from collections.abc import Awaitable, Callable, Collection
@@ -70,7 +70,7 @@ class Context(EndpointContext):
 
     @property
     def own_tables_max(self) -> int | None:
-        """Return how many boards may have tables of their own. None: this store needs no such limit."""
+        """How many boards may have tables of their own. None: this store needs no such limit."""
         return self.settings.own_tables_max if self.store.dialect.parses_schema else None
 
     def end_endless_answers(self) -> None:
@@ -106,5 +106,4 @@ class Context(EndpointContext):
     async def read_living(
         self, make: Callable[[Collection[int]], Program[T]], *, heavy: bool = False
     ) -> tuple[T, Collection[int]]:
-        """Read by the program `make(away)`, as `try_living` does."""
         return await self.try_living(lambda away: self.store.read(lambda: make(away), heavy=heavy))

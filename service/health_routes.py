@@ -40,7 +40,7 @@ async def healthz(context: Any, call: Call) -> Health:
 async def readyz(context: Any, call: Call) -> Readiness:
     """Answer `ok` if the service can serve requests. Otherwise raise ProblemError, such as `store_busy`.
 
-    If only some partitions do not answer, the service is still ready. If it were not, a load balancer would stop using
+    A service of which only some partitions do not answer is still ready. Otherwise a load balancer would stop using
     every front end because one database server is down.
     """
     try:
@@ -69,7 +69,7 @@ def _document_handler(routes: Sequence[Route]) -> Handler:
 
 
 def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> list[Route]:
-    """Return `routes`, then the routes of this module, of Jolokia and, if `dashboard` is true, of the dashboard."""
+    """Append the routes of this module, of Jolokia and, if `dashboard` is true, of the dashboard to `routes`."""
     everything = list(routes)
     everything += [
         Route("GET", "/healthz", healthz, None, "healthz", _TAG),

@@ -1,6 +1,7 @@
 """Reads lease journals (logs of all changes of leases) of other stores, the peers, for `jobs.leases.peer_journals`.
 
-If a peer does not answer with a page of its journal, `PeerUnavailableError` is raised. Its text has no API key.
+If a peer does not answer with a page of its journal, `PeerUnavailableError` is raised. Its text is logged, so it has no
+API key.
 """
 
 from collections.abc import AsyncIterator, Mapping

@@ -1,11 +1,11 @@
 """Makes sure that a process imports the packages of this service, and no other packages with the same names.
 
-The names are common: `config`, `jobs`, `storage`. Python looks for packages in the folders of PYTHONPATH, and with
-`python -m` in the working directory, before it looks among the installed packages. So it would import a foreign
-`config` from such a folder instead of ours. `install_finder` prevents this. Other packages are found as usual.
+The names are common: `config`, `jobs`, `storage`. Python searches the folders of PYTHONPATH, and with `python -m` the
+working directory, before the installed packages, so a foreign `config` there would be imported instead of ours.
+`install_finder` prevents this. Other packages are found as usual.
 
-This file is also a program: `python -P own_packages.py MODULE …` installs the finder, then runs the module as
-`python -m MODULE …` does. `python_command` returns such a command for child processes.
+This file is also a program: `python -P own_packages.py MODULE …` installs the finder, then runs the module as `python
+-m MODULE …` does. `python_command` returns such a command for child processes.
 """
 
 import runpy
@@ -36,7 +36,7 @@ def install_finder() -> None:
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """Return a command that starts a process, which installs the finder and then runs a module of our packages."""
+    """Build the command of a process that installs the finder and then runs a module of our packages."""
     # With -P, Python does not add the folder of this file to the import path. Packages there, such as `http`, would
     # hide those of the standard library.
     return [sys.executable, "-P", __file__, module, *arguments]

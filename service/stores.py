@@ -1,4 +1,4 @@
-"""Opens the store that a URL names. Only this module decides which kind of store a URL means.
+"""Opens the store that a URL names. Nothing else decides which kind of store a URL means.
 
 A process imports only the database driver that its own store needs.
 """

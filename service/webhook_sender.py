@@ -1,9 +1,8 @@
 """Sends signed events to webhooks, as Standard Webhooks 1.0 describes, and decides to which addresses they may go.
 
-A receiver's address comes from an operator, and its name from a DNS server that may belong to somebody else. So that
-nobody makes the service call a machine that only the service can reach, it sends by `https` to public addresses alone.
-The address that was checked is the one that is connected to, and redirects are not followed. `webhook_hosts` names
-hosts for which all this does not hold.
+A receiver's address comes from an operator, and its name from a DNS server that may belong to somebody else. To keep
+the service from being made to call a machine that only it can reach, events go by `https` to public addresses alone, to
+the very address that was checked, and redirects are not followed. None of this applies to hosts in `webhook_hosts`.
 """
 
 import base64
@@ -36,14 +35,13 @@ _NAT64 = IPv6Network("64:ff9b::/96")  # such an address is that of an IPv4 machi
 
 
 def sign(secret: str, delivery_id: str, at_s: int, body: bytes) -> str:
-    """Return the signature of a delivery: `v1,` and base64 of HMAC-SHA256 over "id.timestamp.body"."""
+    """Sign a delivery: `v1,` and base64 of HMAC-SHA256 over "id.timestamp.body"."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     mac = hmac.new(key, f"{delivery_id}.{at_s}.".encode() + body, hashlib.sha256)
     return f"v1,{base64.b64encode(mac.digest()).decode()}"
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is that of a machine on the public Internet."""
     ip = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address):
         if ip in _NAT64 or ip.sixtofour is not None or ip.teredo is not None:
@@ -53,7 +51,7 @@ def is_public(address: str) -> bool:
 
 
 def find_fault(url: str, hosts: Sequence[str]) -> str | None:
-    """Return why events cannot be sent to a URL, as far as the URL tells, or None. `hosts`: see `webhook_hosts`."""
+    """Say why events cannot be sent to a URL, as far as the URL tells, or return None. `hosts`: see `webhook_hosts`."""
     try:
         target = URL(url)
     except ValueError:
@@ -118,7 +116,7 @@ async def open_sender(hosts: Sequence[str]) -> AsyncIterator[SendEvent]:
 
 
 def show_grant(event: Event) -> dict[str, str | None]:
-    """Return the members that only an event about a grant has: the id of the grant, and its owner."""
+    """Build the members that only an event about a grant has: the id of the grant, and its owner."""
     if event.grant is None:
         return {}
     return {"grant": event.grant, "owner": event.owner}

@@ -79,7 +79,6 @@ log = structlog.get_logger(__name__)
 
 
 def now_us() -> int:
-    """Return the service's time in microseconds since 1970."""
     return time.time_ns() // 1000
 
 
@@ -126,7 +125,6 @@ async def open_context(
 
 
 class _Basics(NamedTuple):
-    """The parts that most functions of this module need, because they build the other parts from them."""
 
     settings: Settings
     metrics: Metrics

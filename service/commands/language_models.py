@@ -1,7 +1,7 @@
 """`rankcurve mcp`: offers the requests of a service to language models as tools (Model Context Protocol) over stdio.
 
-The tools are the operations of the service's own OpenAPI document, so they have its names, descriptions and bounds. A
-tool takes the parameters of its operation, and a `body` if the operation has one.
+The tools are made from the service's own OpenAPI document, so their names, descriptions and bounds can never be out of
+date. A tool has the parameters of its operation, and a `body` if the operation has one.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ async def serve_tools(
 ) -> None:
     """Offer the service's requests to a language model, as tools over stdin and stdout (MCP).
 
-    Tools that delete or empty something are marked as destructive. Without `--role` all tools only read. Needs the
-    package mcp: `pip install 'rankcurve[mcp]'`.
+    Tools that delete or empty something are marked as destructive. By default all tools only read; `--role` offers
+    more. Needs the package mcp: `pip install 'rankcurve[mcp]'`.
     """
     try:
         from mcp.server.stdio import stdio_server
@@ -93,7 +93,7 @@ def make_server(client: AsyncClient, operations: dict[str, Operation]) -> Server
 
 
 async def send(client: AsyncClient, operation: Operation, given: Mapping[str, Any]) -> str:
-    """Send the request of a tool and return the answer's text. Raises KeyError without a parameter of the path."""
+    """Send the request of a tool and return the answer's text. Raises KeyError if the path lacks a parameter."""
     path = fill_path(operation.path, given)
     query = {name: value for name, value in given.items() if name in operation.query}
     content = await client.request(operation.method, path, bytes, query=query, body=given.get("body"))

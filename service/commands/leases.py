@@ -1,4 +1,4 @@
-"""`rankcurve pool …` and `rankcurve lease …`: manage pools of resources, and lease a resource of a pool to a key."""
+"""`rankcurve pool …` and `rankcurve lease …`: manage pools of resources, and lease their resources to keys."""
 
 from typing import Annotated
 
@@ -89,7 +89,7 @@ add_request(lease_app, "give-back", f"DELETE {LEASE_PATH}", "Give a lease back e
 async def show_journal(
     client: AsyncClient,
     after: Annotated[int, typer.Option(min=0, help="Show only lines after this number.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of lines at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of lines.")] = 100,
 ) -> None:
-    """Print the journal of leases: what happened to resources, one JSON object on each line."""
+    """Print the journal of leases, one JSON object on each line: what happened to which resource."""
     await print_lines(client, "/v1/leases/journal", after=after, limit=limit)

@@ -1,7 +1,8 @@
-"""Declares commands that only send a request and show the answer, so that no command needs a function of its own.
+"""Declares commands that only send a request and show the answer.
 
-`argument` and `option` make the parameters of such a command. If the path has a field `{board}`, the parameter `board`
-fills it. Every other parameter that the user gives becomes a field of the JSON body or, for a GET, of the query.
+Most commands do nothing else, and a function for each would repeat paths, flags and printing fifty times. `argument`
+and `option` make the parameters of such a command. If the path has a field `{board}`, the parameter `board` fills it;
+every other parameter that the user gives becomes a field of the JSON body or, for a GET, of the query.
 """
 
 import sys
@@ -36,7 +37,7 @@ def argument(name: str, metavar: str, about: str, kind: Any = str) -> Parameter:
 
 
 def option(name: str, kind: Any, about: str, *flags: str, default: Any = None, **more: Any) -> Parameter:
-    """Return an option of a command. Without `flags`, its flag is made from `name`. With `default=...` it is required.
+    """Declare an option of a command. Without `flags`, its flag is made from `name`. With `default=...` it is required.
 
     `more` has further arguments of typer.Option, such as `min` and `max`.
     """
@@ -47,7 +48,7 @@ def option(name: str, kind: Any, about: str, *flags: str, default: Any = None, *
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-REASON = option("reason", str, "Why you do this, for `rankcurve acts`.")
+REASON = option("reason", str, "Reason to record, as shown by `rankcurve acts`.")
 YES = option("yes", bool, "Do not ask for confirmation.", "--yes", default=False)
 
 
@@ -129,7 +130,7 @@ async def print_lines(client: AsyncClient, path: str, *, after: int, limit: int)
 
 
 def fill_path(template: str, values: Query) -> str:
-    """Return the path with its fields in braces replaced by their values, each percent-encoded."""
+    """Replace the fields in braces of a path by their values, each percent-encoded."""
     parts = template.strip("/").split("/")
     return path_of(*(str(values[part[1:-1]]) if part.startswith("{") else part for part in parts))
 
@@ -141,7 +142,6 @@ def unfilled(template: str, values: Query) -> dict[str, Any]:
 
 
 def add_command(app: typer.Typer, name: str, command: Callable[..., None], about: str, *parameters: Parameter) -> None:
-    """Add a command with these parameters. `about` is its help text."""
     # typer reads the arguments and options of a command from its signature.
     command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     app.command(name, help=about)(command)

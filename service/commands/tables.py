@@ -1,6 +1,7 @@
 """Prints tables for people and JSON for programs.
 
-Everything that comes from a service is printed as plain text, never as markup or terminal codes.
+Whatever a service returns is printed as plain text, never as markup or terminal codes, because names of players could
+otherwise take over an operator's terminal.
 """
 
 import re
@@ -36,7 +37,6 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, num
 
 
 def show_records(records: Sequence[Record], columns: Columns, *, as_json: bool, numeric: Sequence[str] = ()) -> None:
-    """Print records as JSON, or as a table."""
     if as_json:
         show_json(records)
         return
@@ -47,7 +47,7 @@ def show_records(records: Sequence[Record], columns: Columns, *, as_json: bool, 
 
 
 def cell_text(value: object) -> str:
-    """Return a value as text for people: None as an empty text, and decimals without an exponent."""
+    """Format a value for people: None as an empty text, and decimals without an exponent."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -60,7 +60,7 @@ def cell_text(value: object) -> str:
 
 
 def shown(text: str, stream: TextIO) -> str:
-    """Return `text` as `stream` takes it: unchanged or, for a terminal, with what it would obey escaped as in JSON."""
+    """Return `text` as `stream` takes it: unchanged or, for a terminal, with control characters escaped as in JSON."""
     return _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if stream.isatty() else text
 
 

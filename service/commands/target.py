@@ -1,7 +1,7 @@
 """Calls the service for a command, and reports failures to the shell.
 
-Every command exits with 0 (done), 1 (failed, with one line on stderr) or 2 (wrong arguments). A user or a service can
-never cause a traceback.
+Scripts rely on the exit codes: 0 for done, 1 for failed, with one line on stderr, and 2 for wrong arguments. Neither a
+user nor a service can cause a traceback.
 """
 
 import asyncio
@@ -64,7 +64,6 @@ def say_waiting(error: RankcurveError) -> None:
 
 
 async def take(records: AsyncGenerator[T, None], limit: int) -> list[T]:
-    """Return the first `limit` records."""
     found: list[T] = []
     async with aclosing(records):
         async for record in records:
@@ -77,7 +76,7 @@ async def take(records: AsyncGenerator[T, None], limit: int) -> list[T]:
 def service_command(
     retries: Retries = RETRIES, timeout_s: float = TIMEOUT_S
 ) -> Callable[[Callable[..., Awaitable[None]]], Callable[..., None]]:
-    """Return a decorator that makes a command from a coroutine function whose first parameter is an AsyncClient.
+    """Decorate a coroutine function whose first parameter is an AsyncClient, to make it a command.
 
     The command has the function's other parameters, and the options --url and --key.
     """

@@ -7,8 +7,9 @@
 The OpenAPI document is generated from the types in `requests`, `queries`, `lease_messages` and `responses`. It shows
 the docstrings of the types of bodies and answers, so these docstrings are written for users of the HTTP API.
 
-The most important rule: a value is either converted exactly or refused. Nothing is rounded, shortened or dropped
-silently. Every refusal is a `ProblemError` with a code from `problems.CODES`, and codes never change.
+A value is either converted exactly or refused, because a score that is rounded or shortened on the way in would be
+wrong for ever, and nobody would notice. Every refusal is a `ProblemError` with a code from `problems.CODES`, and codes
+never change.
 
 This package imports no other package of `service`. To read it, begin with `problems` and `requests`.
 """

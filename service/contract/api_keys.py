@@ -1,7 +1,7 @@
 """API keys and roles: who is calling, and what that caller may do.
 
-The service stores and compares only the SHA-256 of a key's text. A plain hash is enough, because a key holds 256 random
-bits and is not a password that a person chose.
+The store has only the SHA-256 of each key, so a stolen store gives nobody access. A plain hash is enough, because a key
+is 256 random bits rather than a password that a person chose.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ ANONYMOUS = Identity("anonymous", Role.READER)  # a caller without a key whom th
 
 
 def make_api_key(name: str, role: str, now_us: int) -> tuple[StoredKey, str]:
-    """Make an API key with a 256-bit secret. Return the record to store, and the text of the key, `rk_<id>_<secret>`.
+    """Make an API key with a 256-bit secret. Return the record to store, and the key itself, `rk_<id>_<secret>`.
 
-    The text is stored nowhere. It is shown once, to the holder of the key.
+    The key is stored nowhere. It is shown once, to its holder.
     """
     key_id = secrets.token_hex(KEY_ID_BYTES)
     text = f"{KEY_PREFIX}_{key_id}_{secrets.token_hex(SECRET_BYTES)}"
@@ -78,7 +78,6 @@ def make_api_key(name: str, role: str, now_us: int) -> tuple[StoredKey, str]:
 
 
 def key_facts(key: StoredKey) -> dict[str, Any]:
-    """Return the fields that every answer about an API key has."""
     return {
         "id": key.id,
         "name": key.name,
@@ -89,7 +88,6 @@ def key_facts(key: StoredKey) -> dict[str, Any]:
 
 
 def hash_key(text: str) -> str:
-    """Return the SHA-256 of a key's text in hexadecimal."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -117,7 +115,7 @@ class KeyRing:
     def replace_keys(self, rows: Iterable[StoredKey]) -> None:
         """Replace the keys in memory by `rows`, and end the sessions of keys that are no longer valid.
 
-        `rows` are all keys of the store. Revoked keys are included, so that the ring closes even if all are revoked.
+        `rows` are all keys of the store, even revoked ones, so that the ring closes even if all are revoked.
         """
         listed = list(rows)
         self._identities = {
@@ -128,7 +126,6 @@ class KeyRing:
         self.end_invalid()
 
     def end_invalid(self) -> None:
-        """End the sessions of callers whose key or token is no longer valid."""
         for end in [end for end, identity in self._sessions.items() if self._find_refusal(identity) is not None]:
             end()
 
@@ -162,7 +159,7 @@ class KeyRing:
         return make_unauthorized("the API key was revoked while the request arrived")
 
     def identify_caller(self, authorization: str | None) -> Identity:
-        """Return the caller whose key is in the Authorization header, or ANYONE while the ring is open.
+        """Identify the caller by the Authorization header, or return ANYONE while the ring is open.
 
         Raises ProblemError `unauthorized` if the ring is closed and the key is missing or not valid, and an error of
         `PlayerTokens.verify` if the header has a player token.

@@ -1,7 +1,7 @@
 """Cursors: opaque texts that callers send back to get the next page of a list or of a ranking.
 
-Each cursor is signed with the salt of the store, so that callers can't make up cursors. The salt is stored, so cursors
-remain valid after a restart.
+Each cursor is signed with the salt of the store. Without the signature, callers could make up cursors that read from
+places that no page has shown them; and because the salt is stored, cursors survive a restart.
 """
 
 import base64
@@ -54,12 +54,12 @@ class CursorCodec:
         self._key = hashlib.blake2b(bytes.fromhex(salt), person=b"rankcurve-cursor").digest()
 
     def encode_cursor(self, place: msgspec.Struct) -> str:
-        """Return the text of a cursor. `place` is a `RowCursor` or a `ListCursor`."""
+        """Sign a `RowCursor` or `ListCursor` and encode it as a text."""
         payload = msgspec.msgpack.encode(place)
         return base64.urlsafe_b64encode(self._tag(payload) + payload).rstrip(b"=").decode()
 
     def decode_cursor(self, cursor: str, kind: type[P]) -> P:
-        """Return the `RowCursor` or `ListCursor` that the text of a cursor stands for.
+        """Decode a cursor of the type `kind`, a `RowCursor` or a `ListCursor`.
 
         Raises:
             BadCursorError: the store did not sign the cursor, or the cursor is not of the type `kind`.
@@ -95,16 +95,19 @@ class CursorCodec:
     def cut_page(
         self, found: Sequence[R], limit: int, of: str | int | None, find_place: Callable[[R], object]
     ) -> tuple[Sequence[R], str | None]:
-        """Return the first `limit` items of `found`, and the next page's cursor: None if `found` has no more items."""
+        """Cut a page of `limit` items from `found`.
+
+        Return it with the next page's cursor, or None if nothing follows.
+        """
         shown = found[:limit]
         return shown, self.encode_cursor(ListCursor(of, find_place(shown[-1]))) if len(found) > limit else None
 
     def encode_numbers(self, numbers: tuple[int, ...], of: Literal["journal", "posts"] = "journal") -> int | str:
-        """Return a journal position for callers: its number, or a cursor if the store has several partitions."""
+        """Encode a journal position for callers: its number, or a cursor if the store has several partitions."""
         return numbers[0] if len(numbers) == 1 else self.encode_cursor(ListCursor(of, numbers))
 
     def decode_numbers(self, place: int | str, of: Literal["journal", "posts"] = "journal") -> tuple[int, ...]:
-        """Return a journal position: a number for each partition. `place` is a cursor, or the number in partition 0.
+        """Decode a journal position to a number for each partition. `place` is a cursor, or the number in partition 0.
 
         Raises:
             BadCursorError, ProblemError: the store did not sign the cursor, or the cursor belongs to another list.

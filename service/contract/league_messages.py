@@ -163,9 +163,9 @@ class CohortAnswer(CohortEvent, kw_only=True):
 class LeagueOwner(msgspec.Struct, kw_only=True):
     """An owner in the current period of a league, with all owners of its cohort, best first.
 
-    Before its first post in the period, an owner has a division and no seat: `cohort` is null. After it, an owner whose
-    last result is not in yet waits for a seat: `waiting` is true, and `division` is null. The owner's posts count all
-    the same. `position` and `zone` are null without a value, without a seat, and if the owner is hidden.
+    Before its first post in the period, an owner has a division and no seat: `cohort` is null. After that post, an
+    owner whose previous result is not known yet waits for a seat: `waiting` is true, and `division` is null; its posts
+    count all the same. `position` and `zone` are null without a value, without a seat, and if the owner is hidden.
     """
 
     league: str
@@ -212,7 +212,7 @@ class DivisionAnswer(msgspec.Struct, frozen=True):
 
 
 class DivisionList(msgspec.Struct, frozen=True):
-    """The divisions of a league, the best one last, in its current period."""
+    """The divisions of a league in its current period, the best one last."""
 
     league: str
     period: str

@@ -103,23 +103,24 @@ class PoolAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PoolList(msgspec.Struct, frozen=True):
-    """A page of pools, sorted by client id and pool id. `next` is the next page's cursor; null on the last page."""
+    """A page of pools by client id and pool id. `next` is the next page's cursor; null on the last page."""
 
     pools: list[PoolAnswer]
     next: str | None
 
 
 class AddedResources(msgspec.Struct, frozen=True):
-    """The answer to adding resources: how many are new (`added`), and how many the pool already had (`known`)."""
+    """The result of adding resources: how many are new (`added`), and how many the pool already had (`known`)."""
 
     added: int
     known: int
 
 
 class RemovedResources(msgspec.Struct, frozen=True):
-    """The numbers of resources that were removed, that stay because they are leased, and that the pool did not have.
+    """How many resources were removed, stay because they are leased, and were unknown to the pool.
 
-    A leased resource can be removed after its key gave it back, or after its lease ended and the service took it back.
+    A leased resource can be removed once its key has given it back, or once its lease has ended and the service has
+    taken it back.
     """
 
     removed: int
@@ -138,7 +139,7 @@ class ResourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResourceList(msgspec.Struct, frozen=True):
-    """A page of resources in the order of their texts. `next` is the cursor of the next page; null on the last page."""
+    """A page of resources by name. `next` is the cursor of the next page; null on the last page."""
 
     resources: list[ResourceAnswer]
     next: str | None
@@ -164,7 +165,7 @@ def parse_lease_key(text: str, *, pointer: str = "key") -> str:
 
 
 def parse_resource(text: str, *, pointer: str) -> str:
-    """Return the text of a resource unchanged.
+    """Check the text of a resource and return it unchanged.
 
     Raises ProblemError `bad_request` if the text is empty or too long, or contains NUL or a surrogate.
     """

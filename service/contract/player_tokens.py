@@ -3,8 +3,9 @@
     POST /v1/tokens ──> token ──┐
     login service of the game ──┴──> Authorization: Bearer <token> ──> `PlayerTokens.verify` ──> `Player`
 
-The id of a post by token is made from the token's `jti` and the post's `n`. So whoever repeats a request, or steals a
-token, applies at most `posts` posts to a board, each with values within the token's limits.
+A token sits on a player's device, so it must be worth little to a thief. The id of a post by token is made from the
+token's `jti` and the post's `n`, so whoever steals a token or replays a request can apply at most `posts` posts to a
+board, each with values within the token's limits.
 
 Import this module only where tokens are configured, because PyJWT loads a library for cryptography.
 """
@@ -52,10 +53,9 @@ class _Rights(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PlayerTokens:
-    """The keys of player tokens, and by hash of an owner when the tokens of this owner became void."""
+    """Holds the keys of player tokens, and for each owner (by hash) when its earlier tokens became void."""
 
     def __init__(self, settings: Settings, salt: str, *, now_us: Callable[[], int]) -> None:
-        """Read the public keys. Raises TokenKeysError if the file of public keys cannot be used."""
         self.voids: Mapping[str, int] = {}
         self._owner_hash = hashlib.blake2b(digest_size=OWNER_HASH_BYTES, key=bytes.fromhex(salt), person=b"token")
         self._now_us = now_us
@@ -66,13 +66,13 @@ class PlayerTokens:
         self._verified: dict[str, Player] = {}  # by the text of the token, the oldest first
 
     def hash_owner(self, owner: str) -> str:
-        """Return a hash of an owner, which names nobody, for logs and for the store."""
+        """Hash an owner for logs and for the store, which must not name anybody."""
         owner_hash = self._owner_hash.copy()
         owner_hash.update(owner.encode())
         return owner_hash.hexdigest()
 
     def issue(self, owner: str, posts: int, rights: Mapping[str, object], *, expires_in_s: int) -> tuple[str, str, int]:
-        """Return a token, its id, and when it expires, in microseconds since 1970.
+        """Issue a token. Return it with its id and its time of expiry in microseconds since 1970.
 
         Raises ProblemError `unsupported` if no secret is configured, `bad_value` if the token would live too long or
         allow too many posts, and `bad_request` if it would be too long.
@@ -93,7 +93,10 @@ class PlayerTokens:
         return text, token_id, expires_s * 1_000_000
 
     def verify(self, text: str) -> Player:
-        """Return what a token allows. Raises ProblemError `bad_token`, `token_expired` or `token_voided`."""
+        """Verify a token and return what it allows.
+
+        Raises ProblemError `bad_token`, `token_expired` or `token_voided`.
+        """
         player = self._verified.get(text)
         if player is None:
             player = self._decode(text)
@@ -140,7 +143,10 @@ class PlayerTokens:
         )
 
     def _verify_signature(self, text: str) -> dict[str, Any]:
-        """Return the claims of a token. A key is only tried with its own algorithm, never with one the token names."""
+        """Return the claims of a token.
+
+        A key is tried only with its own algorithm, never with one that the token names.
+        """
         header = jwt.get_unverified_header(text)
         named, key_id = str(header.get("alg")), header.get("kid")
         keys: list[Any] = self._secrets if named == _SHARED_SECRET else []

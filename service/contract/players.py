@@ -1,4 +1,4 @@
-"""The rights of a player token, and checks of requests that come with one. `player_tokens` verifies the tokens."""
+"""The rights of a player token, and the checks of requests that come with one. `player_tokens` verifies the tokens."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Player(msgspec.Struct, frozen=True, kw_only=True):
             raise ProblemError("foreign_board", "the token does not name this family")
 
     def number_posts(self, posts: Iterable[PostBody]) -> None:
-        """Give each post the id that its number makes. Raise ProblemError if the token does not allow a post."""
+        """Give each post the id that follows from its number. Raise ProblemError if the token does not allow a post."""
         for post in posts:
             self.check_owner(post.owner)
             if post.set or post.at is not msgspec.UNSET or post.post_id is not msgspec.UNSET:
@@ -54,8 +54,8 @@ class Player(msgspec.Struct, frozen=True, kw_only=True):
     def find_breach(self, spec: BoardSpec, changes: Sequence[ColumnChange]) -> ProblemError | None:
         """Return an error if a post brings a better value than the token allows, else None.
 
-        In a column that adds up, whose high values are better, a post takes no more away either: so a thief cannot
-        destroy what the owner has.
+        In a column of sums whose high values are better, a post may not take more away than it could add, so that a
+        thief cannot destroy what the owner has.
         """
         for change in changes:
             column = spec.columns[change.index]

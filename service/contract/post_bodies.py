@@ -1,7 +1,8 @@
 """Parses the bytes of a posting request into its posts.
 
-If the form of one post is wrong, the whole request is refused. This module does not know the columns of a board, so it
-leaves values as raw JSON scalars. Handlers check columns and values later. A wrong value then rejects only its post.
+Columns and values are checked later, by handlers that know the board, so this module leaves values as raw JSON scalars.
+The difference is visible to callers: if one post is malformed, the whole request is refused here, while a wrong value
+later rejects only its post.
 """
 
 import re
@@ -48,16 +49,15 @@ def parse_posts(
     by_token: bool = False,
     overwriting: list[PostBody] | None = None,
 ) -> tuple[list[Any], bool]:
-    """Return the posts of a request, each of the first type of `kind`, and whether its body was a single post.
+    """Parse the posts of a request, each as the first type of `kind`. Also return whether its body was a single post.
 
     Owner, post id and time of each post have been checked, and the owner is in NFC. Columns, values, ids of boards and
     facets have not been checked.
 
-    Many posts are a JSON list, an object with the field "posts", or NDJSON. If one post has a fault, the whole request
-    is refused. In all three forms, the pointer of the error names the post in the same way, for example `/posts/3`.
-    `content_type` is the media type without parameters. `may_set` says whether the caller may use "set",
-    and `by_token` whether it has a player token.
-    Posts with "set" are added to `overwriting`.
+    Many posts are a JSON list, an object with the field "posts", or NDJSON. A fault in one post refuses the whole
+    request, and the pointer of the error names the post in the same way in all three forms, for example `/posts/3`.
+    `content_type` is the media type without parameters. `may_set` says whether the caller may use "set", and `by_token`
+    whether it has a player token. Posts with "set" are added to `overwriting`.
 
     Raises:
         ProblemError: `bad_json`, `bad_request`, `unknown_field`, `duplicate_field`, `too_many_posts`,
@@ -99,8 +99,7 @@ def parse_posts(
 def check_parts(parts: int, settings: RequestSettings) -> None:
     """Raise ProblemError `too_many_boards` if a request has too many posts, counted once for each of their boards.
 
-    The time to apply a post grows with the number of its boards. Posts with few values are applied in one transaction,
-    and no other post is written while this transaction runs.
+    A transaction takes longer the more boards its posts reach, and no other post is written while it runs.
     """
     what = "posts, counted once for each board that they may reach,"
     check_count(parts, settings.parts_per_request_max, "too_many_boards", "/posts", what)
@@ -116,8 +115,8 @@ def _check_post(
 ) -> int:
     """Check a post and normalise its owner. Return the number of its JSON keys.
 
-    A key that an object has twice is counted once. Keys whose value is an empty object are not counted. Each of them
-    only makes `parse_posts` look for duplicate keys.
+    Duplicate keys count once, and keys with an empty object do not count. Both only make `parse_posts` look for
+    duplicates.
     """
     owner, stats, overwrite = post.owner, post.stats, post.set
     # `parse_owner` begins with the same quick test. Nearly every owner passes the test, so the call is saved.

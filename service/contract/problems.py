@@ -3,7 +3,8 @@
     ServiceError
     └── ProblemError         answered as application/problem+json (RFC 9457)
 
-`CODES` is part of the contract with callers. A code and its status never change; a new kind of error gets a new code.
+Clients branch on codes, so `CODES` is part of the contract with them: a code and its status never change, and a new
+kind of error gets a new code.
 """
 
 import re
@@ -21,9 +22,9 @@ PROBLEM_TYPE = "application/problem+json"
 
 
 class ProblemCode(NamedTuple):
-    """The HTTP status and the title of an error code. `docs/problem_advice.py` says what a caller should do about it.
+    """The HTTP status and the title of an error code. `docs/problem_advice.py` tells callers what to do about it.
 
-    If `retried` is set, the same request may succeed later. The answer then has the header `Retry-After`.
+    If `retried` is set, the same request may succeed later, and the answer has the header `Retry-After`.
     """
 
     status: int
@@ -211,7 +212,7 @@ class ProblemError(ServiceError):
 
 
 def problem_of(error: BaseException) -> ProblemError:
-    """Return a ProblemError unchanged. For another error, return a problem with the error's code in `STORAGE_CODES`.
+    """Turn an error into a ProblemError, by its class and the table `STORAGE_CODES`. Return a ProblemError unchanged.
 
     If the table has neither the error's class nor a base class of it, the error is a bug: return `internal_problem()`.
     """
@@ -226,25 +227,25 @@ def problem_of(error: BaseException) -> ProblemError:
 
 
 def internal_problem() -> ProblemError:
-    """Return the problem for a bug. Its text does not name the cause, but says how to find the cause in the log."""
+    """Build the problem for a bug. Its text does not name the cause, but says how to find the cause in the log."""
     return ProblemError("internal", "the request failed; its id is in the X-Request-Id header and in the service's log")
 
 
 def post_problem_of(error: BaseException) -> ProblemError:
-    """Return the problem of a post that is rejected or not taken back. Its status is in `POST_STATUSES` or `CODES`."""
+    """Build the problem of a post that is rejected or not taken back. Its status is in `POST_STATUSES` or `CODES`."""
     problem = problem_of(error)
     problem.status = POST_STATUSES.get(problem.code, problem.status)
     return problem
 
 
 def check_count(count: int, most: int, code: str, pointer: str, what: str = "values") -> None:
-    """Raise ProblemError `code` if `count` is more than `most`. `what` are the things that were counted."""
+    """Raise ProblemError `code` if `count` is more than `most`. `what` names the counted things."""
     if count > most:
         raise ProblemError(code, f"{count} {what} are more than {most}", pointer=pointer)
 
 
 def name_post(problem: ProblemError, index: int | None) -> ProblemError:
-    """Return the problem with the post's `index` in pointers and `index` + 1 in the detail; unchanged if it is None."""
+    """Add the post's `index` to the pointers of a problem, and `index` + 1 to its detail. None: return it unchanged."""
     if index is None:
         return problem
     errors = [FieldError(f"/posts/{index}{each.pointer}", each.detail) for each in problem.errors]

@@ -1,7 +1,8 @@
 """The types of the query strings that callers send, the bounds of their parameters, and the parser of these types.
 
-A request with an unknown, repeated or malformed parameter is refused. A list is one parameter, whose items are
-separated by commas. Only the parameter `with` may be repeated, because ids of leaderboards may contain commas.
+A misspelled parameter that is ignored would give a wrong answer without any sign of it, so a request with an unknown,
+repeated or malformed parameter is refused. A list is one parameter with commas between its items. Only `with` may be
+repeated, because ids of leaderboards may contain commas.
 """
 
 import re
@@ -441,7 +442,7 @@ def _split(raw: str, lists: frozenset[str]) -> dict[str, Any]:
 
 
 def _boards(texts: list[str]) -> tuple[str, ...]:
-    """Return the leaderboard ids in a parameter that may be repeated. `texts` are its texts, one for each repetition.
+    """Split a parameter that may be repeated into leaderboard ids. `texts` has its text for each repetition.
 
     If there are several texts, each is one id. A single text is a list of ids with commas between them, unless the
     whole text is the id of a family's board, which may contain commas, or a part of it can't be an id.
@@ -468,5 +469,8 @@ def _converted(found: dict[str, Any], kind: type[Q]) -> Q:
 
 
 def bound_of(kind: type[msgspec.Struct], name: str) -> tuple[str, str] | None:
-    """Return the setting that bounds a parameter, and the error code for greater values; None if it has no bound."""
+    """Find the setting that bounds a parameter, and the error code for greater values.
+
+    Return None if it has no bound.
+    """
     return _BOUNDS.get(f"{kind.__name__}.{name}") or _BOUNDS.get(name)

@@ -1,7 +1,8 @@
 """The types of the bodies that callers send. The parser uses them, and the OpenAPI document is generated from them.
 
-If a body (other than a profile) has a field that its type does not have, the whole request is refused. The strings
-below fields are the descriptions of the fields in the OpenAPI document.
+Because both come from the same types, the reference can't promise what the parser refuses. A body (other than a
+profile) with a field that its type lacks is refused. The strings below fields are their descriptions in the OpenAPI
+document.
 """
 
 import unicodedata
@@ -57,12 +58,12 @@ FACETS_SCHEMA = {
 
 
 def at_most(setting: str) -> Meta:
-    """Return metadata for a list field. In the OpenAPI document, the value of `setting` is the list's `maxItems`."""
+    """Bound a list field: in the OpenAPI document, the value of `setting` is its `maxItems`."""
     return Meta(extra_json_schema={"maxItems": setting})
 
 
 def normalised(chars_max: int) -> Meta:
-    """Return metadata for a text field that the service normalises to NFC, with 1 to `chars_max` characters."""
+    """Declare a text field that the service normalises to NFC, with 1 to `chars_max` characters."""
     return Meta(
         description=f"1 to {chars_max} Unicode characters after normalisation to NFC, which the service does; no "
         "control characters, no surrogates.",
@@ -208,9 +209,9 @@ _RuleNumber = Annotated[int, Meta(ge=1, le=RULE_NUMBER_MAX)] | UnsetType
 
 
 class EntryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The rules by which a leaderboard takes posts. At least one of them is given. They can change at any time.
+    """The rules by which a leaderboard accepts posts. Give at least one. They can change at any time.
 
-    A limit below what was reached refuses only what is new.
+    A limit below what has already been reached refuses only what is new.
     """
 
     join: bool = False
@@ -218,7 +219,7 @@ class EntryBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     posts_max: _RuleNumber = UNSET
     """The most posts of an owner that are accepted, whatever they change. More are rejected, `no_posts_left`."""
     owners_max: _RuleNumber = UNSET
-    """The most owners who take part. Who comes later is refused, `board_full`."""
+    """Maximum number of owners. Who comes later is refused, `board_full`."""
 
 
 class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -243,7 +244,10 @@ class BoardBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class PutBoard(BoardBody, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The specification of a leaderboard. You can add `closes_at` later. You can neither add nor remove `opens_at`."""
+    """The specification of a leaderboard.
+
+    You can add `closes_at` later, but you can neither add nor remove `opens_at`.
+    """
 
     opens_at: Instant | None = None
     """Posts before this time are rejected. It can be moved until it has passed."""
@@ -262,9 +266,9 @@ LocalTime = Annotated[str, Meta(min_length=10, max_length=26)]
 
 
 class PeriodBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Periods that are not those of the calendar: of one length, or between bounds. Their ids end in 1, 2, 3 and so on.
+    """Periods other than those of the calendar, of one length or between bounds. Their ids end in 1, 2, 3 and so on.
 
-    Times are in ISO 8601, without a zone: those of the family's zone.
+    Times are in ISO 8601 without a zone, because they are in the family's zone.
     """
 
     name: PeriodName
@@ -349,7 +353,7 @@ class HideOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MergeOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"from_": "from"}):
-    """The owner who gets the entries, and what makes them."""
+    """The owner who gets the entries, and what they are made of."""
 
     into: OwnerName
     from_: Literal["journal", "entries"] = "journal"
@@ -382,7 +386,7 @@ class PostBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=Fals
 
     @property
     def at_us(self) -> int | None:
-        """Return the post's time in microseconds since 1970, or None for the time when the post arrives."""
+        """The post's time in microseconds since 1970, or None for the time when the post arrives."""
         return to_micros(self.at) if isinstance(self.at, datetime) else None
 
 
@@ -396,10 +400,10 @@ class FanPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
 
 
 class FacetedPostBody(PostBody, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A post to a family. The post reaches leaderboards of every period that contains the time of the post.
+    """A post to a family. It reaches leaderboards of every period that contains the time of the post.
 
-    In each of these periods, the post reaches the leaderboard for everybody, if the family has one, and the
-    leaderboards for the facet values of the post.
+    In each of these periods, it reaches the leaderboard for everybody, if the family has one, and those for the post's
+    facet values.
     """
 
     facets: Annotated[dict[str, str], Meta(extra_json_schema=FACETS_SCHEMA)] = {}

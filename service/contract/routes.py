@@ -1,4 +1,4 @@
-"""The type of a route (the application and the OpenAPI document are made from routes), and the types of handlers."""
+"""The type of a route, from which both the application and the OpenAPI document are made, and the types of handlers."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -63,7 +63,7 @@ class Call(msgspec.Struct):
 
 
 class NamedBoards(NamedTuple):
-    """Functions for the ids of boards in the requests of a route: one lists them, the other one replaces them."""
+    """How the requests of a route name boards: one function lists the ids, the other one replaces them."""
 
     list_ids: Callable[[Call], Sequence[str]]
     replace_ids: Callable[[Call, Sequence[str]], None]
@@ -123,25 +123,25 @@ class Route:
 
     @property
     def named_boards(self) -> NamedBoards | None:
-        """Return where requests name boards that the handler looks up, or None if they do not."""
+        """Where requests name boards that the handler looks up, or None if they do not."""
         in_path = "{board}" in self.path and self.method != "PUT"
         return self.boards or (IN_PATH if in_path else None)
 
     @property
     def metrics_name(self) -> str:
-        """Return the route's name in metrics. Most routes share a name, because each name adds many time series."""
+        """The route's name in metrics. Most routes share a name, because each name adds many time series."""
         return self.counted_as or (self.view if self.has_own_metrics else self.shared_metrics_name)
 
     @property
     def shared_metrics_name(self) -> str:
-        """Return the metrics name that routes share. Every route measures batches (`is_batch`) under this name."""
+        """The metrics name that routes share. Every route measures batches (`is_batch`) under this name."""
         if not self.tag:
             return self.view
         return "operating" if self.role is Role.OPS else self.tag.lower()
 
     @property
     def is_for_owner(self) -> bool:
-        """Return whether only the process that writes to a SQLite store may handle the request."""
+        """Whether only the process that writes to a SQLite store may handle the request."""
         writes = self.method not in SAFE_METHODS and self.role is not None and self.role > Role.READER
         return writes and not self.by_fronts and not self.foreign_protocol
 

@@ -1,7 +1,8 @@
 """Decodes JSON bodies strictly: a body with a duplicate key or with bytes that are not UTF-8 is refused.
 
-If an object has a key twice, msgspec drops the first of the two values without an error. Usually a cheap count of
-colons proves that no value was dropped. If it does not, a slower decoder looks for keys that are given twice.
+If an object has a key twice, msgspec silently drops the first value, and a caller's typing error would become a wrong
+score. Usually a cheap count of colons proves that nothing was dropped. If it does not, a slower decoder looks for
+duplicate keys.
 """
 
 import ast
@@ -25,10 +26,10 @@ _TOP = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def count_key_colons(body: bytes) -> int:
-    """Return an upper bound of the number of keys in a body. If msgspec decoded that many keys, it dropped none.
+    """Count the keys of a body, or a few more. If msgspec decoded that many keys, it dropped none.
 
-    The bound is the number of colons after a quote mark or white space. It is greater than the number of keys only if
-    a string contains such a colon.
+    The count is that of colons after a quote mark or white space. It exceeds the number of keys only if a string
+    contains such a colon.
     """
     count = body.count(b'":') + body.count(b" :")
     for space in (b"\t", b"\n", b"\r"):
@@ -38,7 +39,7 @@ def count_key_colons(body: bytes) -> int:
 
 
 def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """Return the decoded body.
+    """Decode a body.
 
     Raises:
         ProblemError: `bad_json`, `bad_request`, `unknown_field` or `duplicate_field`.
@@ -50,7 +51,7 @@ def decode_strictly(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 
 def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "") -> T:
-    """Return `read(body)`, and turn every error that msgspec can raise into a ProblemError.
+    """Call `read(body)`, and turn every error that msgspec can raise into a ProblemError.
 
     `prefix` is put before the JSON pointer of an error.
 
@@ -73,7 +74,7 @@ def decode_or_refuse(read: Callable[[bytes], T], body: bytes, *, prefix: str = "
 
 
 def to_json_pointer(path: str) -> str:
-    """Return the JSON pointer for a path in an error of msgspec: `/posts/3/owner` for `$.posts[3].owner`.
+    """Convert a path in an error of msgspec to a JSON pointer: `$.posts[3].owner` to `/posts/3/owner`.
 
     msgspec writes `[...]` for a member whose key it does not name. It becomes `/*`.
     """
@@ -82,12 +83,12 @@ def to_json_pointer(path: str) -> str:
 
 
 def pointer_token(key: str) -> str:
-    """Return a JSON key as a token of a JSON pointer (RFC 6901). A long key is shortened."""
+    """Escape a JSON key for a JSON pointer (RFC 6901), and shorten a long one."""
     return clip_text(key).replace("~", "~0").replace("/", "~1")
 
 
 def describe_mismatch(error: msgspec.ValidationError) -> tuple[str, FieldError]:
-    """Return the problem code for an error of msgspec, and the fault with its JSON pointer."""
+    """Turn an error of msgspec into a problem code, and the fault with its JSON pointer."""
     found = _AT.match(str(error))
     what, path = (found["what"], found["path"] or "$") if found else (str(error), "$")
     pointer = to_json_pointer(path)

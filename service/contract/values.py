@@ -1,10 +1,10 @@
 """Converts texts of requests to stored values, and stored values to texts of answers: decimals, times and names.
 
-A text that can't be converted exactly is refused. Only ASCII digits are accepted.
+A text that can't be converted exactly is refused, and only ASCII digits are accepted.
 
-Some fields of answers have one of several types of structs. msgspec can encode such a field, but it makes schemas only
-for types that it can also decode. So `one_of` makes the field's schema for the OpenAPI document, and `UNION_MEMBERS`
-collects the types.
+Some fields of answers have one of several struct types. msgspec can encode such a field, but makes schemas only for
+types that it can also decode. So `one_of` makes the schema for the OpenAPI document, and `UNION_MEMBERS` collects the
+types.
 """
 
 import re
@@ -93,11 +93,11 @@ _US_PER_S = 1_000_000
 
 
 def parse_decimal(raw: msgspec.Raw | bytes | str, scale: int, *, pointer: str | None = None) -> int:
-    """Return a decimal number times 10**scale, exactly.
+    """Parse a decimal number exactly, and return it times 10**scale.
 
-    `raw` is a JSON scalar as it stands in the body (`600`, `"600.00"`), or the bare text of a query (`600`). A number
-    may have an exponent (`6e2`), because many programs write small numbers in this way. Numbers of up to 18 digits
-    without an exponent do not need the slow regular expression.
+    `raw` is a JSON scalar as in the body (`600`, `"600.00"`), or the bare text of a query (`600`). A number may have an
+    exponent (`6e2`), because many programs write small numbers in this way. Numbers of up to 18 digits without an
+    exponent skip the slow regular expression.
 
     Raises:
         ProblemError: `bad_value` for a text that is no decimal or has more digits after the point than `scale`;
@@ -152,7 +152,7 @@ def _quoted(text: bytes) -> str:
 
 
 def scalar_text(raw: msgspec.Raw | bytes, pointer: str | None = None) -> str:
-    """Return the text of a JSON string in the body. Raise ProblemError `bad_value` for any other JSON value."""
+    """Decode a JSON string in the body. Raise ProblemError `bad_value` for any other JSON value."""
     text = bytes(raw)
     if text[:1] != b'"':
         raise ProblemError("bad_value", f"{_quoted(text)} is not a string", pointer=pointer)
@@ -166,7 +166,7 @@ def scalar_text(raw: msgspec.Raw | bytes, pointer: str | None = None) -> str:
 
 
 def parse_text(raw: msgspec.Raw | bytes, *, bytes_max: int) -> str:
-    """Return the value of a text column as it was sent, without normalising it.
+    """Parse the value of a text column, and keep it as it was sent, without normalising it.
 
     Raises:
         ProblemError: the value is no string, has more than `bytes_max` bytes in UTF-8, or contains NUL. PostgreSQL
@@ -181,7 +181,7 @@ def parse_text(raw: msgspec.Raw | bytes, *, bytes_max: int) -> str:
 
 
 def to_wire_number(value: int, scale: int) -> Number:
-    """Return a stored value for an answer: an int if the scale is 0, else the exact digits of `format_decimal`."""
+    """Convert a stored value for an answer: an int if the scale is 0, else the exact digits of `format_decimal`."""
     return value if scale == 0 else msgspec.Raw(format_decimal(value, scale).encode())
 
 
@@ -194,12 +194,15 @@ def _second_text(second: int) -> str:
 
 
 def format_us(at_us: int) -> str:
-    """Return microseconds since 1970 as `2026-11-20T10:00:00.123456Z`."""
+    """Format microseconds since 1970 as `2026-11-20T10:00:00.123456Z`."""
     return f"{_second_text(at_us // _US_PER_S)}.{at_us % _US_PER_S:06d}Z"
 
 
 def to_micros(at: datetime) -> int:
-    """Return a time with a zone as microseconds since 1970. Raise ProblemError `bad_request` for a time before 1970."""
+    """Convert a time with a zone to microseconds since 1970.
+
+    Raise ProblemError `bad_request` for a time before 1970.
+    """
     since = at - _EPOCH
     if since.days < 0:
         raise ProblemError("bad_request", "the time is before 1970-01-01T00:00:00Z", pointer="/at")
@@ -207,7 +210,7 @@ def to_micros(at: datetime) -> int:
 
 
 def parse_name(text: str, what: str, chars_max: int, pointer: str) -> str:
-    """Return a name in NFC. The message of an error calls the name `what`, for example "an owner".
+    """Normalise a name to NFC. The message of an error calls the name `what`, for example "an owner".
 
     Raises:
         ProblemError: `bad_request`, because the NFC is empty, too long, or has control characters or surrogates.
@@ -227,7 +230,10 @@ parse_owner = partial(parse_name, what="an owner", chars_max=OWNER_CHARS_MAX, po
 
 
 def parse_board_id(text: str, *, pointer: str = "board") -> str:
-    """Return a leaderboard id in NFC. Raise ProblemError `bad_request` if the text does not have the form of an id."""
+    """Normalise a leaderboard id to NFC.
+
+    Raise ProblemError `bad_request` if the text does not have the form of an id.
+    """
     if _BOARD.fullmatch(text):
         return text
     found = unicodedata.normalize("NFC", text) if len(text) <= ID_CHARS_MAX * 4 else text
@@ -237,12 +243,12 @@ def parse_board_id(text: str, *, pointer: str = "board") -> str:
 
 
 def matching(pattern: str) -> Meta:
-    """Return metadata for a text that must match `pattern` and not end in a line break, which Python's `$` allows."""
+    """Declare a text that must match `pattern` and not end in a line break, which Python's `$` allows."""
     return Meta(pattern=pattern[:-1] + PYTHON_END)
 
 
 def parse_matching(text: str, *, pattern: str, what: str, pointer: str) -> str:
-    """Return the text if it matches a pattern of `PATTERN_WORDS`. Raise ProblemError `bad_request` if it does not."""
+    """Check that a text matches a pattern of `PATTERN_WORDS`. Raise ProblemError `bad_request` if it does not."""
     if re.fullmatch(pattern[1:-1], text):
         return text
     raise ProblemError("bad_request", f"{clip_text(text)!r} is not {what}: {PATTERN_WORDS[pattern]}", pointer=pointer)
@@ -259,6 +265,6 @@ UNION_MEMBERS: list[type[msgspec.Struct]] = []  # all types that were given to `
 
 
 def one_of(*kinds: type[msgspec.Struct]) -> Meta:
-    """Return metadata for a field whose value has one of the types `kinds`. The OpenAPI document lists these types."""
+    """Declare a field whose value has one of the types `kinds`. The OpenAPI document lists these types."""
     UNION_MEMBERS.extend(kinds)
     return Meta(extra_json_schema={"anyOf": [{"$ref": REF_TEMPLATE.format(name=kind.__name__)} for kind in kinds]})

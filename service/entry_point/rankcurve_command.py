@@ -1,7 +1,7 @@
 """The command `rankcurve` starts in this module. A wheel has the module at its top level, beside the packages.
 
 If a folder of PYTHONPATH has another package `service`, Python would import that one instead of ours. So the command
-starts in a module whose name no other project uses, and not in the package `service`.
+starts in a module whose name no other project uses.
 """
 
 import sys

@@ -8,9 +8,9 @@
                                           │  relay          in a front process: pass requests that write on
                                           └─ fast_json      compress a long answer, and write it
 
-This package may import `contract`, `telemetry`, storage and jobs. It knows no handler and no board. The most
-important rule: if something goes wrong, the caller gets a problem document. The log never contains an API key, a
-request body or the name of an owner.
+This package may import `contract`, `telemetry`, storage and jobs. It knows no handler and no board. Whatever goes
+wrong, the caller gets a problem document, and the log stays free of API keys, request bodies and names of owners,
+because logs travel further than the data.
 
 A reader begins with `endpoint`. `openapi` reads the OpenAPI document, which a script of the documentation writes from
 the routes. `api_key_watch` polls the store for new and revoked API keys.

@@ -1,13 +1,14 @@
 """Reads the bodies of requests while they arrive, within bounds of size, time and memory.
 
-A caller may send slowly, but a caller that stops sending is refused. When the service stops, it refuses all incomplete
-bodies. No part of a body is used before the whole body has arrived.
+Without these bounds, a few slow or large senders could take all memory of the process. A caller may send slowly, but
+one that stops sending is refused, and no part of a body is used before the whole body has arrived. When the service
+stops, it refuses all incomplete bodies.
 
 All bodies together may have at most `arriving_bytes_max` bytes. A body counts from the start of its arrival until its
-request is answered. A body that is complete when the service begins to read it does not count.
+request is answered; one that is complete when the service begins to read it does not count.
 
-The objects made of a body take many times its memory. So large bodies wait, until those that are being answered leave
-room: together they have at most `working_bytes_max` bytes.
+The objects made of a body take many times its memory. So large bodies wait until those that are being answered,
+together at most `working_bytes_max` bytes, leave room.
 """
 
 import asyncio
@@ -66,7 +67,7 @@ class BodyReader:
             raise ProblemError("bad_request", "the body is not what its headers announce") from error
 
     def release_body(self, request: web.BaseRequest) -> None:
-        """Stop counting the body of a request. Do nothing if the body was not counted."""
+        """Stop counting the body of a request, if it was counted."""
         if self._held:
             self._held_bytes -= self._held.pop(id(request), 0)
         if self._working and self._working.pop(id(request), 0):
@@ -93,10 +94,10 @@ class BodyReader:
             self._held[id(request)] = size
 
     async def _arrived(self, request: web.BaseRequest) -> bytes:
-        """Wait until a body has arrived, and return the body.
+        """Wait until a body has arrived, and return it.
 
-        Collect a large body in mapped memory, which goes back to the system immediately after use. If many large bodies
-        grew on the heap at the same time, the heap would become fragmented.
+        A large body is collected in mapped memory, which goes back to the system immediately. If many large bodies grew
+        on the heap at the same time, they would fragment it.
         """
         capacity = request.content_length or self._limits.body_bytes_max
         with _map_memory(capacity) if capacity > _HEAP_BYTES_MAX else BytesIO() as gathered:
@@ -123,7 +124,7 @@ class BodyReader:
             gathered.write(piece)
 
     def refuse_arriving(self) -> None:
-        """Refuse all incomplete bodies from now on. The server calls this when the service stops."""
+        """Refuse all incomplete bodies from now on, because the service stops."""
         self._stopping = True
         for limit in self._arriving:
             limit.reschedule(asyncio.get_running_loop().time())

@@ -5,9 +5,9 @@
 
 An answer to a read may get CORS headers (see `foreign_pages`), and is compressed if it is long.
 
-When something goes wrong, the caller gets a problem document. A document with the code `internal` says nothing about
-the cause, which is only in the log. `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares everything
-that is the same for all requests of a route, such as the list of the checks before the body is read.
+The cause of a problem with the code `internal` is only in the log, because it may quote data of other callers.
+`Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares everything that is the same for all requests of
+a route, such as the list of the checks before the body is read.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ class EndpointContext:
         """End all answers that would not end by themselves, such as streams. The server calls this when it stops."""
 
     async def ready(self) -> list[int]:
-        """Return the partitions that do not answer. Raise StorageError or ProblemError if the process is not ready."""
+        """List the partitions that do not answer. Raise StorageError or ProblemError if the process is not ready."""
         return []
 
 
@@ -129,7 +129,7 @@ class RequestIds:
         self._numbers = itertools.count(1)
 
     def begin_request(self, headers: Mapping[str, str]) -> str:
-        """Return the id of a request. Log lines of the request get this id and the request's header `traceparent`."""
+        """Choose the id of a request. Its log lines get this id and the request's header `traceparent`."""
         given = headers.get(X_REQUEST_ID)
         request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
         REQUEST_ID.set(request_id)
@@ -231,7 +231,7 @@ class Endpoint:
             self._rate.admit(identity.key_id)
 
     async def _fail(self, call: Call, error: Exception) -> tuple[web.StreamResponse, str]:
-        """Return the answer to a request that failed, and its code. The code is empty if the owner has answered."""
+        """Build the answer to a request that failed, and its code. The code is empty if the owner has answered."""
         if isinstance(error, NotOwnerError):
             assert self._context.relay is not None
             try:
@@ -268,7 +268,7 @@ class Endpoint:
             )
 
     def _logged_path(self, parameters: Sequence[str]) -> str:
-        """Return the path for the log. If a parameter may name a person, show the parameter's name, not its value."""
+        """Format the path for the log. If a parameter may name a person, show the parameter's name, not its value."""
         found = dict(zip(_PARAMETER.findall(self.route.path), parameters, strict=True))
         return _PARAMETER.sub(
             lambda part: clip_text(found[part[1]]) if part[1] in _LOGGED_PARAMETERS else part[0], self.route.path
@@ -356,7 +356,7 @@ def _make_plain_response(answer: Reply | web.StreamResponse | None, call: Call) 
 
 @lru_cache(maxsize=64)
 def parse_media_type(header: str) -> str:
-    """Return the media type in lower case, without parameters.
+    """Parse the media type, in lower case and without parameters.
 
     If the header names a charset other than UTF-8, return the header unchanged, so that every route refuses it.
     """

@@ -1,7 +1,7 @@
 """Keeps foreign web pages away from a service without API keys, and lets pages read if `cors_origins` names them.
 
-Without keys, every caller on this machine has the role ops, which may do everything. So any web page in a browser on
-this machine could send requests with that role. Two headers reveal such a page:
+Without keys, every caller on this machine has the role ops. Any web page in a browser on this machine could therefore
+empty a leaderboard, if two headers did not reveal it:
 
 * `Host` holds the name of the page's site, if an attacker made that name resolve to this machine (DNS rebinding).
 * `Origin` holds the site and the port of the page. A foreign page has another site or another port than the service.
@@ -74,7 +74,7 @@ _ANSWER_HEADERS = "ETag, Retry-After, X-Request-Id"
 class CrossOrigin:
     """Knows the origins whose pages may read, and makes the headers of CORS for them.
 
-    If origins are listed, every answer has `Vary: Origin`. So no cache gives an answer for one origin to another one.
+    If origins are listed, every answer has `Vary: Origin`, so that no cache gives an answer for one origin to another.
     """
 
     def __init__(self, origins: Sequence[str]) -> None:
@@ -97,7 +97,6 @@ class Preflight:
     """Answers preflight requests for one path. With such a request, a browser asks what a page may send."""
 
     def __init__(self, cross_origin: CrossOrigin, methods: Sequence[str]) -> None:
-        """Prepare the answers for a path. `methods`: the methods of the path that pages may use."""
         self._cross_origin = cross_origin
         self._methods = ", ".join(methods)
 

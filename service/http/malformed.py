@@ -1,7 +1,8 @@
 """Answers bytes that are no valid request, and closes connections that send no request in time.
 
-aiohttp refuses such bytes before it selects a route. This module makes the refusal a problem document with a request
-id, and counts it. Neither the answer nor the log repeats what was sent, because an unreadable header may contain a key.
+aiohttp refuses such bytes before any route is chosen, with a page of its own and without a trace in our metrics. This
+module makes the refusal a problem document with a request id, and counts it. Neither the answer nor the log repeats
+what was sent, because an unreadable header may contain a key.
 """
 
 import asyncio
@@ -90,7 +91,7 @@ class _ProblemHandler(web.RequestHandler):
 
 
 def describe_fault(error: HttpProcessingError) -> str:
-    """Return why a request could not be read. Use only the error's first line: the other lines quote the request."""
+    """Say why a request could not be read, by the error's first line alone: the other lines quote the request."""
     if isinstance(error, LineTooLong):
         return "a line of it is too long"
     if isinstance(error, InvalidURLError):

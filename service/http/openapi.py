@@ -1,6 +1,6 @@
 """Reads the OpenAPI 3.1 document for this service. `docs/write_reference.py` writes `openapi.json` from the routes.
 
-If a setting defines a bound, `openapi.json` has the setting's name, which `read_document` replaces by its value.
+Where a setting defines a bound, `openapi.json` has the setting's name, which `read_document` replaces by its value.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,6 @@ def _with_bounds(part: Any, settings: Any) -> Any:
 
 @cache
 def service_version() -> str:
-    """Return the version of the installed package, or "0" if it is not installed."""
     try:
         return version("rankcurve")
     except PackageNotFoundError:  # the service runs from a source tree

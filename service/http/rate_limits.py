@@ -2,13 +2,13 @@
 
 Each API key has a bucket for reads and another one for posts.
 
-A request that needs more tokens than a bucket can hold passes when the bucket is full. The bucket's number of tokens
-then becomes negative. So a batch of any size passes eventually, but a caller can't exceed the rate with large batches.
+A request that needs more tokens than a bucket can hold passes when the bucket is full, and leaves a negative number of
+tokens behind. So a batch of any size passes eventually, but large batches can't be used to exceed the rate.
 
-If no API keys exist, all callers are on this machine and share the same buckets. If keys exist, `AnonymousCallers`
-bounds what callers without one may read, as far as the setting `anonymous_role` lets them. Each address has a rate
-limit and a maximum number of open requests. All addresses together have another rate limit. An IPv6 network of 64 bits
-counts as one address, because one caller usually has all addresses of such a network.
+Without API keys, all callers are on this machine and share the same buckets. With keys, `AnonymousCallers` bounds what
+callers without one may read, as far as the setting `anonymous_role` lets them. Each address has a rate limit and a
+maximum number of open requests, and all addresses together have another rate limit. An IPv6 network of 64 bits counts
+as one address, because one caller usually has all of its addresses.
 """
 
 import ipaddress
@@ -29,8 +29,8 @@ PLAYERS_MAX = 10_000  # at most this many players have buckets
 class RateLimit:
     """One bucket of tokens for each caller, refilled with `rate_per_s` tokens per second up to `burst`.
 
-    A rate of 0 means no limit. A new caller has a full bucket. If there are more than `callers_max` buckets, the bucket
-    that was unused for the longest time is dropped. `kind` is the name of the limit in errors and metrics.
+    A rate of 0 means no limit. A new caller has a full bucket. Beyond `callers_max` buckets, the one that has been
+    unused the longest is dropped. `kind` is the name of the limit in errors and metrics.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class AnonymousCallers:
 def find_address(request: web.BaseRequest, *, proxies: int) -> str:
     """Find the address of the caller. `proxies`: how many proxies a request passes before it reaches the service.
 
-    Each of these proxies adds the address from which it got the request to the end of `X-Forwarded-For`. All addresses
-    that stand before come from the caller, who may have invented them.
+    Each of these proxies appends the address from which it got the request to `X-Forwarded-For`. All earlier addresses
+    come from the caller, who may have invented them.
     """
     if proxies:
         lines = request.headers.getall(hdrs.X_FORWARDED_FOR, ())

@@ -1,6 +1,7 @@
 """Passes requests that write from a front process on to the owner of a SQLite store, and returns the owner's answers.
 
-The owner checks, counts and logs such a request, so a front does not, unless the owner can't be reached.
+The owner checks, counts and logs such a request. A front that did so, too, would count it twice; it answers itself only
+if the owner can't be reached.
 """
 
 import asyncio
@@ -99,7 +100,7 @@ class Relay:
 async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
     """Send a request, and raise an error of `pass_on` if the connection fails.
 
-    After aiohttp's own error it would send methods such as DELETE again, although the owner may have done the work.
+    On its own errors, aiohttp would send methods such as DELETE again, although the owner may have done the work.
     """
     try:
         return await send(request)

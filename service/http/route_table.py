@@ -1,4 +1,7 @@
-"""Finds the handler of a request by the method and the path of the request."""
+"""Finds the handler of a request by method and path, in one step for each word of the path.
+
+aiohttp would compare the path with one pattern after the other, so the last of our routes would be the slowest.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
@@ -15,11 +18,7 @@ class FoundRoute(msgspec.Struct, Generic[H]):  # making a named tuple would take
 
 
 class RouteTable(Generic[H]):
-    """The handlers of all routes, by method and path.
-
-    A look-up takes one step for each word of the path, so its time does not depend on the number of routes. aiohttp
-    would compare the path with one pattern after the other.
-    """
+    """The handlers of all routes, by method and path."""
 
     def __init__(self) -> None:
         # One tree for each method and number of words. In a common tree, the word `b` of a route `/a/b` would hide the

@@ -3,9 +3,8 @@
     path of a GET or body of a POST ──> JolokiaRequest ──JolokiaAgent──> value of an object ──> JSON answer
 
 If a Jolokia request fails, the HTTP status is 200, and the JSON answer holds an error status. `write`, stack traces,
-limits on the size of an answer, and CORS are not supported. If the service has no API keys, it refuses requests from
-pages of other sites, because a GET may run an operation. An answer describes the whole node, not only the process that
-sends it.
+limits on the size of an answer, and CORS are not supported. Because a GET may run an operation, a service without API
+keys refuses requests from pages of other sites. An answer describes the whole node, not only the process that sends it.
 
 In a path, `!` escapes a character: `!/` is a slash inside a part, `!!` is an exclamation mark, and `!x` is any other
 character x. `split_path(join_path(parts)) == parts` is true unless the last part is empty, because a path of this
@@ -73,12 +72,12 @@ class JolokiaRequest(msgspec.Struct, frozen=True):
 
     @property
     def attributes(self) -> Sequence[str]:
-        """Return the names of the attributes that the request asks for, none if it asks for all."""
+        """The names of the attributes that the request asks for, none if it asks for all."""
         return [self.attribute] if isinstance(self.attribute, str) and self.attribute else self.attribute or ()
 
     @property
     def parts(self) -> Sequence[str]:
-        """Return `path` as a list of steps. They lead to the part of the value that the request asks for."""
+        """The steps of `path`, which lead to the part of the value that the request asks for."""
         path = self.path or ()
         return split_path(path.removeprefix("/")) if isinstance(path, str) else list(map(str, path))
 
@@ -148,7 +147,7 @@ def join_path(parts: Iterable[str]) -> str:
 
 
 def split_path(path: str) -> list[str]:
-    """Return the parts of a path. An empty path has no parts, and a final slash adds no empty part."""
+    """Split a path into its parts. An empty path has no parts, and a final slash adds no empty part."""
     parts = [""]
     for token in _TOKEN.findall(path):
         if token == "/":
@@ -174,7 +173,7 @@ class JolokiaAgent:
     async def answer_request(
         self, body: Any, query: Mapping[str, str], objects: Objects, keep_act: KeepAct
     ) -> dict[str, Any]:
-        """Return the answer to a request's JSON object. If the request fails, its answer has an error status."""
+        """Answer the JSON object of a request. If the request fails, its answer has an error status."""
         parameters = Parameters()
         try:
             request, parameters = read_request(body, query)
@@ -233,7 +232,7 @@ def _list(path: Sequence[str], objects: Objects) -> Any:
 
 
 def describe_object(managed: ManagedObject) -> dict[str, Any]:
-    """Return the description of an object for an answer to `list`: its attributes and operations."""
+    """Describe an object for an answer to `list`: its attributes and operations."""
     return {
         "attr": {
             name: {"rw": False, "type": attribute.kind, "desc": attribute.description}
@@ -373,7 +372,7 @@ def _runs_operation(body: Any) -> bool:
 
 
 def _prepare_keeping(context: Any, call: Call, bodies: Sequence[Any]) -> KeepAct:
-    """Return a function that stores acts. Raise NotOwnerError if only the owner of the store can store them."""
+    """Make the function that stores acts. Raise NotOwnerError if only the owner of the store can store them."""
     if context.relay is not None and any(map(_runs_operation, bodies)):
         raise NotOwnerError
 

@@ -9,8 +9,8 @@ Each name, such as worker1, is a place (`ProcessSlot`). If the process in a plac
     starting ──ready──> running ──crash──> pause ──> starting …
        │ refused or crashed at the first start in this place: the whole node stops, exit code 1
 
-The most important rule: no part of the service runs in the supervisor, so no fault of the service can end it. A worker
-never outlives its supervisor: when the supervisor ends, the pipe with the orders closes, and the worker stops.
+No part of the service runs in the supervisor, so no fault of the service can end the process that would repair it. A
+worker never outlives its supervisor: when the supervisor ends, the pipe with the orders closes, and the worker stops.
 
 This package runs the whole service, so it may import `serve`, `app`, `wiring` and telemetry. Only the commands import
 it. Begin with `node`, which puts the parts together. Then read `supervisor`, which also defines the messages between

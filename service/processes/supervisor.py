@@ -53,7 +53,6 @@ encode_line = msgspec.json.encode
 
 
 def stop_s_max(settings: Settings) -> float:
-    """Return the longest time that a process may take to stop, in seconds."""
     return settings.shutdown_s + settings.job_stop_s_max + STOP_GRACE_S
 
 
@@ -101,7 +100,6 @@ class Supervisor:
         self._unclean: list[str] = []
 
     def stop(self) -> None:
-        """Make `run` stop every process and return."""
         self._stop.set()
 
     async def run(self) -> None:

@@ -1,7 +1,8 @@
 """A worker process. The supervisor starts this module as a program, and sends orders to its standard input.
 
-When the pipe that brought the orders closes, the worker stops. If stopping takes longer than `stop_s_max` seconds, the
-worker exits without cleaning up.
+A worker that outlived its supervisor would hold the port and the store, with nobody to stop it. So when the pipe that
+brought the orders closes, the worker stops, and if that takes longer than `stop_s_max` seconds, exits without cleaning
+up.
 """
 
 import asyncio
@@ -82,8 +83,6 @@ def _open_process(orders: Orders, settings: Settings, metrics: Metrics) -> Abstr
 
 
 def end_with_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, folder: str, stop_s_max: float) -> None:
-    """Set `stop` when the supervisor has ended. Exit without cleaning up if stopping takes longer than `stop_s_max`."""
-
     def watch() -> None:
         os.read(ORDERS_DESCRIPTOR, 1)  # no more bytes are sent, so this call returns only when the supervisor ends
         shutil.rmtree(folder, ignore_errors=True)  # the supervisor, which would do this, has ended

@@ -1,7 +1,7 @@
 """The distribution of a column: how many entries have a value in each part of the range, counted or from its curve.
 
-The range of values is split into parts of equal width. An estimate takes the rank of each edge between two parts from
-the curve. The number of entries in a part is the difference between two ranks, so nothing is read from the store.
+The range of values is split into parts of equal width. For an estimate, the curve gives the rank of each edge between
+two parts, and the number of entries in a part is the difference of two ranks, so nothing is read from the store.
 """
 
 from itertools import pairwise
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
 
 def _split_range(least: int, most: int, parts: int) -> list[int]:
-    """Return the edges of `parts` parts of equal width, in ascending order. A short range has fewer parts."""
+    """List the edges of `parts` parts of equal width, in ascending order. A short range has fewer parts."""
     edges = sorted({least + (most - least) * part // parts for part in range(parts + 1)})
     return edges if len(edges) > 1 else [*edges, edges[0]]
 
@@ -66,7 +66,7 @@ def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part
 
 
 def _rank_from_below(curve: AnyCurve, padding: Padding, value: int) -> BoundedRank:
-    """Return 1 + the estimated number of entries whose value is smaller than this value, with its bracket."""
+    """Estimate 1 + the number of entries whose value is smaller than this value, with its bracket."""
     # `pad` returns the best cell of a value. So the rank at this cell is 1 + the number of entries with a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))

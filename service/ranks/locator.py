@@ -2,10 +2,10 @@
 
 `storage.leaves.count_policy` decides which of the two, by the mode of the request and by what the curve says.
 
-A count may start at the nearer knot of the gap around the value (the anchor knot), so a count is not longer for a bad
-rank than for a good rank. The curve includes all changes before its mark, a position in the change log. A count can
-start at a knot only if the log still holds every change from the mark on. If a curve exists, a count in the mode `auto`
-reads a bounded number of rows.
+Counting from the top would make bad ranks slow. So a count may start at the nearer knot of the gap around the value
+(the anchor knot), whose rank the curve knows exactly. The curve includes all changes before its mark, a position in the
+change log, so a count can start at a knot only if the log still holds every change from the mark on. If a curve exists,
+a count in the mode `auto` reads a bounded number of rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -66,12 +66,10 @@ class LocatedRank(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def exact(self) -> bool:
-        """Return whether the bracket contains only the rank itself."""
         return self.low == self.high
 
 
 class _CellForm(NamedTuple):
-    """The form in which a column stores values. The locator needs it to turn a stored cell into a value."""
 
     name: str
     offset: int | None  # the number in the cell is the value plus this; None: the cell is the value itself
@@ -110,7 +108,7 @@ class Locator:
         return _CellForm(column.name, padding.offset, padding.width if padding.orders_equals else None, scale)
 
     def format_stats(self, cells: Sequence[str | int | None]) -> Stats:
-        """Return the values of a row by column name, as the API shows them. This runs for each row of a page."""
+        """Format the values of a row by column name, as the API shows them. This runs for each row of a page."""
         found: Stats = {}
         for (name, offset, width, scale), cell in zip(self._cells, cells, strict=False):
             value = cell
@@ -123,7 +121,7 @@ class Locator:
         return found
 
     def find_reached_at(self, index: int, cell: str | int | None) -> str | UnsetType:
-        """Return when a ranked value was reached, or UNSET if there is no value, or if time does not order equals."""
+        """Find when a ranked value was reached, or UNSET without a value, or if time does not order equal values."""
         padding = self._rankings[index].padding
         return format_us(padding.reached_us(cell)) if padding.timed and isinstance(cell, str) else UNSET
 
@@ -168,7 +166,7 @@ class Locator:
     def locate_without_count(
         self, wanted: WantedRank, mode: RankMode, *, ranks: int = 1, busy: bool = False
     ) -> LocatedRank | None:
-        """Return the rank that the curve gives the cell, or None if the rank must be counted.
+        """Read the rank of the cell off the curve; return None if the rank must be counted.
 
         `ranks`: how many ranks the request wants. `busy`: decide as if this process were busy.
         """
@@ -213,7 +211,7 @@ class Locator:
     def find_default_starts(
         self, indexes: Iterable[int], mode: RankMode = "auto", *, in_segments: bool = True
     ) -> Mapping[int, CountStart]:
-        """Return, by column index, where counts in the mode `auto` start. In other modes, return an empty mapping.
+        """Find, by column index, where counts in the mode `auto` start. In other modes, return an empty mapping.
 
         `in_segments`: False if the caller's read can't count in segments. Then return no starts for a segmented board.
         """
@@ -228,7 +226,7 @@ class Locator:
         return starts
 
     def begin_count(self, index: int, mode: RankMode = "auto") -> CountBegin:
-        """Return the start of counts in a column. Call this before the read begins.
+        """Find the start of counts in a column. Call this before the read begins.
 
         If the board has segments, they are counted as of this moment.
         """
@@ -256,7 +254,7 @@ class Locator:
         return start.curve.find_gap(key).rows > rows_max
 
     def locate_rank(self, wanted: WantedRank, mode: RankMode, begin: CountBegin) -> Program[LocatedRank]:
-        """Return the rank that the curve gives the cell. If the rank must be counted, count it."""
+        """Read the rank of the cell off the curve, or count it if it must be counted."""
         located = self.locate_without_count(wanted, mode)
         return located or (yield from self.count_rank(wanted, mode, begin))
 
@@ -270,10 +268,10 @@ class Locator:
         return self.locate_by_count(found)
 
     def locate_by_count(self, found: GapCount) -> LocatedRank:
-        """Return the rank that a count found. Its `as_of_us` is a time at which the counted snapshot was current.
+        """Build the rank that a count found. Its `as_of_us` is a time at which the counted snapshot was current.
 
-        Each segment of a board is counted in a snapshot of its own. The sum of these counts is as of a time before the
-        first of the snapshots.
+        Each segment of a board is counted in a snapshot of its own, so the sum is as of a time before the first of
+        them.
         """
         rank = 1 + found.better_count + found.ties_before
         low, high, as_of_us = rank, rank, found.asked_us
@@ -336,7 +334,7 @@ _as_of = lru_cache(maxsize=1024)(format_us)  # cached: all ranks from one curve 
 
 
 def percentile(rank: int, total: int) -> float:
-    """Return 100 * (total - rank) / (total - 1), limited to 0 … 100, with three decimals; 100 if total <= 1."""
+    """Compute 100 * (total - rank) / (total - 1), limited to 0 … 100, with three decimals; 100 if total <= 1."""
     if rank <= 1 or total <= 1:
         return 100.0
     return round(100 * (total - rank) / (total - 1), 3) if rank < total else 0.0

@@ -1,7 +1,7 @@
 """Reads pages of a ranking: rows in order, with their ranks, from a cursor, a rank or a tier on. Makes their ETags.
 
-A page needs the exact row number of its first row. This number is 1 on the first page. For a later page, the cursor
-gives the number. If the board has changed since the cursor was made, the rows above the page are counted again.
+Ranks on a page are exact only if the row number of its first row is. It is 1 on the first page, and the cursor gives it
+for a later one. If the board has changed since the cursor was made, the rows above the page are counted again.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Window:
 
 
 def rank_rows(ranking: Ranking, window: Window) -> list[int]:
-    """Return the rank of each row of a window.
+    """Compute the rank of each row of a window.
 
     The rank is the row number. If equal values share a rank, they have the row number of the first row with that value.
     """
@@ -61,7 +61,6 @@ def rank_rows(ranking: Ranking, window: Window) -> list[int]:
 
 
 def cell_of(ranking: Ranking, entry: Entry) -> str:
-    """Return a row's cell in the ranked column. The row must have a value there."""
     cell = entry.cells[ranking.index]
     assert isinstance(cell, str)
     return cell
@@ -162,7 +161,7 @@ class Pager:
         return self._cut(tier, before, limit, last)
 
     def _count_reached(self, tier: str, total: int, start: CountStart | None, *, included: bool) -> Program[int]:
-        """Return how many rows the tiers before a tier have. `included`: count the rows of the tier, too."""
+        """Count the rows of the tiers before a tier. `included`: count the rows of the tier, too."""
         rank, value = self._locator.tiers[self._index].find_reach(tier, total, included=included)
         cells = [] if value is None else [self.ranking.padding.pad_arrival(value)]
         rows = 0
@@ -181,7 +180,7 @@ class Pager:
         return max(rows, counted.better_count + counted.ties_before)
 
     def _cut(self, tier: str, before: int, limit: int, window: Window, *, forward: bool = True) -> Window:
-        """Return a window with those rows that have a tier: the first `limit`, or the last ones unless `forward`."""
+        """Keep the rows of a window that have a tier: the first `limit`, or the last ones unless `forward`."""
         total, find_tier = window.totals.get(self._index, 0), self._locator.tiers[self._index].find_tier
         ranks, first = rank_rows(self.ranking, window), window.first_row_number
         inside = [
@@ -211,7 +210,7 @@ class Pager:
         return Window(shown, row_number, rank, True, totals, row_number > 1, more_after)
 
     def make_page(self, window: Window) -> Page:
-        """Make the rows of a window as a page."""
+        """Turn a window into a page."""
         ends = [(cell_of(self.ranking, entry), entry.owner) for entry in window.rows[:1] + window.rows[-1:]]
         ends = ends or ([] if window.place is None else [window.place])
         last_number = window.first_row_number + len(window.rows) - 1
@@ -226,7 +225,7 @@ class Pager:
         )
 
     def tag_page(self, window: Window) -> Tagged:
-        """Return the rows of a window as a page, encoded as JSON, with its `ETag`."""
+        """Turn a window into a page, encoded as JSON, with its `ETag`."""
         return Tagged(msgspec.json.encode(self.make_page(window)), make_entity_tag(self.board, window.totals))
 
     def _ranked_entries(self, window: Window) -> list[RankedEntry]:

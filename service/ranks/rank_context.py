@@ -23,7 +23,6 @@ _Totals = Mapping[int, dict[int, int]]  # totals of boards by board key
 
 
 class AskedRank(NamedTuple):
-    """A cell whose rank is wanted, with the locator of its board."""
 
     locator: Locator
     wanted: WantedRank

@@ -1,7 +1,8 @@
 """Decides which tier an entry has. Tiers are named bands of a ranked column; an entry has the first one that fits.
 
 A tier reaches down to a rank, to a share of all ranked entries, or to a value. So with the same value and total, a
-worse rank never has an earlier tier. If both ends of a bracket have the same tier, every rank between them has it.
+worse rank never has an earlier tier. That is why the ends of a bracket suffice: if both have the same tier, every rank
+between them has it.
 """
 
 from fractions import Fraction
@@ -33,7 +34,7 @@ class Tiers:
         return None
 
     def find_reach(self, name: str, total: int, *, included: bool) -> tuple[int, int | None]:
-        """Return how far down the tiers before a tier reach: to a rank (0: none) and to a value (None: none).
+        """Find how far down the tiers before a tier reach: to a rank (0: none) and to a value (None: none).
 
         `included`: the tier itself counts, too. An entry has one of these tiers if its rank or its value is as good.
         """

@@ -1,8 +1,9 @@
 """Reads the journal once for all streams of this process that follow boards in the same partitions.
 
-Every poll reads the rows of the journal that the topics have not seen yet, and sends at most one event for each topic.
-A client that connects again, to any process, names the last event that it has seen. So the client misses no change.
-A board is in one partition; a board with segments may be in several. Each partition has a journal with its own numbers.
+If each stream read for itself, a thousand viewers of one board would mean a thousand times the same reads. Every poll
+reads the rows of the journal that the topics have not seen yet, and sends at most one event for each topic. A client
+that reconnects, to any process, names the last event that it has seen, so it misses no change. A board is in one
+partition; a board with segments may be in several. Each partition has a journal with its own numbers.
 """
 
 import asyncio
@@ -79,7 +80,7 @@ class Feeds:
 
     @property
     def clients(self) -> int:
-        """Return the number of open streams, including those that wait for their first event."""
+        """The number of open streams, including those that wait for their first event."""
         return sum(feed.clients for feed in self._by_partitions.values())
 
     def find_feed(self, board: Board) -> "Feed":
@@ -207,8 +208,8 @@ class Feed:
     def _reached(self, poll: _PollResult, watched: list[Topic]) -> Program[None]:
         """End the streams of family boards that have received their first post since the last poll.
 
-        Rows of the journal name a board by its key. Before its first post, a family board has no key of its own, so a
-        topic cannot recognise the board's rows. The clients connect again and follow the board by its new key.
+        Rows of the journal name a board by its key. A family board gets its key with its first post, so a topic from
+        before cannot recognise the board's rows. The clients reconnect and follow the board by its new key.
         """
         waiting = [each for each in watched if each.board.is_unreached]
         if waiting:
@@ -250,10 +251,6 @@ class Feed:
     def _find_missed_rows(
         self, poll: _PollResult, topic: Topic, last_seen: Numbers
     ) -> Program[list[JournalRow] | None]:
-        """Return what a client has missed, or None if the feed can't tell.
-
-        It can if it has read the journals to their ends, and if they still have all rows after `last_seen`.
-        """
         ends = poll.snapshot.ends
         bounds = zip(poll.begins_after, last_seen, ends, strict=True)
         if poll.snapshot.until != ends or not all(begin <= number <= last for begin, number, last in bounds):
@@ -305,7 +302,10 @@ class Feed:
                 client.end_stream()
 
     def _send(self, events: Sequence[Event], clients: Iterable[Subscriber]) -> int:
-        """Send the events to each client, and return how many were sent. If a client takes no more, end its stream."""
+        """Send the events to each client, and return how many were sent.
+
+        End the stream of a client that cannot keep up.
+        """
         texts, sent = [event.encode_event(self.partitions) for event in events], 0
         for client in clients:
             if all(client.write(text) for text in texts):
@@ -316,7 +316,7 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
-    """Return, for each column with followed owners, the curve at whose knots rank counts start, or None: at the top."""
+    """Find, for each column with followed owners, the curve at whose knots rank counts start, or None: at the top."""
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         if isinstance(topic, OwnerTopic) and topic.board.gate.archived_us is None:

@@ -1,7 +1,7 @@
 """Encodes long answers one at a time, and only a few lines in each turn of the event loop.
 
-A page of a journal takes far longer to encode than an owner's positions. Therefore a request for a journal waits here
-for earlier requests for a journal. Every other request waits for at most one turn.
+A page of a journal takes far longer to encode than an owner's positions, and nothing else runs meanwhile. So a request
+for a journal waits here for earlier ones, and every other request waits for at most one turn.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class LongAnswers:
 
 
 async def encode_in_turns(lines: Iterable[msgspec.Struct]) -> bytes:
-    """Return the lines as NDJSON. After every TURN_LINES lines, let other tasks run. `lines` may be a lazy iterator."""
+    """Encode lines as NDJSON, and let other tasks run after every TURN_LINES lines. `lines` may be a lazy iterator."""
     remaining, encoded = iter(lines), list[bytes]()
     while some := list(islice(remaining, TURN_LINES)):
         if encoded:

@@ -1,8 +1,8 @@
 """Finds how rows of the journal change a ranked column, and tests whether such a change, a move, concerns an owner.
 
-A cell is the stored text of a value. A row concerns an owner in three cases: it names the owner; it names no
-owner, because it erases one or empties the board, so it may be about this owner; or it moves another entry past the
-owner's cell. The test needs only two binary searches for an owner, so clients can follow many owners of a busy board.
+A cell is the stored text of a value. A row concerns an owner in three cases: it names the owner; it names no owner,
+because it erases one or empties the board, so it may be about this owner; or it moves another entry past the owner's
+cell. The test takes only two binary searches for an owner, so clients can follow many owners of a busy board.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The topics of streams: the base of all, the top of a ranking, and the position of one owner in it.
 
-A topic first reads its state and the journal's last number in one snapshot. Then it applies the rows after that number.
-If the snapshot already includes the change of a row, applying this row changes nothing.
+A topic reads its state and the journal's last number in one snapshot, then applies the rows after that number. Applying
+a row that the snapshot already includes changes nothing, so no change is missed and none counts twice.
 """
 
 from abc import ABC, abstractmethod
@@ -103,12 +103,12 @@ _UNTOLD = Event((), "position", b"")  # stands for the last event of a state tha
 
 
 def encode_event_id(partitions: Sequence[int], numbers: Sequence[int]) -> str:
-    """Return the id of an event. `17,1.5` means number 17 in partition 0 (often the only one) and 5 in partition 1."""
+    """Encode the id of an event. `17,1.5` means number 17 in partition 0 (often the only one) and 5 in partition 1."""
     return ",".join(f"{each}.{numbers[each]}" if each else str(numbers[each]) for each in partitions)
 
 
 def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers:
-    """Return the journal numbers in an event's id. If the id does not fit the partitions, all are `NEVER_SEEN`."""
+    """Decode the journal numbers in an event's id. If the id does not fit the partitions, all are `NEVER_SEEN`."""
     numbers = [0] * (partitions[-1] + 1)
     for partition, each in zip(partitions, text.split(","), strict=False):
         number = each.rpartition(".")[2]
@@ -119,7 +119,6 @@ def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers:
 
 
 class Subscriber(Protocol):
-    """A connection that receives events."""
 
     def write(self, text: bytes) -> bool:
         """Send a text; return False if the client has left, or was dropped because it reads too slowly."""
@@ -175,7 +174,7 @@ class Topic(ABC):
 
     @abstractmethod
     def apply_new_rows(self, before: Any, snapshot: FeedSnapshot) -> Program[Any]:
-        """Return the state after the new rows about the board. The state has a new last event if the rows cause one."""
+        """Compute the state after the new rows about the board, with a new last event if the rows cause one."""
 
     @abstractmethod
     def find_missed_event(self, now: Any, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
@@ -186,7 +185,6 @@ class Topic(ABC):
 
 
 class _RankedTopic(Topic):
-    """A topic about a ranked column of a board."""
 
     def __init__(self, board: Board, index: int, ranking: Ranking, tiers: Tiers | None) -> None:
         super().__init__(board)
@@ -311,7 +309,7 @@ class OwnerTopic(_RankedTopic):
         return self._told(now, until, before, overtakers).last
 
     def _passed(self, moves: Iterable[RankMove], cell: str | None) -> tuple[list[str], bool, int]:
-        """Return who overtook the owner, whether its value may have changed, and by how much others change its rank."""
+        """Find who overtook the owner, whether its value may have changed, and by how much others change its rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.is_better
         for move in moves:
@@ -335,7 +333,7 @@ class OwnerTopic(_RankedTopic):
         return list(past), moved, more
 
     def _own_cell(self, move: RankMove) -> str | None:
-        """Return the owner's cell after a change of its own, also of a hidden entry: if shadowed, it is told."""
+        """Find the owner's cell after a change of its own, even if hidden, because a shadowed owner is told."""
         record = move.row.record
         if record is None or record.kind not in _HOLDING_CELLS:
             return move.after
@@ -363,7 +361,7 @@ class OwnerTopic(_RankedTopic):
         return _Standing(_UNTOLD, cell, rank, total, counted, shadows)
 
     def _told(self, now: _Standing, until: Numbers, before: int | None, overtakers: list[str]) -> _Standing:
-        """Return the state `now` with a new last event that shows it to clients. `before` is the previous rank."""
+        """Give the state `now` a new last event that shows it to clients. `before` is the previous rank."""
         column = self.board.spec.columns[self.index]
         value = None if now.cell is None else to_wire_number(self._ranking.padding.decode_value(now.cell), column.scale)
         event = OwnerEvent(
@@ -381,7 +379,6 @@ class OwnerTopic(_RankedTopic):
         return replace(now, last=Event(until, "position", msgspec.json.encode(event)))
 
     def _tier(self, standing: _Standing) -> str | UnsetType | None:
-        """Return the owner's tier, or UNSET if the column has no tiers."""
         if self._tiers is None:
             return UNSET
         if standing.cell is None or standing.rank is None:

@@ -2,12 +2,12 @@
 
     structlog ──> processors (request id, time, scrubbing, form) ──> LineWriter: bounded queue ──> thread ──> stream
 
-The code that logs a line never waits for a disk. If lines come faster than the disk can write them, some lines are
-dropped and counted. No line holds an API key, a request body or an owner's name.
+A request must never wait for the disk of the log. If lines come faster than the disk can write them, some are dropped
+and counted. No line holds an API key, a request body or an owner's name.
 
-The functions with three parameters are processors of structlog. They scrub lines of libraries, too. The text of an
-exception may quote a caller's input, unless its type is in `_QUOTING_CODE`. A traceback keeps its
-file names, line numbers and function names, because operators need them to find a bug.
+The functions with three parameters are processors of structlog, which scrub lines of libraries, too. The text of an
+exception may quote a caller's input, unless its type is in `_QUOTING_CODE`. A traceback keeps its file names, line
+numbers and function names, because operators need them to find a bug.
 """
 
 import logging
@@ -55,7 +55,7 @@ def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
 
 
 def scrub_text(type_name: str, text: str) -> str:
-    """Return the first line of an error's text. If its quoted parts may hold a caller's input, hide these parts.
+    """Keep the first line of an error's text. If its quoted parts may hold a caller's input, hide these parts.
 
     Later lines are dropped, because they may quote rows of the database.
     """
@@ -94,14 +94,14 @@ _RENDERING: list[structlog.typing.Processor] = [
 
 
 def _rendering(form: str, stream: TextIO) -> list[structlog.typing.Processor]:
-    """Return processors that render events as JSON or, for people at a terminal, in words and colours."""
+    """List the processors that render events as JSON or, for people at a terminal, in words and colours."""
     if form == "json" or (form == "auto" and not stream.isatty()):
         return [*_RENDERING, structlog.processors.JSONRenderer(), mask_keys]
     return [*_RENDERING, _speak, structlog.dev.ConsoleRenderer(colors=stream.isatty()), mask_keys]
 
 
 def _speak(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Make texts of one line and of what a terminal shows, and of a traceback the places that it names."""
+    """Shorten texts to one line that is safe on a terminal, and a traceback to the places that it names."""
     for each in event.pop("exception", ()):
         event.setdefault("error", f"{each['exc_type']}: {each['exc_value']}")
         event.setdefault("at", ", ".join(f"{frame['filename']}:{frame['lineno']}" for frame in each["frames"]))
@@ -170,9 +170,9 @@ class LineWriter:
 
 
 def _pieces(lines: list[str]) -> Iterator[str]:
-    """Join lines into pieces of at most PIPE_BUF bytes, and yield the pieces. A longer line is a piece of its own.
+    """Join lines into pieces of at most PIPE_BUF bytes. A longer line is a piece of its own.
 
-    A pipe never splits a write of at most PIPE_BUF bytes. So the lines of several processes do not mix.
+    A pipe never splits a write of at most PIPE_BUF bytes, so the lines of several processes do not mix.
     """
     piece: list[str] = []
     size = 0
@@ -188,7 +188,6 @@ def _pieces(lines: list[str]) -> Iterator[str]:
 
 
 class _StandardHandler(logging.Handler):
-    """Passes the log records of libraries (aiohttp, asyncio) to structlog."""
 
     def emit(self, record: logging.LogRecord) -> None:
         # Only the first line is logged, because later lines quote input: asyncio quotes the exceptions of its tasks.
@@ -226,7 +225,6 @@ def configure_logging(
 
 
 def log_serving(settings: Settings, addresses: list[str], **more: object) -> None:
-    """Log that requests are served at `addresses`, and where the dashboard is."""
     host, _, port = addresses[0].rpartition(":")
     shown = {"dashboard": f"http://{f'[{host}]' if ':' in host else host}:{port}/"} if settings.dashboard else {}
     structlog.get_logger().info("serving", addresses=addresses, **more, **shown)
@@ -288,5 +286,4 @@ class RequestLog:
         )
 
     def log_failure(self, *, view: str, error: BaseException) -> None:
-        """Log the traceback of an error for which the caller got a problem with the code `internal`."""
         self._logger.error("request_failed", view=view, exc_info=error)

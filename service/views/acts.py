@@ -1,8 +1,9 @@
 """Stores the acts of operators, and lists them and the hidden owners.
 
-A route names its acts. `record_acts` gives the handler of such a route a store whose first transaction that changes
-something also stores the act. So no handler stores an act itself, and a request that changes nothing leaves none. A
-post with `set` carries its act (`storage.posting`), and an operation on a job is stored by `service.monitoring`.
+An audit trail that each handler wrote itself would have gaps. So a route names its acts, and `record_acts` gives its
+handler a store whose first transaction that changes something also stores the act. A request that changes nothing
+leaves none. A post with `set` carries its act (`storage.posting`), and an operation on a job is stored by
+`service.monitoring`.
 """
 
 import unicodedata
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 def record_acts(route: Route) -> Route:
-    """Return a route that stores the act of each request that changes something, unless the route has no acts."""
+    """Wrap a route so that it stores the act of each request that changes something, unless the route has no acts."""
     if not route.acts:
         return route
     handler, first = route.handler, route.acts[0]

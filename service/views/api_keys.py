@@ -1,6 +1,6 @@
 """Handlers and routes of API keys, with which operators create, list and revoke keys.
 
-The text of a key appears only in the answer to the request that creates the key, never in a log, a cache or a list.
+A key appears only in the answer to the request that creates it, never in a log, a cache or a list.
 """
 
 from contextlib import suppress
@@ -26,7 +26,7 @@ KeyName = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX), matching
 
 
 class PostKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """An API key to create. `name` says whom the key is for. `role` says what callers may do with the key."""
+    """An API key to create. `name` says whom the key is for, and `role` what callers may do with it."""
 
     name: KeyName
     role: RoleName
@@ -44,7 +44,7 @@ class KeyAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreatedKey(KeyAnswer, frozen=True, kw_only=True):
-    """An API key that was just created. `key` is the text to send in requests, which is never shown again."""
+    """An API key that was just created. `key` is the text to send in requests. It is never shown again."""
 
     key: str
 

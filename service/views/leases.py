@@ -1,7 +1,7 @@
 """Handlers and routes of pools (sets of resources) and of leases, which give a resource to a key for a limited time.
 
 Operators change pools. Callers with the role writer read pools, ask for leases, give them back and read their journal.
-The clock of the store decides when a lease ends, not the clock of this process.
+The clock of the store decides when a lease ends, because the clocks of processes differ.
 
 The numbers of a pool come from stored counts. Until an ended lease is taken back (liberated), the counts include it.
 Such leases are counted row by row and subtracted, at most `lease_expired_counted_max` in each region.

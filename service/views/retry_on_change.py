@@ -2,11 +2,12 @@
 
 A store that does not confirm a copy makes the handler fail, and the boards of the request are then read again. A
 refusal that only a copy gives a reason for, such as a value out of range, is confirmed once in the same way: the board
-may have been deleted and created again. Handlers contain no such tries. They see the ids of real boards only, because
-aliases of periods (`arena:this-week`) are replaced before each try, all by the time at which the request arrived.
+may have been deleted and created again. Without this module, every handler would need such tries of its own. Handlers
+see the ids of real boards only, because aliases of periods (`arena:this-week`) are replaced before each try, all by the
+time at which the request arrived.
 
 On Citus, a transaction over several partitions becomes visible on one node after the other. Until then, a board that
-moves may be missing in its partition and present in the catalog. So later tries come after a pause. A board is called
+moves may be missing in its partition and present in the catalog, so later tries come after a pause. A board is called
 unknown only if the store has just said so: other requests may remove a board from this process's copy of the catalog.
 """
 
@@ -31,7 +32,7 @@ _NOT_FOUND = ("unknown_owner", "not_ranked", "no_profile", "unknown_post")
 
 
 def retry_on_change(route: Route) -> Route:
-    """Return a route whose handler replaces aliases, and runs again if this process knew an old state of a board."""
+    """Wrap a route: its handler gets aliases replaced, and runs again if this process knew an old state of a board."""
     named, handler = route.named_boards, route.handler
     if named is None:
         return route
@@ -56,9 +57,9 @@ def retry_on_change(route: Route) -> Route:
 
 
 def tell_merged(route: Route) -> Route:
-    """Return a route that answers `owner_merged` instead of 404 if the request names an owner who was merged.
+    """Wrap a route: it answers `owner_merged` instead of 404 if the request names an owner who was merged.
 
-    A route of `retry_on_change` does so itself, where it fails, so that an answer takes no step more.
+    A route of `retry_on_change` does so itself, where it fails, so that an answer takes no extra step.
     """
     handler, has_owner = route.handler, "owner" in getattr(route.query, "__struct_fields__", ())
     if route.named_boards is not None or not (has_owner or "{owner}" in route.path):
@@ -83,7 +84,6 @@ async def raise_merged(context: Context, call: Call, error: ProblemError | error
 
 
 class _Tries:
-    """The tries of one request."""
 
     def __init__(self, context: Context, call: Call, named: NamedBoards) -> None:
         self._context, self._call, self._named = context, call, named

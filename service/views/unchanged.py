@@ -1,4 +1,7 @@
-"""Answers 304 to callers who already have the current answer, as the header `If-None-Match` of the request shows."""
+"""Answers 304 to callers who already have the current answer, as the header `If-None-Match` of the request shows.
+
+Pages that poll a leaderboard mostly ask for what they have. Answering them takes the board's totals, and no entries.
+"""
 
 import msgspec
 from aiohttp import hdrs
@@ -32,7 +35,7 @@ async def find_unchanged(
 def tag_answer(
     call: Call, board: Board | Leaf, totals: dict[int, int], answer: msgspec.Struct, curve: AnyCurve | None = None
 ) -> Tagged:
-    """Return the answer with an entity tag of `curve` and of the board's `totals`. Return 304 if the caller sent `*`.
+    """Tag the answer by `curve` and the board's `totals`, or answer 304 if the caller sent `*`.
 
     `curve` is the curve that a part of the answer was read off. It is None if no part depends on a curve.
     """

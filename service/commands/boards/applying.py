@@ -1,8 +1,9 @@
-"""`rankcurve apply`: makes the boards, families and leagues of a service as a file describes them.
+"""`rankcurve apply` brings the boards, families and leagues of a service in line with a file under version control.
 
-The file is TOML with the tables `boards`, `families` and `leagues`. Each has specifications by id, as the API takes
-them, and a column may be a text such as `lap:min.3`. The command compares the file with the service, prints a plan, and
-sends the plan's requests. A member that the file does not name keeps its value.
+Without it, every environment would be set up by hand and drift apart. The file is TOML with the tables `boards`,
+`families` and `leagues`, each with specifications by id as the API takes them; a column may be a text such as
+`lap:min.3`. The command compares the file with the service, prints a plan, and sends the requests of the plan. Members
+that the file does not name keep their values.
 """
 
 import tomllib
@@ -40,7 +41,7 @@ Specs = dict[str, dict[str, Record]]  # by table and id
 
 
 class Step(NamedTuple):
-    """A request of the plan. Without a body it deletes. A refused step is never sent."""
+    """A request of the plan; without a body it deletes. A refused step is never sent."""
 
     table: str
     id: str
@@ -65,8 +66,8 @@ async def apply(
 ) -> None:
     """Create and change boards, families and leagues as a file says. Running it again is harmless.
 
-    The command prints its plan first. It changes nothing if any difference would reinterpret stored values, and exits
-    with 1. Tiers, settings of curves, times, entry rules and new columns can change. A file looks like this:
+    The command prints its plan first. If any difference would reinterpret stored values, it changes nothing and exits
+    with 1. You can change tiers, curve settings, times and entry rules, and add columns. A file looks like this:
 
         #:schema ./boards.schema.json
 
@@ -140,7 +141,7 @@ def make_plan(wanted: Specs, held: Specs, *, prune: bool) -> Iterator[Step]:
 
 
 def merge_spec(wanted: Record, held: Record) -> Record:
-    """Return the specification to send: what the service has, with the members that the file names."""
+    """Merge a specification: what the service has, overridden by the members that the file names."""
     before, named = _by_name(held), _by_name(wanted)
     columns = [{**before.get(name, {}), **named[name]} for name in before | named if name in named]
     members = {member: value for member, value in wanted.items() if member not in CHOSEN_ONCE}
@@ -149,7 +150,7 @@ def merge_spec(wanted: Record, held: Record) -> Record:
 
 
 def compare(wanted: Record, held: Record) -> Iterator[tuple[str, bool]]:
-    """Yield each difference as a text, and whether it is refused because stored values would mean something else."""
+    """Yield each difference as a text, and whether it is refused because it would reinterpret stored values."""
     columns, named = _by_name(held), _by_name(wanted)
     for name in columns.keys() - named.keys():
         yield f"column {name} can't be removed", True
@@ -166,7 +167,6 @@ def compare(wanted: Record, held: Record) -> Iterator[tuple[str, bool]]:
 
 
 def make_schema() -> Record:
-    """Make the JSON schema of the file."""
     types, named = msgspec.json.schema_components(TABLES.values(), ref_template="#/$defs/{name}")
     for body in TABLES.values():
         columns = named[body.__name__]["properties"]["columns"]
@@ -193,7 +193,7 @@ def _by_name(spec: Record) -> dict[str, Record]:
 
 
 def _meaning(value: object) -> object:
-    """Return a JSON value with times and numbers in place of the texts that say them. `[]` is like None."""
+    """Replace texts that say times and numbers by what they say, so that two spellings compare equal. `[]` is None."""
     if isinstance(value, Mapping):
         return {name: _meaning(each) for name, each in value.items()}
     if isinstance(value, list):

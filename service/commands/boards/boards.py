@@ -40,8 +40,8 @@ PARTITION = option("partition", int, "The partition of the store in which it is 
 
 RULES = (
     option("join", bool, "Only owners who have joined may post: `rankcurve join`.", "--join/--no-join"),
-    option("posts_max", int, "The most posts of an owner that are accepted.", min=1),
-    option("owners_max", int, "The most owners who take part.", min=1),
+    option("posts_max", int, "Maximum number of posts per owner.", min=1),
+    option("owners_max", int, "Maximum number of owners.", min=1),
 )
 
 board_app = typer.Typer(
@@ -50,7 +50,7 @@ board_app = typer.Typer(
 
 
 def make_spec(given: dict[str, Any]) -> Record:
-    """Make a board's specification as JSON. `given` has the options of `create` that the user gave.
+    """Turn the options of `create` that the user gave into a board's specification as JSON.
 
     Columns come from `column` or from the file `spec`. Raises typer.BadParameter unless exactly one is given and valid.
     """
@@ -69,7 +69,7 @@ def make_spec(given: dict[str, Any]) -> Record:
 
 
 def writable_members(document: Record) -> Record:
-    """Return a board's JSON without fields that only the service sets, and without a `min` or `max` that is null."""
+    """Drop from a board's JSON the fields that only the service sets, and every `min` or `max` that is null."""
     spec = {name: value for name, value in document.items() if name not in READ_ONLY_MEMBERS}
     columns = spec.get("columns")
     if isinstance(columns, list):
@@ -85,7 +85,7 @@ def state_text(document: Record) -> str:
 
 
 def columns_text(document: Record) -> str:
-    """Return the names of a board's columns as a text such as `xp, lap, (shots)`. Unranked columns are in brackets."""
+    """List a board's columns as a text such as `xp, lap, (shots)`, with unranked ones in brackets."""
     columns = document.get("columns") or []
     return ", ".join(str(each.get("name")) if each.get("sorted") else f"({each.get('name')})" for each in columns)
 
@@ -118,9 +118,9 @@ add_request(
     BOARD, COLUMNS, SPEC, TIES,
     option("opens_at", str, "Posts before this time are rejected."),
     option("closes_at", str, "Posts at or after this time are rejected, like 2026-12-31T23:00:00Z."),
-    option("grace_seconds", int, "For how long after that late posts still count.", min=0),
-    option("keep_seconds", int, "For how long it keeps its rows once closed, before it is archived.", min=0),
-    PARTITION, option("segments", int, "Over how many parts its owners are spread.", min=1, max=64), *RULES,
+    option("grace_seconds", int, "How long late posts still count after that.", min=0),
+    option("keep_seconds", int, "How long its rows are kept after it closes, before it is archived.", min=0),
+    PARTITION, option("segments", int, "Number of parts to spread its owners over.", min=1, max=64), *RULES,
     convert=make_spec,
 )
 add_list(
@@ -134,7 +134,7 @@ add_request(
 )
 add_request(
     board_app, "reset", f"POST {BOARD_PATH}/reset",
-    "Empty a leaderboard and keep its spec. Posts from before that, by their `at`, are rejected from then on. The "
+    "Empty a leaderboard and keep its spec. Later posts whose `at` is before that are rejected. The "
     "command asks first unless --yes is given.",
     BOARD, REASON, confirm="Remove all entries of {board}?",
 )
@@ -155,10 +155,10 @@ async def close(
         str | None, typer.Option(help="The time to close, like 2026-12-31T23:00:00Z. Default: in a few seconds.")
     ] = None,
 ) -> None:
-    """Set a leaderboard's closing time, and set its grace for late posts to 0. Prints its spec as JSON.
+    """Set when a leaderboard closes, and drop its grace period for late posts. Prints its spec as JSON.
 
-    Posts at or after the closing time are rejected, even if the leaderboard was created without a closing time. Once
-    the board is closed, it can't be opened again. Boards of a family close by themselves.
+    Posts at or after the closing time are rejected, even if the leaderboard was created without a closing time. A
+    closed board can't be reopened. Boards of a family close by themselves.
     """
     when = at or (datetime.now(UTC) + CLOSES_IN).isoformat()
     held = writable_members(await client.request("GET", board_path(board), Record))
@@ -194,7 +194,7 @@ def parse_pairs(texts: list[str], what: str) -> dict[str, str]:
 
 
 def make_family_spec(given: dict[str, Any]) -> Record:
-    """Make a family's specification as JSON from the options of `create`. Raises typer.BadParameter if one is bad."""
+    """Turn the options of `create` into a family's specification as JSON. Raises typer.BadParameter if one is bad."""
     if "spec" not in given:
         given = {"periods": ["all"], "facets": [], **given}
     if "facets" in given:
@@ -227,7 +227,7 @@ add_request(
     option("facets", list[str], "Facets by which boards are split, like org or location,org; repeatable. There is "
            "always a board for everybody, too."),
     option("time_zone", str, "Time zone in which periods begin and end. Default: UTC."),
-    option("grace_seconds", int, "For how long after a period late posts still count.", min=0),
+    option("grace_seconds", int, "How long late posts still count after a period has ended.", min=0),
     option("keep", list[str], "Number of closed periods that keep their rows, like day=30; repeatable."),
     TIES, SPEC, PARTITION, *RULES, convert=make_family_spec,
 )

@@ -16,7 +16,6 @@ league_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help
 
 
 def show_cohort(found: Record) -> None:
-    """Print a cohort, or that of an owner, for people."""
     if found["cohort"] is None:
         waits = found["waiting"]
         say("waits for the result of the last period" if waits else f"division {found['division']}, no seat yet")

@@ -25,14 +25,14 @@ owner_app = typer.Typer(
 
 
 def show_changed(answer: Record) -> None:
-    """Print on stderr how many entries were changed. If no entry was changed, warn that the name may be misspelled."""
+    """Print on stderr how many entries were changed. If there were none, warn that the name may be misspelled."""
     entries: int = answer["entries"]
     warning = "; warning: there are no entries of this owner, so the name may be misspelled"
     typer.echo(f"changed {entries} entries{'' if entries else warning}", err=True)
 
 
 def values_text(entry: Record) -> str:
-    """Return the values of an entry as a text such as `xp 30, lap 58.25`, without those that it lacks."""
+    """List the values that an entry has, as a text such as `xp 30, lap 58.25`."""
     return ", ".join(f"{name} {cell_text(value)}" for name, value in entry["stats"].items() if value is not None)
 
 
@@ -45,7 +45,7 @@ def show_posts(answer: Record) -> None:
 add_request(
     owner_app, "hide", f"PUT {OWNER_PATH}/hidden",
     "Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged.",
-    OWNER, option("shadow", bool, "The owner goes on to read its own ranks.", "--shadow", default=False), REASON,
+    OWNER, option("shadow", bool, "The owner still sees its own ranks.", "--shadow", default=False), REASON,
     show=show_changed,
 )
 add_request(
@@ -57,7 +57,7 @@ add_list(
     {"owner": "owner", "since": "since", "key": "key", "shadow": "shadow", "reason": "reason"}, hidden=True,
 )
 add_list(
-    owner_app, "show", f"{OWNER_PATH}/boards", "Print an owner's entries, by leaderboard. It changes nothing.",
+    owner_app, "show", f"{OWNER_PATH}/boards", "Print an owner's entries by leaderboard.",
     {"board": "board", "values": values_text, "updated": "updated_at"}, OWNER,
 )
 add_request(
@@ -68,7 +68,7 @@ add_request(
 add_request(
     owner_app, "merge", f"POST {OWNER_PATH}/merge",
     "Merge OWNER into another owner: both accounts become one (role `ops`). Running it again is harmless.",
-    OWNER, argument("into", "INTO", "Who gets the entries."),
+    OWNER, argument("into", "INTO", "Owner who gets the entries."),
     option("source", str, "`journal`: the posts of both; `entries`: their values.", "--from", default="journal"),
     REASON,
     confirm="A merge can't be undone. Merge {owner} into {into}?",
@@ -76,7 +76,7 @@ add_request(
 )
 add_request(
     owner_app, "posts", f"GET {OWNER_PATH}/posts", "Print an owner's newest posts, one JSON object on each line.",
-    OWNER, option("limit", int, "At most this many.", "--limit", "-n", default=20), show=show_posts,
+    OWNER, option("limit", int, "Show at most this many.", "--limit", "-n", default=20), show=show_posts,
 )
 # fmt: on
 
@@ -85,32 +85,33 @@ PlaceArgument = Annotated[
     str, typer.Argument(metavar="BOARD", help="Id of the leaderboard, or with --family of the family.")
 ]
 PostIdArgument = Annotated[str, typer.Argument(metavar="POST_ID", help="Id of the post.")]
-OwnerOption = Annotated[str, typer.Option("--owner", help="Whose post it is.")]
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why you do this, for `rankcurve acts`.")]
+OwnerOption = Annotated[str, typer.Option("--owner", help="Owner of the post.")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Reason to record, as shown by `rankcurve acts`.")]
 FamilyOption = Annotated[bool, typer.Option("--family", help="BOARD is a family: take it back on all its boards.")]
 
 post_app = typer.Typer(rich_markup_mode="markdown", no_args_is_help=True, help="Take back posts; judge held ones.")
 queue_app = typer.Typer(
-    no_args_is_help=True, help="Show the ingest queue: posts that are accepted and not yet applied."
+    no_args_is_help=True, help="Show the ingest queue: posts that are accepted but not applied yet."
 )
 add_request(
     queue_app, "show", "GET /v1/queue",
-    "Show the posts that wait in each shard of the queue, and the queue workers, as JSON (role `ops`).",
+    "Show the waiting posts in each shard of the queue, and the queue workers, as JSON (role `ops`).",
 )  # fmt: skip
 add_list(
     post_app, "held", "/v1/leaderboards/{board}/held",
-    "List the held posts of a leaderboard, the oldest first (role `ops`).",
+    "List the held posts of a leaderboard, oldest first (role `ops`).",
     {"held": "held_at", "owner": "owner", "post": "post_id", "values": values_text, "reason": "reason"},
     argument("board", "BOARD", "Id of the leaderboard."), field="posts",
 )  # fmt: skip
 
 
 @service_command()
-async def join(client: AsyncClient, board: BoardArgument, owner: Annotated[str, typer.Argument(help="Who.")]) -> None:
+async def join(
+    client: AsyncClient, board: BoardArgument, owner: Annotated[str, typer.Argument(help="Owner who joins.")]
+) -> None:
     """Let an owner join a leaderboard with entry rules. Prints how many posts the owner has left, as JSON.
 
-    It is refused, and the command exits with 1, if the leaderboard is full, closed or not open yet. Running the command
-    again is harmless.
+    If the leaderboard is full, closed or not open yet, the command exits with 1. Running it again is harmless.
     """
     show_json(await client.join(board, owner))
 
@@ -124,7 +125,7 @@ async def acts(
     limit: LimitOption = 100,
     as_json: JsonOption = False,
 ) -> None:
-    """List what operators have done and why, the newest first (role `ops`)."""
+    """List what operators have done and why, newest first (role `ops`)."""
     query = {"owner": owner, "board": board, "key": by, "limit": min(limit, PAGE_ENTRIES)}
     found = client.list_records("/v1/acts", "acts", Record, query)
     columns = {each: each for each in ("at", "act", "key", "owner", "board", "reason", "detail")}
@@ -133,11 +134,13 @@ async def acts(
 
 @owner_app.command("export")
 @service_command()
-async def export(client: AsyncClient, owner: Annotated[str, typer.Argument(metavar="OWNER", help="Whose.")]) -> None:
-    """Print all that is stored of one person, one JSON object on each line (role `ops`).
+async def export(
+    client: AsyncClient, owner: Annotated[str, typer.Argument(metavar="OWNER", help="Owner whose data is printed.")]
+) -> None:
+    """Print everything stored about one person, one JSON object on each line (role `ops`).
 
-    Each line has a `kind` and `data`: entries, also hidden and archived ones, posts in the journal and the queue,
-    grants, joins, profile, acts, merged ids. Exits with 1 if the export is not complete.
+    Each line has a `kind` and `data`: entries (also hidden and archived ones), posts in the journal and the queue,
+    grants, joins, profile, acts, merged ids. Exits with 1 if the export is incomplete.
     """
     for line in await client.export_owner(owner):
         say(ENCODER.encode(line).decode())
@@ -149,7 +152,7 @@ async def erase_entries(
     client: AsyncClient,
     board: BoardArgument,
     owners: Annotated[
-        list[str] | None, typer.Option("--owner", help="Whose entry; give it once for each owner.")
+        list[str] | None, typer.Option("--owner", help="Owner whose entry is erased; repeatable.")
     ] = None,
     column: Annotated[str | None, typer.Option(help="The ranked column; needed if there are several.")] = None,
     from_rank: Annotated[int | None, typer.Option(help="Erase this row of the ranking and all worse ones.")] = None,
@@ -159,7 +162,7 @@ async def erase_entries(
 ) -> None:
     """Erase many entries of a leaderboard (role `ops`): those of owners, or the end of a ranking. Prints how many.
 
-    It erases 10,000 entries with each request until none is left. If it is interrupted, run it again.
+    Each request erases up to 10,000 entries, until none is left. If the command is interrupted, run it again.
 
     For example, keep the best 1,000:
 
@@ -186,10 +189,11 @@ async def void(
     family: FamilyOption = False,
     reason: ReasonOption = None,
 ) -> None:
-    """Take back a post (role `ops`): the owner's entry becomes what it would be without it. Prints the new values.
+    """Take back a post (role `ops`): recompute the owner's entry without it. Prints the new values.
 
-    The id of the post stays taken: sent again, the post is rejected. Running the command again is harmless. It is
-    refused if the journal no longer has the first post of the entry. Exits with 1 if a board of the family keeps it.
+    The id of the post stays reserved: sent again, the post is rejected. Running the command again is harmless. It is
+    refused if the journal no longer has the first post of the entry. Exits with 1 if a board of the family keeps the
+    post.
 
     For example:
 
@@ -209,9 +213,7 @@ async def void(
 async def accept(
     client: AsyncClient, board: BoardArgument, post_id: PostIdArgument, owner: OwnerOption, reason: ReasonOption = None
 ) -> None:
-    """Accept a held post (role `ops`): it is applied, with the time that it had.
-
-    Prints what became of it, as JSON.
+    """Accept a held post (role `ops`): apply it with its original time. Prints the result as JSON.
 
     For example:
 
@@ -226,5 +228,5 @@ async def accept(
 async def refuse(
     client: AsyncClient, board: BoardArgument, post_id: PostIdArgument, owner: OwnerOption, reason: ReasonOption = None
 ) -> None:
-    """Refuse a held post (role `ops`): nobody's entry gets it, and its id stays taken. Prints its state, as JSON."""
+    """Refuse a held post (role `ops`): it never counts, and its id stays reserved. Prints its state as JSON."""
     show_json(await client.judge_post(board, post_id, "refuse", owner=owner, reason=reason))

@@ -1,4 +1,4 @@
-"""`rankcurve rewards …`: who would get which reward, who has got which, and claims."""
+"""`rankcurve rewards …`: preview rewards, list the grants that were made, and claim them."""
 
 import typer
 

@@ -1,7 +1,8 @@
 """Turns the lines of a CSV file into posts to a board or a family.
 
-The id of a post is made of the content of the file, the mapping of columns and the line number. If the same command
-runs again, it sends every line with the same id, and the service answers `duplicate` for posts that it already has.
+Imports get interrupted and repeated. To count each line once all the same, the id of a post is made of the file's
+content, the mapping of columns and the line number, so a second run sends the same ids and the service answers
+`duplicate`.
 
 For a family, facets are first read as columns of text, and then moved to the `facets` of a post.
 """
@@ -54,8 +55,6 @@ def read_lines(
 
 
 class _LineReader(NamedTuple):
-    """Makes a post of the cells of a line."""
-
     headings: Sequence[str]
     fields: Mapping[str, str]  # by column, the heading of its cells
     owner_heading: str
@@ -129,7 +128,7 @@ def map_fields(
 
 
 def stats_fault(stats: dict[str, str]) -> str | None:
-    """Return the reason why the stats of a line cannot be posted, or None if they can."""
+    """Say why the stats of a line cannot be posted; return None if they can."""
     if not stats:
         return "no value in any of the mapped columns"
     for name, text in stats.items():

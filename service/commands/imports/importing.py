@@ -1,6 +1,6 @@
-"""The command `rankcurve import`. It copies a CSV file or a sorted set of Redis to a leaderboard.
+"""The command `rankcurve import`, which copies a CSV file or a sorted set of Redis to a leaderboard.
 
-The board must exist, because its specification says how values are merged and ranked.
+The board must exist already, because only its specification says how values are merged and ranked.
 """
 
 from pathlib import Path
@@ -66,7 +66,7 @@ MapOption = Annotated[
         "With --redis, the one column that takes the scores; default: the first ranked one.",
     ),
 ]
-DelimiterOption = Annotated[str, typer.Option(help="Character that separates cells; `tab` for a tabulator.")]
+DelimiterOption = Annotated[str, typer.Option(help="Character that separates cells; `tab` for a tab.")]
 RoundOption = Annotated[
     bool,
     typer.Option(

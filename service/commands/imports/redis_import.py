@@ -1,7 +1,8 @@
 """Turns the members of a Redis sorted set into posts: a member is an owner, and its score replaces the owner's value.
 
-The Redis command ZSCAN does not block Redis. A member that is in the set during the whole scan is returned at least
-once. If a score changes during the scan, the old score may be copied. So import again when Redis no longer changes.
+The set is read with ZSCAN, which does not block Redis. The price is that a score that changes during the scan may be
+copied in its old state, although no member that stays in the set is missed. So import again once Redis no longer
+changes.
 """
 
 import unicodedata
@@ -59,7 +60,7 @@ def read_members(url: str, key: str, column: Column, *, merge: bool, rounds: boo
 
 
 def _find_twin(redis: "Redis", key: str, member: str) -> str | None:
-    """Return why to reject a member if the set also has its name in another Unicode form. Otherwise return None.
+    """Say why to reject a member whose name the set also has in another Unicode form. Return None if it has not.
 
     The service normalises owners. So both members would be one owner, and one score would replace the other.
     """

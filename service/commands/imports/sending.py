@@ -59,7 +59,7 @@ async def send_records(
 
 
 def owner_fault(owner: str) -> str | None:
-    """Return why `owner` is not a valid owner, or None. The service refuses a request with an invalid owner."""
+    """Say why `owner` is no valid owner; return None if it is one. One invalid owner would fail a whole request."""
     try:
         parse_owner(owner)
     except ProblemError:

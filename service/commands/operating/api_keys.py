@@ -1,7 +1,7 @@
 """`rankcurve keys …`: create, list and revoke API keys.
 
-The commands work over HTTP. `create` also works on the store itself, which makes the first key of a service that does
-not run. It prints the text of the new key, which callers send. No command can show this text again.
+The commands work over HTTP. `create` can also open the store itself, because the first key has to exist before a
+service may listen to other machines. It prints the text of the new key, which no command can show again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ keys_app = typer.Typer(
 def create(
     *, name: str, role: str, url: str | None, api_key: str | None, store: str | None, config: Path | None
 ) -> None:
-    """Create a key, of the service at `url` or in the store, and print it."""
+    """Create a key, in the service at `url` or in the store, and print it."""
 
     async def act_on_service(client: AsyncClient) -> None:
         typer.echo((await client.request("POST", KEYS_PATH, Record, body={"name": name, "role": role}))["key"])

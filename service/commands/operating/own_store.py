@@ -1,7 +1,7 @@
 """Runs the work of a command on the store itself, without a service, and reads the settings for it.
 
-Settings come from the command line, the environment, a TOML file and defaults. If two of these set the same setting,
-the one that comes first in this list decides.
+Settings come from the command line, the environment, a TOML file and defaults; the first of these that sets a setting
+wins.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ FLAGS = {
     "workers": ("--workers", "Number of processes that serve; on SQLite, one more writes."),
 }
 SETTING_OPTIONS = {name: option(name, str, about, flag) for name, (flag, about) in FLAGS.items()}
-SETTING_OPTIONS["read_only"] = option("read_only", bool, "Refuse all writes: the store is being copied.", "--read-only")
+SETTING_OPTIONS["read_only"] = option(
+    "read_only", bool, "Refuse all writes, while the store is being copied.", "--read-only"
+)
 CONFIG_OPTION = option(
     "config", Path, "TOML file with settings. Default: the file that RANKCURVE_CONFIG names.", dir_okay=False
 )
@@ -47,7 +49,7 @@ SET_OPTION = option(
 def settings_command(
     *names: str, create_store: bool | None = None
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that makes a command from a function whose first parameter is the settings.
+    """Decorate a function whose first parameter is the settings, to make it a command.
 
     The command has --config, --set and an option for each setting in `names`. `create_store` says whether the command
     may create the store. If it is None, the settings decide.
@@ -131,7 +133,7 @@ def run_on_store(
 
 
 def refuse_one_file(settings: Settings, reason: str) -> None:
-    """If the store is a SQLite file, print why the command cannot use it (`reason`), and exit with code 2."""
+    """Exit with code 2 if the store is a SQLite file. `reason` says why the command needs another store."""
     from service.stores import is_shared  # imported here: other commands need no database driver
 
     if not is_shared(settings.store):

@@ -1,7 +1,7 @@
 """`rankcurve store init` creates an empty store. `rankcurve partition` adds partitions, lists them and moves boards.
 
-`rankcurve board split` moves a board's rows to other segments likewise. The commands open the store itself, without a
-service. Services may run on the same PostgreSQL store.
+`rankcurve board split` spreads a board's rows over other segments in the same way. The commands open the store itself,
+without a service; on PostgreSQL, services may keep running on it.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ LOCK_TIMEOUT_S_MAX = 1.0
 def move(settings: Settings, board: BoardArgument, partition: TargetArgument) -> None:
     """Move a leaderboard to another partition of the store. Services may keep running, and no post is lost.
 
-    The rows are copied while the services accept posts. At the end, posts to the leaderboard wait, usually for less
-    than a second, until the last changes are copied. If the command is killed, the leaderboard stays where it was: run
-    the command again after a minute. The leaderboards of a family share a partition and cannot be moved.
+    The rows are copied while the services accept posts. At the end, posts to the leaderboard wait until the last
+    changes are copied, usually for less than a second. If the command is killed, the leaderboard stays where it was:
+    run the command again after a minute. The leaderboards of a family share a partition and cannot be moved.
 
     For example:
 
@@ -61,9 +61,9 @@ def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) 
     """Spread a leaderboard over another number of segments. Services may keep running, and no post is lost.
 
     The services accept posts while each row is copied to the segment of its owner. At the end, posts to the leaderboard
-    wait, usually for less than a second. The new segments have no curves, so ranks are counted until a job process has
-    refreshed them, which it begins within a second. If the command is killed, the leaderboard stays as it was: run the
-    command again after a minute. On SQLite, stop the service first.
+    wait, usually for less than a second. The new segments have no curves yet, so ranks are counted until a job process
+    has refreshed them, which it starts to do within a second. If the command is killed, the leaderboard stays as it
+    was: run the command again after a minute. On SQLite, stop the service first.
 
     For example:
 
@@ -80,7 +80,7 @@ def split(settings: Settings, board: BoardArgument, segments: SegmentsArgument) 
 
 
 def _run(settings: Settings, board: str, begin: Callable[[Store], BeginCopy], where: str) -> None:
-    """Move a board's rows and print the result. If the move fails, end the command.
+    """Move a board's rows and print the result, or end the command if the move fails.
 
     `begin(store)` returns a function that begins the copy. `where` ("is in partition 3") is printed after the id.
     """
@@ -142,7 +142,7 @@ partition_app = typer.Typer(
 def init(settings: Settings, partitions: PartitionsOption = 1, citus: CitusOption = False) -> None:
     """Create the tables of an empty store. If a store already exists there, fail and change nothing.
 
-    A service creates an ordinary store with one partition by itself. Only this command creates several partitions.
+    A service creates its own store, with one partition. Use this command for a store with several.
 
     For example:
 
@@ -161,7 +161,7 @@ partition_app.command("move")(move)
 @partition_app.command("add")
 @settings_command("store")
 def add(settings: Settings) -> None:
-    """Add a partition to the store and print its number. The boards that exist stay where they are."""
+    """Add a partition to the store and print its number. Existing boards stay where they are."""
     refuse_one_file(settings, ONE_PARTITION)
     run_on_store(settings, add_partition)
 
@@ -169,7 +169,7 @@ def add(settings: Settings) -> None:
 @partition_app.command("list")
 @settings_command("store", create_store=False)
 def list_partitions(settings: Settings, as_json: JsonOption = False) -> None:
-    """List the partitions with schema and bytes, and on Citus with the node that holds them."""
+    """List the partitions with their schemas and sizes in bytes, and on Citus the nodes that hold them."""
     records = run_on_store(settings, read_partitions)
     columns = {name: name for name in ("partition", "schema", "node", "bytes")}
     show_records(records, columns, as_json=as_json, numeric=("bytes",))

@@ -1,6 +1,6 @@
 """`rankcurve serve` and `rankcurve jobs` run the API, the jobs, or both, in one process or in several.
 
-`rankcurve config` shows the effective settings, and where each comes from. The package `config` masks the secrets.
+`rankcurve config` shows the effective settings and their sources; the package `config` masks the secrets.
 """
 
 import os
@@ -20,13 +20,13 @@ from storage.errors import StorageError, StoreLockedError
 def serve(settings: Settings) -> None:
     """Serve leaderboards over HTTP. The service is ready when /readyz answers 200.
 
-    After Ctrl-C or SIGTERM the service finishes the requests that it has accepted, and ends.
+    After Ctrl-C or SIGTERM the service finishes the requests that it has accepted, then exits.
 
     Without options it listens on http://127.0.0.1:8080, keeps its data in data/rankcurve.db and runs the jobs, too.
     Every option is also a setting: see `rankcurve config`.
 
-    Without any API key the service listens on loopback only and gives every caller the role ops. Create the first key
-    like this, with --store if the service does not run:
+    Until there is an API key, the service listens on loopback only and treats every caller as ops. Create the first key
+    like this, with --store if the service is not running:
 
         rankcurve keys create NAME --role ops
     """
@@ -44,8 +44,8 @@ def serve(settings: Settings) -> None:
 def run_jobs(settings: Settings) -> None:
     """Run only the background jobs, beside `rankcurve serve --jobs none` on the same PostgreSQL store.
 
-    Any number of these processes may run. With --port (or the setting jobs_port), each process answers monitoring
-    requests on that port.
+    You can run any number of these processes. With --port (or the setting jobs_port), each answers monitoring requests
+    on that port.
     """
     refuse_one_file(settings, "belongs to one service, which has its jobs: use rankcurve serve --jobs embedded")
     from service.serve import serve_until_stopped
@@ -57,13 +57,13 @@ def run_jobs(settings: Settings) -> None:
 def show_config(settings: Settings) -> None:
     """Print the effective settings with units, bounds and sources. Secrets are masked.
 
-    Order of precedence: command line, environment (RANKCURVE_PORT=…), TOML file, default.
+    The command line overrides the environment (RANKCURVE_PORT=…), which overrides the TOML file and the defaults.
     """
     show_table(("setting", "value", "unit", "bounds", "description", "source"), describe(settings))
 
 
 def _count_workers(settings: Settings) -> int:
-    """Return how many processes serve requests. On a machine with one core, more than one process only costs memory."""
+    """Choose how many processes serve requests. On a machine with one core, more than one only costs memory."""
     if settings.read_only and not is_shared(settings.store):
         return 0  # there is no owner process that several processes could stand beside
     is_chosen = "workers" in settings.model_fields_set

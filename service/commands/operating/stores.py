@@ -1,12 +1,8 @@
-"""`rankcurve backup` copies a SQLite store into one file. `rankcurve restore` replaces the store with such a file.
+"""Commands on a whole store: back it up, restore it, rebuild a leaderboard from its journal, or copy it elsewhere.
 
-PostgreSQL has better tools of its own, so these two commands refuse a PostgreSQL store.
-
-`rankcurve rebuild` rebuilds the rows of a leaderboard from the journal, on the store itself, without a service. On
-SQLite, the command locks the store, as `serve` does. On PostgreSQL, posts of other processes to the board wait until
-the rebuild has ended.
-
-`rankcurve store copy` copies a whole store to another one, and `rankcurve store reopen` takes the old one back.
+`backup` and `restore` are for SQLite and refuse PostgreSQL, which has better tools of its own. `rebuild` works on the
+store itself, without a service: on SQLite it locks the store, as `serve` does; on PostgreSQL, posts to the board wait
+until it has ended. `store copy` copies everything to another store, and `store reopen` goes back to the old one.
 """
 
 from __future__ import annotations
@@ -50,10 +46,10 @@ SinceOption = Annotated[
 
 @settings_command("store")
 def backup(settings: Settings, file: FileArgument) -> None:
-    """Copy the SQLite store into a new FILE. The service may keep accepting posts. The store must be on this machine.
+    """Copy the SQLite store of this machine into a new FILE, while the service keeps accepting posts.
 
-    The copy holds the store at one moment, with every post that was acknowledged before that moment. The command checks
-    the copy before it gives it the name FILE.
+    The copy is a snapshot of one moment, with every post that was acknowledged before. It gets the name FILE only after
+    the command has checked it.
 
     For example:
 
@@ -72,8 +68,8 @@ def backup(settings: Settings, file: FileArgument) -> None:
 def restore(settings: Settings, file: FileArgument, replace: ReplaceOption = False) -> None:
     """Replace the SQLite store with a backup. Stop the service first, and start it again afterwards.
 
-    The command checks FILE first and leaves it unchanged. With --replace, an existing store is kept beside the new one,
-    together with its write-ahead log.
+    FILE is checked first and stays unchanged. With --replace, an existing store and its write-ahead log are kept beside
+    the new one.
     """
     from storage.engines.sqlite_backup import restore_store as restore_file
 
@@ -95,16 +91,16 @@ def file_of(settings: Settings) -> Path:
     return Path(settings.store.removeprefix(SQLITE_PREFIX))
 
 
-ReasonOption = Annotated[str | None, typer.Option("--reason", help="Why you do this, for `rankcurve acts`.")]
+ReasonOption = Annotated[str | None, typer.Option("--reason", help="Reason to record, as shown by `rankcurve acts`.")]
 
 
 @settings_command("store", create_store=False)
 def rebuild(settings: Settings, board: BoardArgument, since: SinceOption = None, reason: ReasonOption = None) -> None:
     """Rebuild a leaderboard from the journal: every row becomes what it was after its last post.
 
-    On SQLite stop the service first. On PostgreSQL posts to the board wait until the command ends. A post that
-    the rebuilt rows include remains a duplicate if it is sent again. The command fails, and changes nothing, if the
-    journal does not reach back to the board's beginning or to --since, or if the journal has no post to the board.
+    On SQLite, stop the service first. On PostgreSQL, posts to the board wait until the command ends. Posts that the
+    rebuilt rows include are still duplicates if they are sent again. If the journal does not reach back to the board's
+    beginning or to --since, or has no post to the board, the command fails and changes nothing.
 
     To get a deleted leaderboard back, create it again with the same columns, find the `seq` of its first post with
     `rankcurve journal`, and rebuild it with --since.
@@ -157,10 +153,10 @@ ToArgument = Annotated[str, typer.Argument(metavar="TO", help="Address of an emp
 def copy(settings: Settings, source: FromArgument, target: ToArgument) -> None:
     """Copy a whole store to an empty one: boards, families, posts, curves, archives, leases and keys.
 
-    Stop the services of both stores first. Meanwhile `rankcurve serve --read-only` may serve FROM. At the end, the
-    command compares all rows, and FROM is not served any more: serve TO. If the command is killed, run it again.
+    Stop the services of both stores first; `rankcurve serve --read-only` may serve FROM during the copy. At the end the
+    command compares all rows and closes FROM: from then on, serve TO. If the command is killed, run it again.
 
-    If there is no store at TO, it gets one partition. For several, create it with `rankcurve store init` first.
+    If there is no store at TO yet, it is created with one partition. To get several, run `rankcurve store init` first.
 
     For example:
 
@@ -174,7 +170,7 @@ def copy(settings: Settings, source: FromArgument, target: ToArgument) -> None:
 
 @settings_command("store", create_store=False)
 def reopen(settings: Settings) -> None:
-    """Take a store back into use that was copied, or is being copied. It lacks what was posted to the other one."""
+    """Reopen a store that was copied, or is being copied. It lacks everything that was posted to the other one."""
     from storage.store_copy import reopen_store
 
     run_on_store(settings, lambda store: store.write(reopen_store))
@@ -182,7 +178,7 @@ def reopen(settings: Settings) -> None:
 
 
 async def _count_writers(source: PostgresStore) -> int:
-    """Count the sessions of services. Sessions of a service that was just stopped end a moment later: wait for that."""
+    """Count the sessions of services, after a moment in which those of a service that was just stopped can end."""
     for _ in range(SESSION_LOOKS):
         if not (sessions := await source.count_other_writers()):
             break

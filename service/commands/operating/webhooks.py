@@ -1,4 +1,4 @@
-"""`rankcurve webhook …`, and `rankcurve events`: who receives what happens to leaderboards, and the list of it."""
+"""`rankcurve webhook …` manages who is told about events of leaderboards; `rankcurve events` lists the events."""
 
 from typing import Annotated
 
@@ -41,12 +41,14 @@ add_list(
 )
 add_request(webhook_app, "show", f"GET {PATH}", "Show a webhook.", WEBHOOK)
 add_request(webhook_app, "test", f"POST {PATH}/test", "Send a test event to a webhook.", WEBHOOK)
-add_request(webhook_app, "resume", f"POST {PATH}/resume", "Go on with deliveries at once, also if paused.", WEBHOOK)
+add_request(
+    webhook_app, "resume", f"POST {PATH}/resume", "Resume deliveries at once, even if they are paused.", WEBHOOK
+)
 add_request(
     webhook_app,
     "rotate",
     f"POST {PATH}/rotate",
-    "Make a new secret and print it. The old one signs for a day, too.",
+    "Make a new secret and print it. For a day, the old one still signs, too.",
     WEBHOOK,
 )
 add_request(
@@ -58,7 +60,7 @@ add_request(
 async def events(
     client: AsyncClient,
     after: Annotated[int, typer.Option(min=0, help="Show only events after this number.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Number of events at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Maximum number of events.")] = 100,
 ) -> None:
-    """Print what happened to leaderboards: created, closed, archived; one JSON object on each line."""
+    """Print events of leaderboards (created, closed, archived), one JSON object on each line."""
     await print_lines(client, "/v1/events", after=after, limit=limit)

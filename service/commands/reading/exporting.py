@@ -1,10 +1,10 @@
 """`rankcurve export`: write a whole ranking as CSV, NDJSON or commands of Redis, with only one page in memory.
 
-The service returns only the best rows of an archived board in rank order. So the command reads all its entries in the
-order of owners into a temporary file, and keeps in memory only the rank of each entry and where it is in the file.
+An archived board returns only its best rows in rank order. The command therefore reads all its entries by owner into a
+temporary file, and keeps in memory only each entry's rank and its place in the file.
 
 `rankcurve journal` and `rankcurve stream` print accepted posts or ranking changes, one JSON object on each line. To
-continue the journal later, pass the `seq` of the last line to the next command as --after.
+continue the journal later, pass the `seq` of the last line as --after.
 """
 
 import csv
@@ -30,7 +30,7 @@ from service.commands.target import BoardArgument, fail, service_command
 
 
 class _Stream(NamedTuple):
-    """Writes to a file, or escaped to a terminal, which would obey control characters in texts of players."""
+    """Writes to a file, or to a terminal with control characters escaped, because texts of players may contain them."""
 
     target: TextIO
 
@@ -76,8 +76,8 @@ async def export(
 ) -> None:
     """Write every entry that is ranked in one column, best to worst.
 
-    Entries without a value in that column are not in its ranking and not in the export. Redis keeps scores as binary
-    numbers of about 16 digits. If a value has more, the command warns and exits with 1, unless --round is given.
+    Entries without a value in that column are not ranked and not exported. Redis keeps scores as binary numbers of
+    about 16 digits; if a value has more, the command warns and exits with 1, unless --round is given.
     """
     if (redis_key is not None or rounds) and file_format != "redis":
         raise typer.BadParameter(f"{'--round' if rounds else '--redis-key'} goes with --format redis")
@@ -158,7 +158,7 @@ async def _read_parts(client: AsyncClient, board: str, column: str, size: int, *
 
 
 def redis_command(*words: str) -> str:
-    """Return a command as Redis reads it (RESP): the number of words, and each word after its length in bytes."""
+    """Encode a command for Redis (RESP): the number of words, and each word after its length in bytes."""
     return f"*{len(words)}\r\n" + "".join(f"${len(word.encode())}\r\n{word}\r\n" for word in words)
 
 
@@ -168,7 +168,7 @@ def is_binary(number: str) -> bool:
 
 
 def raw_text(value: object) -> str:
-    """Return a value as text for a file: text unchanged, even control characters, and numbers with all digits."""
+    """Format a value for a file: text unchanged, even control characters, and numbers with all digits."""
     return value if isinstance(value, str) else cell_text(value)
 
 
@@ -206,7 +206,7 @@ async def stream(
     top: Annotated[int | None, typer.Option("--top", "-n", min=1, help="Number of the best rows.")] = None,
     owner: Annotated[str | None, typer.Option("--owner", help="Show this owner's position instead.")] = None,
 ) -> None:
-    """Print the top of a ranking, or an owner's position, whenever it changes. Ctrl-C ends it."""
+    """Print the top of a ranking, or an owner's position, whenever it changes. Stop it with Ctrl-C."""
     events = client.stream(board, column, top=top, owner=owner or None, attempts_max=STREAM_ATTEMPTS_MAX)
     async for event in events:
         number = int(event.id) if event.id.isdecimal() else event.id

@@ -1,6 +1,7 @@
-"""`rankcurve top` and `rank`: read a ranking from a terminal. `rankcurve curve`, `refresh` and `audit`: tend a curve.
+"""`rankcurve top` and `rank` read a ranking from a terminal; `curve`, `refresh` and `audit` look after its curve.
 
-The true rank must lie in the bracket of an estimate. `audit` prints wrong brackets and exits with code 1.
+An estimate is always shown with the bracket that the true rank must lie in. `audit` prints wrong brackets and exits
+with 1, so a cron job can watch them.
 """
 
 import unicodedata
@@ -102,7 +103,7 @@ async def find_share_worse(
 ) -> float | None:
     """Find the percentage of the other entries that are worse. The service's percentile counts equal ones, too.
 
-    Return None if so many entries are equal in value and tie columns that it is not known how many are worse.
+    Return None if so many entries have equal values and tie columns that it is not known how many are worse.
     """
     column = next((each for each in board.columns if each.name == position.column), None)
     if column is None or position.value is None or "earliest" in board.ties or (position.total or 0) < 2:
@@ -120,7 +121,7 @@ async def find_share_worse(
 async def _find_share_behind(
     client: AsyncClient, board: Board, owner: str, position: Position | OwnerPosition
 ) -> float | None:
-    """Count the entries that share the owner's rank in the rows around the owner. These are not worse."""
+    """Count the entries around the owner that share its rank, because they are not worse."""
     page = await client.around(board.id, owner, position.column, better=ROWS_AROUND, worse=ROWS_AROUND)
     name = unicodedata.normalize("NFC", owner)
     own_rank = next((row.rank for row in page.entries if row.owner == name), 0)
@@ -148,7 +149,7 @@ def show_positions(positions: Sequence[Position | OwnerPosition], shares_worse: 
 
 
 def bracket_text(position: Position | OwnerPosition) -> str:
-    """Return the bracket of a position as text: `exact`, bounds such as `12301..12390`, or `no value`."""
+    """Format the bracket of a position: `exact`, bounds such as `12301..12390`, or `no value`."""
     if position.rank is None:
         return "no value"
     return "exact" if position.exact else f"{position.low}..{position.high}"
@@ -170,7 +171,7 @@ async def curve(
     column: ColumnOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the curve from which ranks are read, and the values that an owner needs to be among the best.
+    """Show the curve behind the estimated ranks, and the values that an owner needs to be among the best.
 
     The JSON of `--json` is enough to rank offline (docs/curve.md).
     """
@@ -232,9 +233,9 @@ async def audit(
     owners: OwnersOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Count the true ranks of random owners, and compare the curve with them (role `ops`).
+    """Count the true ranks of random owners and compare the curve with them (role `ops`).
 
-    The exit code is 1 if a true rank was outside its bracket, or if an error exceeded the curve's certificate (bound).
+    Exits with 1 if a true rank was outside its bracket, or if an error exceeded the curve's certificate (bound).
     """
     done = await client.audit_curve(board, column, owners=owners)
     if as_json:

@@ -12,9 +12,9 @@ from storage.boards.acts import ActName
 class ActAnswer(msgspec.Struct, frozen=True):
     """An act of an operator, and its reason.
 
-    `key` is the id of the operator's API key, and null if the service had no keys. `owner` and `board` say whom and
-    which leaderboard the act concerns, and `detail` what else it concerns, such as a family or a post. An act that
-    concerned an owner who was erased later has no owner and no detail.
+    `key` is the id of the operator's API key; null if the service had no keys. `owner` and `board` say whom and which
+    leaderboard the act concerns, and `detail` names anything else, such as a family or a post. If the owner was erased
+    later, the act has no owner and no detail.
     """
 
     id: str
@@ -35,9 +35,9 @@ class ActList(msgspec.Struct, frozen=True):
 
 
 class HiddenOwner(msgspec.Struct, frozen=True):
-    """An owner who is hidden since the time `since`. `key` is as in an act.
+    """An owner who has been hidden since the time `since`. `key` is as in an act.
 
-    `shadow` is true if the owner does not notice it, because answers about the owner go on as if it were ranked.
+    If `shadow` is true, the owner does not notice, because answers about the owner continue as if it were ranked.
     """
 
     owner: str

@@ -20,8 +20,8 @@ TiesShown = Ties | list[str]
 class ColumnAnswer(msgspec.Struct, frozen=True, kw_only=True, rename={"from_": "from"}):
     """A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null.
 
-    `of` is present if the column follows another one or is a quotient, `per` and `from` if it is a quotient, `tiers`
-    if it has tiers, and the last four as far as posts to it have limits.
+    `of` is present if the column follows another one or is a quotient, `per` and `from` if it is a quotient, `tiers` if
+    it has tiers, and the last four if there are such limits on posts.
     """
 
     name: str
@@ -52,7 +52,6 @@ class CurveFacts(msgspec.Struct, kw_only=True):
 
 
 def curve_facts(curve: AnyCurve) -> dict[str, Any]:
-    """Return the values of the fields of `CurveFacts` for this curve, by field name."""
     return {
         "method": curve.method,
         "total": curve.total,
@@ -105,9 +104,9 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
     may set it back. `entry` is present if it has entry rules, and `owners` then says how many owners take part: who
     joined or posted.
     `partition` is present if the store has several partitions and the leaderboard has one segment. `rewards` and `each`
-    are present if there are rewards. A `closed` leaderboard takes no posts. An `archived` leaderboard no longer has
-    rows: its archive answers requests for its top, its owners, its values and its curve. Any other request is answered
-    with 410.
+    are present if there are rewards. A `closed` leaderboard accepts no posts. An `archived` leaderboard no longer has
+    rows: requests for its top, its owners, its values and its curve are answered from its archive, and all others with
+    410.
     """
 
     segments: int = 1
@@ -129,7 +128,7 @@ class BoardAnswer(SpecAnswer, frozen=True, kw_only=True):
 class BoardList(msgspec.Struct, frozen=True):
     """A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page.
 
-    `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
+    `partitions_away` lists the partitions that do not answer. Their leaderboards are missing.
     """
 
     leaderboards: list[BoardAnswer]
@@ -148,8 +147,8 @@ class OwnerBoard(msgspec.Struct, frozen=True):
 class OwnerBoards(msgspec.Struct, frozen=True):
     """The leaderboards on which an owner has an entry, by id. `next` is the next page's cursor; null on the last page.
 
-    A request looks at a bounded number of leaderboards. So a page with a `next` may have few leaderboards or none.
-    `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
+    Each request looks at a bounded number of leaderboards, so a page can be short or empty and still have a `next`.
+    `partitions_away` lists the partitions that do not answer. Their leaderboards are missing.
     """
 
     owner: str
@@ -159,9 +158,9 @@ class OwnerBoards(msgspec.Struct, frozen=True):
 
 
 class OwnerEntries(msgspec.Struct, frozen=True):
-    """The number of leaderboards, even archived ones, with an entry of the owner. If 0, the name may be wrong.
+    """The number of leaderboards, archived ones included, with an entry of the owner. If it is 0, check the name.
 
-    `partitions_away` has the partitions that do not answer. The owner's entries there are changed when they are back.
+    `partitions_away` lists the partitions that do not answer. The owner's entries there are changed once they are back.
     """
 
     entries: int
@@ -176,7 +175,7 @@ class ErasedEntries(msgspec.Struct, frozen=True):
 
 
 class FamilyAnswer(SpecAnswer, frozen=True, kw_only=True):
-    """A family with its full specification. `boards` is how many of its leaderboards have received posts.
+    """A family with its full specification. `boards` is the number of its leaderboards that have received posts.
 
     `partition` is present if the store has several partitions, `rewards` and `each` if there are rewards, and `league`
     if the family is a league.
@@ -201,7 +200,7 @@ class FamilyList(msgspec.Struct, frozen=True):
 
 
 class PeriodAnswer(msgspec.Struct, frozen=True):
-    """A period of a family, such as a day. If `closed` is true, the period takes no more posts, not even late posts.
+    """A period of a family, such as a day. If `closed` is true, it accepts no more posts, not even late ones.
 
     For the all-time period, `starts_at`, `ends_at` and `closed` are null.
     """
@@ -216,7 +215,7 @@ class FamilyBoardAnswer(msgspec.Struct, frozen=True):
     """A family's leaderboard for one period and some facet values.
 
     `previous` is the id of the leaderboard of the previous period; null for the all-time period. If `archived` is true,
-    requests are answered from the leaderboard's archive, or with 410 if the archive does not contain the answer.
+    requests are answered from the leaderboard's archive, or with 410 if the archive does not have the answer.
     """
 
     board: str
@@ -254,7 +253,7 @@ class PastPosition(msgspec.Struct, frozen=True):
 
 
 class HistoryAnswer(msgspec.Struct, frozen=True):
-    """An owner's final positions in closed periods, the newest period first. Periods without posts are left out.
+    """An owner's final positions in closed periods, newest first. Periods without posts are left out.
 
     `next` is the cursor of the next page, which has older periods; null on the last page. If posts are rare, a page can
     have fewer periods than the limit.
@@ -285,11 +284,12 @@ class BoardResult(msgspec.Struct, kw_only=True):
 class PostResult(msgspec.Struct, kw_only=True, gc=False):
     """The result of a post. `stats` has the values of the owner's entry after the post.
 
-    `positions` has the owner's positions after the request, if the request asks for them and the post was applied.
-    A post that is `held` has a `post_id`, its own or one that the service made, and no `stats`.
+    `positions` has the owner's positions after the request, if the request asks for them and the post was applied. A
+    post that is `held` has a `post_id`, its own or one that the service made, and no `stats`.
 
-    A post to a family, or a post that names its leaderboards, has `boards` instead: a result for each leaderboard. A
-    rejected post was applied to no leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
+    A post to a family, or one that names its leaderboards, has `boards` instead: a result for each leaderboard. A
+    rejected post was applied to none of them, and its `error` says why; if it has `boards`, one of these has the same
+    error.
     """
 
     owner: str
@@ -309,10 +309,10 @@ class PostResults(msgspec.Struct, gc=False):
 
 
 class Accepted(msgspec.Struct, frozen=True):
-    """The answer to posts that were stored durably in the queue. Workers apply these posts within seconds.
+    """The answer to posts that were stored durably in the queue. Workers apply them within seconds.
 
-    `accepted` is how many posts the request had. `duplicates` is how many of these posts were already applied before
-    their leaderboards closed. Such posts are not queued again.
+    `accepted` is the number of posts in the request. `duplicates` of them were already applied before their
+    leaderboards closed; they are not queued again.
     """
 
     accepted: int
@@ -323,9 +323,9 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
     """The state of a post on a leaderboard.
 
     In a list, `owner` is null if the owner was erased, or if the journal was pruned and no longer names the owner.
-    `status` is `pending` while the post waits in the queue, and then the same as for a post that is not queued. It is
-    `held` while it waits for the verdict of an operator, and `voided` once it was refused or taken back.
-    `updated_at` and `stats` describe the owner's entry after the post. `error` says why the post was rejected.
+    `status` is `pending` while the post waits in the queue, `held` while it waits for an operator's verdict, and
+    `voided` once it was refused or taken back; otherwise it is that of a post that was not queued. `updated_at` and
+    `stats` describe the owner's entry after the post. `error` says why the post was rejected.
     """
 
     post_id: str
@@ -337,7 +337,10 @@ class PostState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldPostAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """A post that waits for a verdict. `at` is its time, `reason` says why it is held. `set` is missing if empty."""
+    """A post that waits for a verdict. `at` is its time, and `reason` says why it is held.
+
+    An empty `set` is left out.
+    """
 
     post_id: str
     owner: str
@@ -349,7 +352,7 @@ class HeldPostAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HeldPosts(msgspec.Struct, frozen=True):
-    """A page of the held posts of a leaderboard, the oldest first. `next` is null on the last page."""
+    """A page of the held posts of a leaderboard, oldest first. `next` is null on the last page."""
 
     board: str
     posts: list[HeldPostAnswer]
@@ -385,7 +388,7 @@ class VoidedBoard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VoidedPost(msgspec.Struct, frozen=True):
-    """The result of taking back a post. A second request for the same post gets the same result."""
+    """The result of taking back a post. Repeating the request gives the same result."""
 
     post_id: str
     owner: str
@@ -395,7 +398,7 @@ class VoidedPost(msgspec.Struct, frozen=True):
 class MergedBoard(msgspec.Struct, frozen=True, kw_only=True):
     """One leaderboard on which the merged owner had an entry, with either `status` or `error`.
 
-    `stats` has the values that the merge made. With an `error`, the entry still has the earlier id.
+    `stats` has the merged values. If there is an `error`, the entry still has the earlier id.
     """
 
     board: str
@@ -405,7 +408,7 @@ class MergedBoard(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MergedOwner(msgspec.Struct, frozen=True):
-    """The result of merging an owner into another one. A second request gets the same result."""
+    """The result of merging an owner into another one. Repeating the request gives the same result."""
 
     owner: str
     into: str
@@ -415,9 +418,9 @@ class MergedOwner(msgspec.Struct, frozen=True):
 class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A shard, which is a part of the ingest queue, and the `worker` that applies its posts.
 
-    `posts` is how many posts wait, `age_seconds` is the age of the oldest waiting post, and `applied` is how many posts
-    were ever applied or rejected. Each partition has shards of its own, numbered from 0. If `partition` is null, the
-    shard is for posts to leaderboards in several partitions.
+    `posts` is the number of waiting posts, `age_seconds` the age of the oldest of them, and `applied` the number of
+    posts that were ever applied or rejected. Each partition has its own shards, numbered from 0. If `partition` is
+    null, the shard is for posts to leaderboards in several partitions.
     """
 
     partition: int | None
@@ -429,12 +432,12 @@ class ShardAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The ingest queue. `workers` is how many workers run now, and `workers_max` is how many may run.
+    """The ingest queue. `workers` run now, and at most `workers_max` may run.
 
-    `capacity` is how many posts the store applies per second. `speed` is how many posts one worker applies per second.
-    The service calculates `workers_max` from both. Both are null before the first calculation.
+    `capacity` is how many posts per second the store can apply, and `speed` how many one worker can apply. The service
+    calculates `workers_max` from both. Both are null before the first calculation.
 
-    `partitions_away` has the partitions that do not answer, whose posts and shards are left out.
+    `partitions_away` lists the partitions that do not answer. Their posts and shards are missing.
     """
 
     posts: int
@@ -457,9 +460,9 @@ Hidden = bool | Literal["shadow"]
 
 
 class EntryAnswer(msgspec.Struct):
-    """One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing.
+    """One owner's stats on a leaderboard. `hidden` is true if the owner is hidden, and absent otherwise.
 
-    Only for callers with the role `ops`, it is `"shadow"` if the owner is shadowed.
+    It is `"shadow"` if the owner is shadowed, but only for callers with the role `ops`.
 
     An owner who has joined and has no value yet has null in every column.
     """
@@ -472,7 +475,7 @@ class EntryAnswer(msgspec.Struct):
 
 
 class JoinAnswer(msgspec.Struct, frozen=True):
-    """An owner who takes part in a leaderboard with entry rules."""
+    """An owner who has joined a leaderboard with entry rules."""
 
     board: str
     owner: str
@@ -487,9 +490,9 @@ class JoinAnswer(msgspec.Struct, frozen=True):
 class LookupEntry(EntryAnswer):
     """An entry that a lookup found.
 
-    If the lookup names a column, the entry also has `position` and `place`. `position` is the owner's position in that
-    column, and `place` is the owner's rank among the requested owners. Both are null if the owner has no value in the
-    column. If the earlier of two equal values ranks better, `reached_at` is when the owner reached the value.
+    If the lookup names a column, the entry also has `position`, the owner's position in that column, and `place`, its
+    rank among the requested owners. Both are null if the owner has no value in the column. If the earlier of two equal
+    values ranks better, `reached_at` is when the owner reached the value.
     """
 
     position: Position | UnsetType | None = UNSET
@@ -541,8 +544,8 @@ class Page(msgspec.Struct, gc=False):
 class RankValue(msgspec.Struct):
     """The worst value that still reaches this rank or this percentile. The true value lies between `low` and `high`.
 
-    If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
-    leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
+    If the value comes from the curve, it holds for the curve's time `as_of`, and `exact` is true only if the
+    leaderboard has not changed since then. On an empty leaderboard, `value`, `low` and `high` are null.
     """
 
     value: Number | None
@@ -589,11 +592,11 @@ class EndAnswer(msgspec.Struct):
 
 
 class OutsideAnswer(msgspec.Struct):
-    """The limits of the values beyond the best and the worst knot of a curve. Entries got such values after the fit.
+    """The limits of values beyond the best and the worst knot of a curve, which entries got after the fit.
 
-    `best` is the limit of the values that are better than the best knot: none of them is better than `best`. If there
-    are no such values, `best` is null. In the same way, `worst` is the limit of the values worse than the worst knot.
-    `errors` has two numbers: by how many ranks estimates can be wrong beyond these two knots; null if not measured.
+    No value is better than `best`, which is null if none is better than the best knot. `worst` is the same for values
+    worse than the worst knot. `errors` has two numbers: how many ranks estimates can be off beyond these two knots;
+    null if not measured.
     """
 
     best: EndAnswer | None
@@ -634,18 +637,18 @@ class CurveSegment(CurveFacts, kw_only=True):
 
 
 class CurveAnswer(CurveSegment):
-    """A curve with everything that a client needs to calculate ranks offline. docs/curve.md has the formula.
+    """A curve with everything that a client needs to rank offline. docs/curve.md has the formula.
 
-    Between two neighbouring knots, the rank follows a straight line, or a cubic Bézier curve if there are `shapes`.
-    `shapes` has two inner control values for each pair of neighbouring knots, in units of 1/65536 of the difference
-    between their ranks. `errors` has, for each pair, by how many ranks an estimate between the knots can be wrong; null
-    if this was not measured. The formula turns each value into a whole number, the key of the value. Lattice points are
-    the key of the first knot plus multiples of `step`. Each line or cubic begins at the first lattice point after a
-    knot, and ends at the next knot. If `snaps` is true, the key of every stored value is a lattice point.
+    Between two neighbouring knots, the rank follows a straight line, or a cubic Bézier curve if there are `shapes`: two
+    inner control values for each pair of neighbouring knots, in units of 1/65536 of the difference between their ranks.
+    For each pair, `errors` says how many ranks an estimate between the knots can be off; null if not measured. The
+    formula turns each value into a whole number, the key of the value. Lattice points are the key of the first knot
+    plus multiples of `step`. Each line or cubic begins at the first lattice point after a knot and ends at the next
+    knot. If `snaps` is true, the key of every stored value is a lattice point.
 
-    Only a leaderboard with several segments has `segments`, and then `knots` is empty. To get a rank, add up the number
-    of better entries in each segment, and add up the bounds in the same way. `certificate` is about this sum.
-    `tiers` is present if the column has tiers.
+    A leaderboard with several segments has `segments`, and then `knots` is empty. To get a rank, sum the segments'
+    counts of better entries; bounds add up the same way. `certificate` is about this sum. `tiers` is present if the
+    column has tiers.
     """
 
     column: str
@@ -665,10 +668,7 @@ class RefreshAnswer(CurveFacts, kw_only=True):
 
 
 class AuditedRank(msgspec.Struct):
-    """A value whose true rank is outside the bracket that the curve gives, which is from `low` to `high`.
-
-    The true rank and the bracket are of the same time: the curve's `as_of`.
-    """
+    """A value whose true rank is outside the curve's bracket from `low` to `high`, both as of the curve's `as_of`."""
 
     value: Number
     true_rank: int
@@ -680,12 +680,11 @@ class AuditedRank(msgspec.Struct):
 class AuditAnswer(CurveFacts, kw_only=True):
     """The relative errors of the ranks that a curve gives to random owners.
 
-    The service compares these ranks with the true ranks at the curve's time `as_of`. To get the true ranks, it counts
-    the current entries and takes back the changes since `as_of`. If it does not know all of these changes, or there
-    are too many, it compares nothing: `outcome` is `changed`. `outcome` is `empty` if the column has no entry.
-    `broken` lists the first few values whose true rank is outside the bracket. `certificate` is the largest possible
-    error at any rank, and `bound` is the largest possible error at ranks greater than `exact_top`. `mean_error`,
-    `p99_error` and `worst_error` are also about ranks greater than `exact_top`.
+    These ranks are compared with the true ranks at the curve's time `as_of`, which the service gets by counting the
+    current entries and undoing the changes since. If it does not know all of these changes, or there are too many, it
+    compares nothing: `outcome` is `changed`. `outcome` is `empty` if the column has no entry. `broken` lists the first
+    few values whose true rank is outside the bracket. `certificate` is the largest possible error at any rank, and
+    `bound` at ranks greater than `exact_top`, as are `mean_error`, `p99_error` and `worst_error`.
     """
 
     column: str

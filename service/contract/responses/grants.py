@@ -9,7 +9,7 @@ from service.contract.values import Time
 
 
 class ExpectedGrant(msgspec.Struct, frozen=True, kw_only=True):
-    """A reward that an owner would get if the leaderboard closed now. `data` is as the reward has it."""
+    """A reward that an owner would get if the leaderboard closed now. `data` comes from the reward."""
 
     owner: str
     reward: str
@@ -20,7 +20,7 @@ class ExpectedGrant(msgspec.Struct, frozen=True, kw_only=True):
 class RewardPreview(msgspec.Struct, frozen=True):
     """A page of the grants that would be made now, by reward and rank. `next` is null on the last page.
 
-    A page with a `next` may have few grants or none, because owners who get only one reward are left out of others.
+    A page can be short or empty and still have a `next`, because owners who get only one reward are left out of others.
     """
 
     board: str
@@ -29,9 +29,9 @@ class RewardPreview(msgspec.Struct, frozen=True):
 
 
 class GrantAnswer(ExpectedGrant, frozen=True, kw_only=True):
-    """A reward that an owner has got. `rank` is that of the owner when the leaderboard had closed.
+    """A reward that an owner has got. `rank` is the owner's rank when the leaderboard closed.
 
-    `id` never changes and belongs to no other grant. `claimed_at` is null until the grant is claimed.
+    `id` is unique and never changes. `claimed_at` is null until the grant is claimed.
     """
 
     id: str
@@ -40,7 +40,7 @@ class GrantAnswer(ExpectedGrant, frozen=True, kw_only=True):
 
 
 class ClaimedGrant(GrantAnswer, frozen=True, kw_only=True):
-    """A claimed grant. `first` is true in the answer to the only request that has claimed it."""
+    """A claimed grant. `first` is true only in the answer to the request that claimed it."""
 
     first: bool
 
@@ -48,7 +48,7 @@ class ClaimedGrant(GrantAnswer, frozen=True, kw_only=True):
 class BoardGrants(msgspec.Struct, frozen=True):
     """A page of the grants of a leaderboard, by reward and rank. `next` is null on the last page.
 
-    `made` is true when the leaderboard has closed and all its grants are made.
+    `made` is true once the leaderboard has closed and all its grants are made.
     """
 
     board: str
@@ -58,7 +58,7 @@ class BoardGrants(msgspec.Struct, frozen=True):
 
 
 class OwnerGrants(msgspec.Struct, frozen=True):
-    """A page of an owner's grants, those of the newest leaderboard first. `next` is null on the last page."""
+    """A page of an owner's grants, newest leaderboard first. `next` is null on the last page."""
 
     owner: str
     grants: list[GrantAnswer]

@@ -20,12 +20,12 @@ class JournalLine(msgspec.Struct):
     """A line of the journal: a post, or a change of an owner or of a leaderboard.
 
     `stored` has the values of the owner's entry after the post was applied. A line of the kind `void` says that the
-    post `post_id` was taken back. It has no `stored` if the owner has no entry without the post. When the entry of an
-    owner is merged into that of another one, each has a line of the kind `merge`: that of the first owner names the
-    other one in `into`, and that of the other one has `stored`. If a queued post was rejected when a worker took it
-    from the queue, `error` says why. If the owner was erased later, `owner` is null and
-    the fields after `accepted_at` are missing. If the leaderboard was deleted long ago, `board` is null. `seq` is the
-    sequence number of the line, or an opaque cursor if the store has several partitions.
+    post `post_id` was taken back; it has no `stored` if the owner has no entry without the post. When an owner's entry
+    is merged into another one's, each owner has a line of the kind `merge`: the first one's names the other in `into`,
+    and the other one's has `stored`. If a queued post was rejected when a worker took it from the queue, `error` says
+    why. If the owner was erased later, `owner` is null and the fields after `accepted_at` are missing. If the
+    leaderboard was deleted long ago, `board` is null. `seq` is the sequence number of the line, or an opaque cursor if
+    the store has several partitions.
     """
 
     seq: Place
@@ -44,10 +44,10 @@ class JournalLine(msgspec.Struct):
 
 
 class OwnerPosts(msgspec.Struct):
-    """A page of an owner's posts, the newest first, with a line for each post that was taken back.
+    """A page of an owner's posts, newest first, with a line for each post that was taken back.
 
-    To get the next page, send the value of `next` as the parameter `before`. `next` is null if no older posts are kept.
-    `partitions_away` has the partitions that do not answer, whose posts are left out.
+    For the next page, send `next` as the parameter `before`. `next` is null if no older posts are kept.
+    `partitions_away` lists the partitions that do not answer. Their posts are missing.
     """
 
     owner: str
@@ -64,13 +64,13 @@ ExportKind = Literal[
 
 
 class ExportLine(msgspec.Struct, frozen=True):
-    """A line of the export of all that is stored of one person.
+    """A line of the export of everything stored about one person.
 
     `kind` says what it is about: the state of a hidden or shadowed owner, boards that it joined, held posts, what it
     gained within an hour, the profile, acts, ids that were merged into it, changes that wait for a partition, when
     tokens were voided, grants, posts that wait in the queue, entries on boards and in archives, and lines of the
-    journal. `data` has what is stored. The first line is of the kind `export`. The last one is of the kind `end`; an
-    export without it is not complete.
+    journal. `data` has what is stored. The first line is of the kind `export`, the last one of the kind `end`; an
+    export without it is incomplete.
     """
 
     kind: ExportKind

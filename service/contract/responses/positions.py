@@ -13,12 +13,11 @@ PositionMethod = Literal["count", "knot", "gap", "curve"]
 
 
 class NextPlace(msgspec.Struct, kw_only=True, gc=False):
-    """The next better entry: its rank (from `low` to `high`), its value, and the `points` that the owner lacks.
+    """The next better entry: its rank (from `low` to `high`), its value, and the `points` that the owner still needs.
 
-    `points` is the difference between the owner's value and the value of that entry. If time or other columns order
-    equal values, an equal value may not be enough, so `points` is greater by one unit of the last digit. Then `points`
-    is null if the owner would need a value outside the column's range. The owner's own position may have another
-    `as_of`.
+    `points` is the difference between the two values. If time or other columns order equal values, an equal value may
+    not be enough, so `points` is one unit of the last digit more; it is null if the owner would then need a value
+    outside the column's range. The owner's own position may have another `as_of`.
     """
 
     rank: int
@@ -33,13 +32,13 @@ class NextPlace(msgspec.Struct, kw_only=True, gc=False):
 class Position(msgspec.Struct, kw_only=True, gc=False):
     """A rank with its bracket: at the time `as_of`, the true rank is between `low` and `high`.
 
-    `exact` is true if `low` and `high` are equal. `next` and `previous` are present if the request asks for them.
-    `next` is null if nobody is better. `previous` is null if there is no previous period. `tier` is present if the
-    column has tiers: the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from
-    `low` to `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard. An
+    `exact` is true if `low` and `high` are equal. `next` and `previous` are present if the request asks for them;
+    `next` is null if nobody is better, and `previous` if there is no previous period. `tier` is present if the column
+    has tiers: the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from `low`
+    to `high` span several tiers. Only positions on many leaderboards have `board`, the id of the leaderboard. An
     owner's position has `reached_at` if the earlier of two equal values ranks better: when the owner reached the value.
-    Only results of posts with `moved=true` have `rank_before`: the rank that the owner's value before the post has now,
-    without the owner's new value. It is null if there was none.
+    Only results of posts with `moved=true` have `rank_before`: the rank that the owner's previous value would have now.
+    It is null if there was none.
     """
 
     column: str
@@ -62,7 +61,7 @@ class Position(msgspec.Struct, kw_only=True, gc=False):
 
 
 class NoPosition(msgspec.Struct, kw_only=True):
-    """The answer for a column in which the owner has no value, or is hidden: `value` and `rank` are null."""
+    """A column in which the owner has no value or is hidden: `value` and `rank` are null."""
 
     column: str
     value: None = None
@@ -76,8 +75,8 @@ class Previous(msgspec.Struct, kw_only=True):
     """A comparison with the previous period. `board` is the id of the leaderboard of that period.
 
     `position` is the owner's position in that period, or null. `value_position` is the position that a new entry with
-    the owner's current value would have in that period; null if the owner has no value now. The owner's own entry
-    of that period is counted, too. If time or other columns order equal values, these precede the new entry.
+    the owner's current value would have had there; null if the owner has no value now. The owner's own entry of that
+    period is counted, too. If time or other columns order equal values, these precede the new entry.
     """
 
     board: str

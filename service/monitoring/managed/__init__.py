@@ -6,7 +6,7 @@
 
 The package counts nothing itself. Every new metric of the service becomes an attribute without a change here.
 
-An object has a name as in JMX, attributes and operations. All objects are made anew for each request. The verdict
-lists the current alerts. An operation runs in every process of the node, because each process has its own jobs.
-Begin with `objects`; `node_objects` puts the parts together.
+An object has a name as in JMX, attributes and operations. All objects are rebuilt for each request. The verdict lists
+the current alerts. An operation runs in every process of the node, because each process has its own jobs. Begin with
+`objects`; `node_objects` puts the parts together.
 """

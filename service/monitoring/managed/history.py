@@ -1,7 +1,7 @@
 """Computes how much metrics grew recently, from snapshots that a task takes every `rates_tick_s` seconds.
 
-The metrics are those that Prometheus scrapes. In a node with several processes, they are sums over all processes, so
-every process computes the same figures.
+An operator wants rates, and counters alone show only totals since the start. The metrics are those that Prometheus
+scrapes, summed over all processes of the node, so every process computes the same figures.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ class MetricHistory:
         self._past: deque[_Snapshot] = deque(maxlen=ticks)
 
     async def run(self) -> None:
-        """Take a snapshot every `rates_tick_s` seconds until the task is cancelled."""
         while True:
             try:
                 self.note_snapshot()
@@ -80,7 +79,7 @@ class MetricsMoment:
 
     @cached_property
     def metrics(self) -> list[Metric]:
-        """Return what Prometheus scrapes, without the numbers of the system."""
+        """What Prometheus scrapes, without the numbers of the system."""
         return [*self.totals.collect(), *self._metrics.collect_views()]
 
     def list_series(self, family: str, **wanted: str) -> list[Labels]:
@@ -97,7 +96,7 @@ class MetricsMoment:
         return self._present.processes.get(sample, 0.0)
 
     def growth(self, family: str, labels: Labels, window_s: float) -> list[float]:
-        """Return how much each number of a series grew in the last `window_s` seconds.
+        """Compute how much each number of a series grew in the last `window_s` seconds.
 
         If the first snapshot is later than the start of the window, the window begins at that snapshot.
         """
@@ -108,32 +107,32 @@ class MetricsMoment:
         return [max(0.0, late - early) for late, early in zip(now, then, strict=True)]
 
     def _numbers(self, snapshot: _Snapshot, family: str, labels: Labels) -> Sequence[float]:
-        """Return a series' numbers, ordered as in `telemetry.metrics.numbers`, or zeros if the series is missing."""
+        """Look up a series' numbers, ordered as in `telemetry.metrics.numbers`, or zeros if the series is missing."""
         place, count = self.totals.series[family].get(labels), self.totals.families[family].numbers_count
         found = () if place is None else snapshot.totals[place : place + count]
         return found or [0.0] * count  # a snapshot lacks a series that appeared after it
 
     def list_totals(self, family: str, **wanted: str) -> list[tuple[float, float]]:
-        """Return for each snapshot, the oldest first, its age in seconds and the sum of a counter's series."""
+        """List for each snapshot, oldest first, its age in seconds and the sum of a counter's series."""
         series = self.list_series(family, **wanted)
         return self._list(lambda snapshot: sum(self._numbers(snapshot, family, labels)[0] for labels in series))
 
     def list_process_numbers(self, sample: str) -> list[tuple[float, float]]:
-        """Return for each snapshot, the oldest first, its age in seconds and what `read_process` returned then."""
+        """List for each snapshot, oldest first, its age in seconds and what `read_process` returned then."""
         return self._list(lambda snapshot: snapshot.processes.get(sample, 0.0))
 
     def _list(self, read: Callable[[_Snapshot], float]) -> list[tuple[float, float]]:
         return [(self._present.at_s - each.at_s, read(each)) for each in (*self._past, self._present)]
 
     def percentiles(self, family: str, labels: Labels) -> dict[str, float | None]:
-        """Return a histogram's percentiles in the last PERCENTILE_WINDOW_S seconds, or None for each if it is empty."""
+        """Compute a histogram's percentiles in the last PERCENTILE_WINDOW_S seconds, each None if it is empty."""
         _, *counts = self.growth(family, labels, PERCENTILE_WINDOW_S)
         bounds = self.totals.families[family].bounds
         return {name: quantile(bounds, counts, share) for name, share in PERCENTILES.items()}
 
 
 def quantile(bounds: Sequence[float], counts: Sequence[float], share: float) -> float | None:
-    """Return the quantile `share` (0 to 1) of a histogram, or None if the histogram has no observations.
+    """Estimate the quantile `share` (0 to 1) of a histogram; return None if it has no observations.
 
     `counts` has the number of observations in each bucket; the last bucket has no upper bound. Inside a bucket, the
     quantile is interpolated linearly. A quantile above the last finite bound is returned as this bound.

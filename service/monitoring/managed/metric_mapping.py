@@ -1,7 +1,8 @@
 """Maps metrics to managed objects: each metric family of Prometheus becomes an attribute of one or several objects.
 
-Every family whose name begins with `rankcurve_` is mapped. The beginning of its name decides to which object it belongs
-(`GROUPS`). A family that no group names becomes an attribute of `type=Metrics`.
+Because this is a table and not code for each metric, a new family whose name begins with `rankcurve_` shows up without
+a change here. The beginning of its name decides to which object it belongs (`GROUPS`); a family that no group names
+becomes an attribute of `type=Metrics`.
 """
 
 from collections.abc import Sequence
@@ -59,7 +60,7 @@ _OTHERS = MetricGroup("Metrics", (), "Metrics that belong to no other object")
 
 
 def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
-    """Return the managed objects of all metrics, by name. `store`, such as `sqlite`, names the object of the store."""
+    """Map all metrics to managed objects, by name. `store`, such as `sqlite`, names the object of the store."""
     named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
     by_prefix = sorted(
         ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
@@ -101,7 +102,7 @@ def _split(group: MetricGroup, series: Series) -> list[tuple[ObjectName, Series]
 
 
 def attribute_name(family: str, prefix: str = _PREFIX) -> str:
-    """Return the name of the attribute for a family: `rankcurve_write_batch_posts` becomes `WriteBatchPosts`.
+    """Derive the name of the attribute for a family: `rankcurve_write_batch_posts` becomes `WriteBatchPosts`.
 
     Every `prefix` begins with `rankcurve_`. If `prefix` ends with `_`, its last word is complete, and the attribute's
     name leaves out the prefix. Otherwise, the attribute's name leaves out only `rankcurve_`.
@@ -121,7 +122,7 @@ def _attribute(metric: Metric, series: Series) -> Attribute:
 
 
 def _nested(series: Series) -> Figures:
-    """Return figures nested by labels, such as `{"Count": 3, "kind": {"read": {"Count": 1}, "write": {"Count": 2}}}`.
+    """Nest figures by labels, as in `{"Count": 3, "kind": {"read": {"Count": 1}, "write": {"Count": 2}}}`.
 
     The outer figures are sums over the values of a label.
     """

@@ -1,11 +1,12 @@
 """Builds the managed objects of a node. They show metrics, version, recent figures and alerts, and control its jobs.
 
-An operation runs in every process of the node, because every process has its own jobs; all show the same objects:
+An operation has to run in every process of the node, because every process has its own jobs, but an operator reaches
+only one of them:
 
     exec ──> run the action here, and send it to every other process ──> how many processes have run it
 
-Every process listens on a socket in the node's folder. If a process does not answer in time, the error names the
-process, and all other processes still run the action. Only the user that runs the node can open the sockets.
+So every process listens on a socket in the node's folder, which only the user that runs the node can open. If a process
+does not answer in time, the error names it, and all others still run the action.
 """
 
 import asyncio

@@ -32,7 +32,6 @@ class Fault(Enum):
 
 
 class RefusedError(Exception):
-    """A request for managed objects failed. `fault` says in which way it failed, and the text says why."""
 
     def __init__(self, fault: Fault, text: str) -> None:
         super().__init__(text)
@@ -58,7 +57,7 @@ class ObjectName:
 
     @property
     def is_pattern(self) -> bool:
-        """Return whether this name has wildcards, so that it may match several names."""
+        """Whether this name has wildcards, so that it may match several names."""
         return "*" in self.text or "?" in self.text
 
     def matches(self, name: ObjectName) -> bool:

@@ -1,7 +1,7 @@
 """Judges the node: finds the alerts of `docs/alerts.yml` whose conditions hold now, as far as one node can see.
 
-Prometheus raises an alert only after its condition was true for some minutes. The verdict shows the condition itself.
-So an alert appears earlier here, and may disappear before anybody is paged. A node keeps its figures for fifteen
+Prometheus raises an alert only after its condition has held for some minutes. The verdict shows the condition itself,
+so an alert appears earlier here, and may disappear before anybody is paged. A node keeps its figures for fifteen
 minutes, so a condition over an hour uses fifteen minutes here. The forecast of a full disk is left out.
 """
 
@@ -30,11 +30,11 @@ class Figures:
         return [each.value for metric in self.moment.metrics if metric.name == gauge for each in metric.samples]
 
     def highest(self, gauge: str) -> float:
-        """Return the highest current number of a gauge's series, or 0."""
+        """Find the highest current number of a gauge's series, or 0."""
         return max(self._values(gauge), default=0.0)
 
     def lowest(self, gauge: str, absent: float) -> float:
-        """Return the lowest current number of a gauge's series, or `absent` if there is none."""
+        """Find the lowest current number of a gauge's series, or `absent` if there is none."""
         return min(self._values(gauge), default=absent)
 
     def total(self, gauge: str) -> float:
@@ -46,15 +46,18 @@ class Figures:
         return [self.moment.growth(family, labels, window_s)[0] for labels in series]
 
     def growth(self, sample: str, window_s: float, **wanted: str) -> float:
-        """Return how much a counter grew in the window, summed over the series whose labels begin with `wanted`."""
+        """Compute how much a counter grew in the window, summed over the series whose labels begin with `wanted`."""
         return sum(self._growths(sample, window_s, **wanted))
 
     def highest_growth(self, sample: str, window_s: float) -> float:
-        """Return the highest growth of a counter's series in the window, or 0."""
+        """Find the highest growth of a counter's series in the window, or 0."""
         return max(self._growths(sample, window_s), default=0.0)
 
     def slowest(self, sample: str, share: float, window_s: float) -> float:
-        """Return the quantile of the times of requests to SLOW_ROUTES in the window, or 0. `share` is 0.99 for 99 %."""
+        """Estimate the quantile of the times of requests to SLOW_ROUTES in the window, or 0.
+
+        `share` is 0.99 for 99 %.
+        """
         growths = [self.moment.growth(sample, (route,), window_s)[1:] for route in SLOW_ROUTES]
         counts = [sum(bucket) for bucket in zip(*growths, strict=True)]
         return quantile(self.moment.totals.families[sample].bounds, counts, share) or 0.0
@@ -63,7 +66,7 @@ class Figures:
         return not self.lowest("rankcurve_partition_reachable", absent=1)
 
     def longest_rest_s(self) -> float:
-        """Find the job whose last finished round is the oldest. Return how many seconds ago this round ended, or 0."""
+        """Find the job whose last finished round is the oldest, and return how many seconds ago it ended, or 0."""
         times = self._values("rankcurve_job_last_round_timestamp_seconds")
         return max((time.time() - at for at in times if at > 0), default=0.0)
 
@@ -80,7 +83,7 @@ class Rule(NamedTuple):
 
 
 def _share(part: str, label: str, value: str) -> Callable[[Figures], float]:
-    """Return a function that divides a counter's growth where `label` begins with `value` by its whole growth."""
+    """Make a function that divides a counter's growth where `label` begins with `value` by its whole growth."""
 
     def measure(now: Figures) -> float:
         whole = now.growth(part, _5_MIN)

@@ -29,7 +29,7 @@ class Family(NamedTuple):
 
     @property
     def numbers_count(self) -> int:
-        """Return how many numbers the module `numbers` stores for one series of this family."""
+        """How many numbers the module `numbers` stores for one series of this family."""
         return 1 if self.kind == "counter" else len(self.bounds) + 2
 
 

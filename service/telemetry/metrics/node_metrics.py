@@ -2,8 +2,8 @@
 
     process starts ──> counts in its own file in the node's folder ──process ends──> its counts stay, its gauges do not
 
-The kernel keeps the file when a process is killed, and the counts stay for as long as the node runs. Gauges describe
-the present. So a process's gauges are included only while the node's folder has a file with the process id.
+The kernel keeps the file when a process is killed, so no count is lost while the node runs. Gauges describe the
+present, so those of a process are included only while the node's folder has a file with its process id.
 
 The collector of prometheus_client gets the same sums, but at every scrape it parses every key of every file, while
 requests wait. This module parses each series once, when it first appears. At every later scrape, it only reads numbers.
@@ -48,7 +48,6 @@ class NodeMember(NamedTuple):
 
 
 def make_folder() -> tempfile.TemporaryDirectory[str]:
-    """Make a folder for a node's metrics. The folder is removed when the returned object is cleaned up."""
     place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
     return tempfile.TemporaryDirectory(prefix="rankcurve-node-", dir=place, ignore_cleanup_errors=True)
 
@@ -89,7 +88,7 @@ def collect_processes(folder: Path | None) -> Iterable[Metric]:
 
 
 def _ended_cpu_s(pid: str) -> float:
-    """Return the processor time of a process's ended children in seconds, so that the node's sum counts them, too."""
+    """Read the processor time of a process's ended children in seconds, so that the node's sum counts them, too."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -192,7 +191,7 @@ def _name_samples(family: Family, values: tuple[str, ...]) -> list[tuple[str, di
 
 
 def _values(family: Family, numbers: Sequence[float]) -> Sequence[float]:
-    """Return the value of each sample of a series, or no values for a gauge that no living process reports.
+    """Compute the value of each sample of a series, or no values for a gauge that no living process reports.
 
     For a histogram, the value for each bound is the number of all observations up to the bound.
     """

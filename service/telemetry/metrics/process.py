@@ -36,7 +36,6 @@ class Metrics(Collector):
             self.totals = Totals(FAMILIES, NodeFiles(node.folder).list_sources)
 
     def watch(self, view: Callable[[], Iterable[Metric]]) -> None:
-        """Add a view, which is called at every scrape and returns metrics."""
         self._views.append(view)
 
     def collect(self) -> Iterator[Metric]:

@@ -29,7 +29,6 @@ PARTITION_GAUGES = {  # help text of each gauge, by the name of its figure
 
 
 class StoreFigures:
-    """Measures a store and its partitions, and shows the results and the versions of service and Python as metrics."""
 
     def __init__(self, store: Store, meter: Meter, *, version: str, wait_s_max: float) -> None:
         """Prepare to measure a store. A partition is unreachable if it does not answer within `wait_s_max` seconds."""
@@ -83,7 +82,6 @@ class StoreFigures:
             measuring.cancel()
 
     async def measure_size(self) -> None:
-        """Measure the size of the store. Keep the previous size if the store does not answer."""
         try:
             self.size = await self._store.size()
         except StorageError as error:

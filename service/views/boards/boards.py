@@ -128,7 +128,7 @@ async def remove_board(context: Context, call: Call) -> None:
 
 
 async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
-    """Run a program that changes one board, which must not belong to a family. Return the program's result.
+    """Run a program that changes one board outside all families, and return its result.
 
     Raises:
         UnknownBoardError: there is no such board.
@@ -161,7 +161,7 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
 
 
 def show_spec(context: Context, board: Board) -> dict[str, Any]:
-    """Return the fields of `SpecAnswer` by name. `board`: a leaderboard, or the template of a family's leaderboards."""
+    """Show the fields of `SpecAnswer` by name. `board`: a leaderboard, or the template of a family's leaderboards."""
     return {
         "id": board.id,
         "columns": [show_column(column) for column in board.spec.columns],

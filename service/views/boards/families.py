@@ -138,7 +138,6 @@ def _make_rewards(body: PutFamily, periods: Sequence[str], spec: BoardSpec) -> t
 
 
 def _declare(body: PeriodBody, index: int, zone: str) -> PeriodSpec:
-    """Check the periods that a family declares."""
     at = f"/periods/{index}"
     if body.name in set(PeriodKind):
         raise SpecInvalidError(f"{body.name!r} is a period of the calendar", pointer=f"{at}/name")
@@ -289,7 +288,7 @@ async def get_facet_values(context: Context, call: Call) -> FacetList:
 
 
 def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the facet values of a request as pairs, sorted by the facet's name.
+    """Check the facet values of a request, and return them as pairs, sorted by the facet's name.
 
     Raises:
         ProblemError: a text can't be the value of a facet, or the family has no boards for this combination of facets.
@@ -300,7 +299,7 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
 
 
 def _normal_facets(values: Mapping[str, str]) -> dict[str, str]:
-    """Return facet values in NFC. Raise ProblemError if a text can't be the value of a facet."""
+    """Normalise facet values to NFC. Raise ProblemError if a text can't be the value of a facet."""
     found = {}
     for name, value in values.items():
         if (normal := parse_facet_value(value)) is None:
@@ -345,12 +344,12 @@ def make_period_answer(context: Context, family: Family, period: Period) -> Peri
 
 
 async def get_history(context: Context, call: Call) -> HistoryAnswer:
-    """Return an owner's final positions in periods that closed since the family was created, newest first.
+    """List an owner's final positions in periods that closed since the family was created, newest first.
 
     Periods without posts are left out. Periods in which only others have posts are listed, so that a chart has a point
-    for each. Whatever the limit is, an answer takes few reads: one read gets the family, and at most two the boards
-    that this process does not know. In each partition, one read gets the owner's entries, and one counts the ranks that
-    must be counted.
+    for each. Whatever the limit is, an answer takes few reads: one for the family, and at most two for the boards that
+    this process does not know. In each partition, one read gets the owner's entries, and one counts the ranks that must
+    be counted.
     """
     query: HistoryQuery = call.query
     # Read the family again: another process may have deleted it, shortened `grace_seconds` or added the column.
@@ -379,7 +378,7 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
 async def _find_played(
     context: Context, family: Family, query: HistoryQuery, list_id: str
 ) -> tuple[dict[str, Period], dict[str, Board], str | None]:
-    """Return closed periods by the id of their board, the boards of a page that posts reached, and the next cursor."""
+    """Find closed periods by the id of their board, the boards of a page that posts reached, and the next cursor."""
     newest = _find_newest(context, family, query, list_id)
     facets = check_facets(family, query.facets)
     for size in (query.limit + 1, HISTORY_EXAMINED_MAX):

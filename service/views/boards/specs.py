@@ -100,7 +100,7 @@ def make_rewards(
 
 
 def show_rewards(rewards: Rewards, columns: Sequence[ColumnSpec]) -> list[RewardBody]:
-    """Return the rewards of a board with these columns as the API shows them."""
+    """Show the rewards of a board with these columns."""
     scales = {column.name: column.scale for column in columns}
     return [
         RewardBody(
@@ -209,7 +209,7 @@ def _limits(body: ColumnBody, at: str) -> PostLimits | None:
 
 
 def _divisor(body: ColumnBody, at: str) -> tuple[str | None, int]:
-    """Return the name of the column that divides, and its least value. If the column is no quotient, there is none."""
+    """Find the name of the column that divides, and its least value. If the column is no quotient, there is none."""
     if (body.merge is Merge.QUOTIENT) != (body.per is not UNSET) or (body.from_ is not UNSET and body.per is UNSET):
         raise SpecInvalidError(
             "a column has `per` if and only if it merges by quotient; then it may have `from`", pointer=at
@@ -344,7 +344,7 @@ def _show_limits(column: ColumnSpec) -> dict[str, Any]:
 
 
 def show_tiers(column: ColumnSpec) -> list[TierBody] | UnsetType:
-    """Return the tiers of a column, or UNSET if it has none."""
+    """Show the tiers of a column, or UNSET if it has none."""
     return [
         TierBody(
             name=tier.name,
@@ -357,14 +357,13 @@ def show_tiers(column: ColumnSpec) -> list[TierBody] | UnsetType:
 
 
 def show_ties(spec: BoardSpec) -> TiesShown:
-    """Return the rules for equal values as the API shows them."""
     if not spec.tie_columns:
         return spec.ties
     return [*spec.tie_columns, *([spec.ties] if spec.ties is Ties.EARLIEST else [])]
 
 
 def show_entry(rules: EntryRules | None) -> EntryBody | UnsetType:
-    """Return the entry rules of a board as they were sent, or UNSET if it has none."""
+    """Show the entry rules of a board as they were sent, or UNSET if it has none."""
     if rules is None:
         return UNSET
     posts_max, owners_max = (UNSET if each is None else each for each in (rules.posts_max, rules.owners_max))
@@ -372,7 +371,7 @@ def show_entry(rules: EntryRules | None) -> EntryBody | UnsetType:
 
 
 def show_season(season: Season | None) -> dict[str, Any]:
-    """Return the members of an answer that say when a board opens and closes. A board without a season has none."""
+    """Show when a board opens and closes. A board without a season has no such members."""
     if season is None:
         return {}
     return {

@@ -1,7 +1,7 @@
 """The stream of a cohort: all who have a seat in it follow the same small table, which each of their posts changes.
 
-A topic looks at the store only if the log has news of an owner of its cohort, or, until the cohort is full, news of the
-board, because somebody may have taken a seat.
+Most posts to a league are about other cohorts. So a topic looks at the store only if the log has news of an owner of
+its cohort or, until the cohort is full, of the board, because somebody may have taken a seat.
 """
 
 from collections.abc import Sequence

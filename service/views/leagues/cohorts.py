@@ -57,7 +57,6 @@ class CohortQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class LeaguePeriod(NamedTuple):
-    """A period of a league, and its board."""
 
     family: Family
     league: LeagueSpec

@@ -110,14 +110,14 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
 
 
 def _tell_hidden(call: Call, entry: Entry | None) -> Hidden | UnsetType:
-    """Return the member `hidden` for an entry that no ranking shows: only operators learn of a shadowed owner."""
+    """Choose the member `hidden` for an entry that no ranking shows: only operators learn of a shadowed owner."""
     if not isinstance(entry, ShadowEntry):
         return UNSET if entry is None else True
     return "shadow" if call.identity.role is Role.OPS else UNSET
 
 
 async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
-    """Return the boards on which an owner has an entry. One request looks at `EXAMINED_BOARDS_MAX` boards at most."""
+    """List the boards on which an owner has an entry. One request looks at `EXAMINED_BOARDS_MAX` boards at most."""
     query: ListQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
     after = context.cursors.find_start(query.cursor, owner, "")
@@ -209,7 +209,7 @@ async def _add_positions(
 async def rank_entries(
     context: Context, locator: Locator, index: int, entries: Collection[Entry], totals: dict[int, int]
 ) -> dict[str, Position]:
-    """Return the positions of these entries by owner. Leave out entries that have no value in the column.
+    """Rank these entries, and return their positions by owner. Leave out entries without a value in the column.
 
     Shadowed owners among them count for all, so that each of them finds the ranks of the others as they should be.
     """
@@ -232,7 +232,7 @@ def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
 
 
 def count_shadows(locator: Locator, entries: Iterable[Entry | None], wanted: WantedRank) -> WantedRank:
-    """Return the wanted rank, which counts those of the entries that are of shadowed owners and have a value."""
+    """Let a wanted rank count those of the entries that belong to shadowed owners and have a value."""
     ranking = locator.entries.rankings[wanted.column_index]
     shadows = [each for each in entries if isinstance(each, ShadowEntry) and each.cells[ranking.index] is not None]
     places = [ranking.order_of(each)[: 1 + ranking.timed] for each in shadows]
@@ -241,7 +241,7 @@ def count_shadows(locator: Locator, entries: Iterable[Entry | None], wanted: Wan
 
 
 def find_own_entry(locator: Locator, owner: str) -> Program[Entry]:
-    """Find the entry that answers about an owner show: a `ShadowEntry` if the owner is shadowed.
+    """Find the entry to show in answers about the owner itself: a `ShadowEntry` if the owner is shadowed.
 
     Raises:
         UnknownOwnerError: there is no entry, or it is of a hidden owner.

@@ -222,7 +222,7 @@ async def _rank_columns(
 async def _rank_values(
     context: Context, board: Board, values: Mapping[int, int], mode: RankMode, own: Entry | None
 ) -> dict[int, Position]:
-    """Return the positions that new entries with these values would have on a board, by column index.
+    """Find the positions that new entries with these values would have on a board, by column index.
 
     `own`: the entry that their owner has there.
     """
@@ -239,8 +239,8 @@ def _find_next_place(
 ) -> Program[NextPlace | None]:
     """Find the next entry that is better than the owner's stored value `own`; return None if no entry is better.
 
-    `points` of the result is how much the owner lacks. If a time or tie columns order equal values, an equal value may
-    not be enough. `points` is None if the owner would then need a value outside the column's range.
+    `points` of the result is how much the owner still needs. If a time or tie columns order equal values, an equal
+    value may not be enough. `points` is None if the owner would then need a value outside the column's range.
     """
     index, ranking = own.column_index, locator.entries.rankings[own.column_index]
     landed = yield from ranking.find_next_better(own.cell, own.owner or "")

@@ -1,10 +1,10 @@
 """Posting to families: find the boards that a post reaches by its time and its facets, and apply the post to each.
 
-A family has lists of facets. In each period that contains the post's time, the post reaches one board for each list, if
-the post has values for all facets of the list. A closed board rejects the post, but the other boards take it.
+In each period that contains the post's time, the post reaches one board for each list of facets that it has values for.
+A closed board rejects the post, but the other boards accept it.
 
-A separate transaction creates missing boards before the posts are applied. If applying the posts fails, the new boards
-stay. This does no harm, because readers see an empty board whether or not the store has it.
+Missing boards are created in a separate transaction, before the posts are applied. If applying them then fails, the new
+boards stay, which does no harm, because readers see an empty board whether or not the store has it.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,6 @@ async def take_family_posts(
     resolve: Resolve,
     single: bool,  # as in `parse_request_posts`
 ) -> Answer:
-    """Take the posts of a request to a family, as `take_posts` does."""
     boards = len(family.spec.periods) * len(family.spec.facets)
     check_parts(len(posts) * boards, context.settings)
     asked = await find_asked(context, call, len(posts), family) if call.query.positions else None
@@ -69,7 +68,7 @@ async def resolve_posts(context: Context, family_id: str, posts: Sequence[Facete
 def _resolve(
     context: Context, family: Family, post: FacetedPostBody, now_us: int
 ) -> tuple[Resolved, list[ColumnChange] | None]:
-    """Return the post with the boards that the post reaches, and the post's changes.
+    """Find the boards that a post reaches, and the post's changes.
 
     If the post is faulty, it has an error instead of boards, and the changes are None.
     """

@@ -51,7 +51,7 @@ def _answer(post: HeldPost, spec: BoardSpec) -> HeldPostAnswer:
 
 
 async def judge_post(context: Context, call: Call) -> PostState:
-    """Apply or void a held post. If it was judged in the same way before, return the same answer again."""
+    """Apply or void a held post. If it was judged in the same way before, repeat the answer."""
     query: HeldQuery = call.query
     body: JudgePost = call.body
     board = await context.catalog.reread_board(call.path["board"])

@@ -1,10 +1,10 @@
 """Handlers of the journal, the durable log of accepted posts. They read the whole journal, or the posts of one owner.
 
-A line shows what was posted and what was stored afterwards, in the form in which callers post values. A line of an
-erased owner keeps its sequence number, but has no owner, no post and no value.
+A line shows what was posted and what was stored afterwards, with values as callers post them. A line of an erased owner
+keeps its sequence number, but has no owner, no post and no value.
 
-Each partition numbers its changes. If the store has several partitions, a position in the journal has a number for each
-partition, and callers get it as a cursor.
+Each partition numbers its own changes. So in a store with several partitions, a position in the journal has a number
+for each, and callers get it as a cursor.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Adds the positions of their owners to the results of posts, if the request asks for them.
 
-The posts are committed by then. So all positions of a board are those after the whole request, and share its reads.
+The posts are already committed, so all positions of a board are those after the whole request, and share its reads.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ class AskedPositions(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A post that a leaf has taken, and the part of the results that is about it."""
+    """A post that a leaf has accepted, and the part of the results that is about it."""
 
     result: PostResult | BoardResult
     owner: str
@@ -110,7 +110,7 @@ class _Places(NamedTuple):
     before: dict[int, Position]
 
     def rank_before(self, index: int) -> int | None:
-        """Return the rank of the owner's value before the post, among the values that the others have now."""
+        """Compute the rank of the owner's value before the post, among the values that the others have now."""
         before, now = self.before.get(index), self.now.get(index)
         if before is None or now is None or self.read.entry is None:
             return None if before is None else before.rank

@@ -96,7 +96,7 @@ async def post_to_boards(context: Context, call: Call) -> Answer:
 
 
 def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple[list[Any], bool]:
-    """Return the posts of a request, and whether its body is a single post instead of a list.
+    """Parse the posts of a request. Also return whether its body is a single post instead of a list.
 
     Raises:
         ProblemError: the request as a whole is faulty, or the caller's API key may not send that many posts now.
@@ -116,7 +116,7 @@ def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple
 
 
 async def get_post_state(context: Context, call: Call) -> PostState | PostStates:
-    """Return the outcome of an owner's post. Without an owner, return the outcomes of all posts with this post id."""
+    """Look up the outcome of an owner's post or, without an owner, of all posts with this post id."""
     query: PostStateQuery = call.query
     board, post_id = await context.catalog.find_board(call.path["board"]), call.path["post_id"]
     asked = context.store, context.posting.post_ids, board, post_id
@@ -170,7 +170,7 @@ Resolve = Callable[[Sequence[Any]], Awaitable[list[Resolved]]]
 
 
 class PostRequest(msgspec.Struct):
-    """The posts of a request on their way. It has copies confirmed before a post is refused for what a copy says."""
+    """The posts of a request on their way. A copy of a board is confirmed before a post is refused because of it."""
 
     context: Context
     posts: Sequence[PostBody]
@@ -308,7 +308,7 @@ async def take_posts(
 
 
 def _list_taken(results: PostResults, settled: Sequence[Settled]) -> list[Taken]:
-    """Return what each leaf has made of each post, unless it was refused, with the part of the results about it."""
+    """List what each leaf made of each accepted post, with the part of the results about it."""
     taken: list[Taken] = []
     for result, each in zip(results.results, settled, strict=True):
         answers: Sequence[PostResult | BoardResult] = result.boards or [result]
@@ -356,7 +356,7 @@ async def _find_repeated(
 
 
 def _settle(targets: Targets, post: Post, outcomes: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> Settled:
-    """Return what became of a post whose result lists its boards. `outcomes`: those of the writer, for each leaf."""
+    """Combine the outcomes of a post on its boards. `outcomes`: those of the writer, for each leaf."""
     status = min({part.status for part in outcomes}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
     if post.scope is not None and (known := _list_known(targets, outcomes, repeated)) is not None:
         return Settled(known, True, status)
@@ -365,7 +365,7 @@ def _settle(targets: Targets, post: Post, outcomes: Sequence[PartOutcome], repea
 
 
 def _list_known(targets: Targets, outcomes: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> Parts | None:
-    """Return what became of a post to a family whose id is taken, on each board. Return None for another post."""
+    """List the outcomes of a post to a family whose id is known, on each board. Return None for another post."""
     if not outcomes:
         return None
     if outcomes[0].status in (PostStatus.DUPLICATE, PostStatus.HELD):  # perhaps it reached other boards at first
@@ -410,7 +410,10 @@ def _boards_of(post: PostBody) -> Sequence[str]:
 
 
 def _resolve_plain(context: Context, post: PostBody, board: Board | None) -> Resolved | None:
-    """Do what `_resolve` does for nearly every post, in less time. Return None for other posts, and for faulty ones."""
+    """Do the work of `_resolve` for nearly every post, in less time.
+
+    Return None for other posts, and for faulty ones.
+    """
     if board is None or post.at or board.family_key is not None:
         return None
     try:
@@ -487,10 +490,10 @@ def make_post(
 def parse_changes(
     board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw], text_bytes_max: int
 ) -> list[ColumnChange]:
-    """Return the values of a post as changes of the board's columns. Numbers become integers with the column's scale.
+    """Parse the values of a post into changes of the board's columns. Numbers become integers with the column's scale.
 
     Raises:
-        UnknownColumnError, ValueOutOfRangeError, ProblemError: the board can't take the post.
+        UnknownColumnError, ValueOutOfRangeError, ProblemError: the board can't accept the post.
     """
     changes = []
     for values in (stats, overwrite):
@@ -528,7 +531,7 @@ def _pointer(name: str, overwrite: bool) -> str:
 
 
 def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
-    """Return stored values by column name, as the API shows them."""
+    """Format stored values by column name, as the API shows them."""
     columns = spec.columns
     if len(columns) == 1 and values:  # most boards have one column
         column, value = columns[0], values[0]
@@ -540,7 +543,7 @@ def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
 
 
 def name_changes(spec: BoardSpec, changes: Sequence[ColumnChange], *, overwrite: bool) -> Stats:
-    """Return what a post has in `stats`, or what it has in `set`, by column name."""
+    """Show what a post has in `stats`, or what it has in `set`, by column name."""
     named: Stats = {}
     for index, value in ((each.index, each.value) for each in changes if each.overwrite is overwrite):
         column = spec.columns[index]

@@ -1,8 +1,8 @@
 """Posting with `mode=queued`, and the state of the ingest queue for operators.
 
-A queued request is accepted or refused as a whole. An accepted request is answered before its posts are applied.
-
-A retry of a post that was already applied is accepted as a duplicate, even if all boards of the post are closed now.
+An accepted request is answered before its posts are applied, when there is nobody left to tell about a single bad post.
+So a queued request is accepted or refused as a whole. A retry of a post that was already applied is accepted as a
+duplicate, even if all boards of the post are closed now.
 """
 
 from __future__ import annotations
@@ -32,12 +32,6 @@ _RENEWALS_MAX = 3  # how often a request is tried at most, if its boards change 
 
 
 async def queue_posts(request: PostRequest) -> Answer:
-    """Queue the posts of a request.
-
-    Raises:
-        ProblemError: a post is faulty, or all its boards are closed or not open yet.
-        BoardChangedError: the boards changed during every try.
-    """
     if request.context.relay is not None:
         raise NotOwnerError
     for _ in range(_RENEWALS_MAX):
@@ -73,7 +67,9 @@ async def _check_repeats(request: PostRequest, found: Sequence[Post], late: Mapp
 
 
 def _find_cause(closed: PostError, parts: Sequence[PartOutcome]) -> PostError | None:
-    """Return why a post that is too late can't be queued, or None if a board took it earlier. `parts`: of the writer.
+    """Find why a post that is too late can't be queued; return None if a board accepted it earlier.
+
+    `parts`: of the writer.
 
     Raises:
         BoardChangedError: the writer did not find a board.

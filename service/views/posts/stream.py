@@ -1,7 +1,8 @@
 """The handler of event streams. The id of an event is a journal position, so a client can resume where it stopped.
 
-Each event is written to the connection immediately. If more than `stream_unread_bytes_max` bytes wait for a client, the
-service closes the connection. The client can connect again with the id of the last event that it received.
+Each event is written to the connection immediately. A client that reads too slowly would make the process hold its
+events for ever, so the service closes its connection once more than `stream_unread_bytes_max` bytes wait. It can
+reconnect with the id of the last event that it received.
 """
 
 import asyncio

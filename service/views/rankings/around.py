@@ -1,8 +1,9 @@
 """Handlers of the rows around an owner or a value.
 
-Only the rank of the owner or value is looked up. The ranks of the other rows are calculated from this rank, row by row,
-so all ranks agree. Requests for rows around owners share a first read. It gets the rows, and counts the owner's rank if
-that is cheap. Otherwise the curve gives the rank. If it can't, a second read gets rank and rows from one snapshot.
+If every row were ranked for itself, estimates could contradict each other. So only the rank of the owner or value is
+looked up, and the ranks of the other rows are counted from it, row by row. Requests for rows around owners share a
+first read, which gets the rows, and counts the owner's rank if that is cheap. Otherwise the curve gives the rank. If it
+can't, a second read gets rank and rows from one snapshot.
 """
 
 from collections.abc import Sequence
@@ -95,7 +96,7 @@ class _RowsAround(NamedTuple):
 
     @property
     def rows_max(self) -> tuple[int, int]:
-        """Return how many rows to read before the place and from it on, with the `MORE` rows at each end."""
+        """How many rows to read before the place and from it on, with the `MORE` rows at each end."""
         more = MORE if not self.fill else MORE + self.worse, MORE if not self.fill else MORE + self.better
         return self.better + more[0], self.worse + more[1]
 
@@ -154,9 +155,9 @@ class _RowsAround(NamedTuple):
     def _count_first_ties(
         self, first: Entry, cell: str, near: Neighbours, ties_before: int, above: Sequence[Entry]
     ) -> int:
-        """Return how many rows before the first shown one have its cell: `ties_before`, if it is the wanted `cell`.
+        """Count the rows before the first shown one that have its cell: `ties_before`, if it is the wanted `cell`.
 
-        `above`: the rows of `near` that stand before the first shown one.
+        `above`: the rows of `near` before the first shown one.
         """
         ranking = self.pager.ranking
         if cell_of(ranking, first) == cell:

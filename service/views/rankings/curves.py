@@ -1,8 +1,8 @@
 """Handlers of curves: the document of a curve, its refresh, and its audit for operators.
 
-The document has everything that a client needs to calculate ranks offline. A client that calculates them as
-docs/curve.md says gets exactly the ranks that the service reads off the curve. An audit counts the exact ranks of
-random entries, and compares the ranks of the curve with them.
+The document has everything that a client needs to rank offline. A client that follows docs/curve.md gets exactly the
+ranks that the service reads off the curve. An audit counts the exact ranks of random entries, and compares the ranks of
+the curve with them.
 """
 
 from collections.abc import Callable, Sequence
@@ -73,7 +73,7 @@ async def _find_curves(context: Context, board: Board, index: int) -> Sequence[R
 
 
 async def _build_final_curve(context: Context, leaf: Leaf, index: int) -> Curve | None:
-    """Return a curve with a knot for each value, or None if the leaf is not closed or has over `exact_top` entries."""
+    """Build a curve with a knot for each value, or None if the leaf is not closed or has over `exact_top` entries."""
     if leaf.closed_us is None:
         return None
     found = await context.store.at(leaf.partition).read(lambda: build_exact_curve(leaf, index))
@@ -81,7 +81,7 @@ async def _build_final_curve(context: Context, leaf: Leaf, index: int) -> Curve 
 
 
 def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
-    """Return the entity tag of a curve's document. The tag changes whenever a rank or a tier may have changed.
+    """Make the entity tag of a curve's document. The tag changes whenever a rank or a tier may have changed.
 
     The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes.
     """
@@ -89,7 +89,7 @@ def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
 
 
 def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve]) -> CurveAnswer:
-    """Return the document of a board's curve. `curves` has the curve of each segment, or the board's only curve."""
+    """Build the document of a board's curve. `curves` has the curve of each segment, or the board's only curve."""
     columns = board.spec.columns
     column = columns[column_index]
     segments = [_segment_document(board, column, curve) for curve in curves]
@@ -122,7 +122,7 @@ def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> Cur
     scales = [board.spec.columns[tie.number].scale for tie in padding.tie_columns]
 
     def place_of(key: int) -> EndAnswer:
-        """Return what a key of the curve stands for: a value, and what orders equal values."""
+        """Translate a key of the curve to its value, and to what orders equal values."""
         cell = padding.cell_of_key(key)
         reached_at = format_us(padding.reached_us(cell)) if padding.timed else UNSET
         ties = [
@@ -152,7 +152,7 @@ def _tie_column(column: ColumnSpec) -> TieColumnAnswer:
 
 
 def _outside(curve: RankCurve, place_of: Callable[[int], EndAnswer]) -> OutsideAnswer | None:
-    """Return the limits of the values that are better or worse than all knots, or None if there are no such values."""
+    """Find the limits of the values that are better or worse than all knots, or None if there are no such values."""
     if curve.ends is None:
         return None
     best_key, worst_key = curve.ends

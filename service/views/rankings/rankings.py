@@ -41,7 +41,7 @@ _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
 async def get_page(context: Context, call: Call) -> Page | Tagged:
-    """Return a page of the ranking of a column, which the path names, or the query on the path without a column."""
+    """Answer a page of the ranking of a column, which the path names, or the query on the path without a column."""
     query: PageQuery = call.query
     column = query.column if isinstance(query, TopQuery) else call.path["column"]
     board, index = await find_column(context, call.path["board"], column)
@@ -174,11 +174,12 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
 
 
 def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int, int]], as_of: str) -> Position:
-    """Return the position of a value among the entries of all boards. `parts` has its position on each board.
+    """Add up the positions of a value on several boards. `parts` has its position on each.
 
-    Add up the numbers of better entries, and also the limits `low` and `high`. The sum is for the time `as_of`, but
-    each of `parts` is for a time of its own. Each change of a board between both times can alter the rank by one, so it
-    widens the limits. `spans`: each board's count of changes just before `as_of`, in its curve, and after all reads.
+    The numbers of better entries are summed, and so are the limits `low` and `high`. The sum is for the time `as_of`,
+    but each of `parts` is for a time of its own. Each change of a board between both times can alter the rank by one,
+    so it widens the limits. `spans`: each board's count of changes just before `as_of`, in its curve, and after all
+    reads.
     """
     ranks = zip(*((part.rank, part.low, part.high) for part in parts), strict=True)
     rank, low, high = (1 + sum(numbers) - len(parts) for numbers in ranks)
@@ -268,7 +269,7 @@ def _list_asked_ranks(query: ValuesQuery, total: int) -> list[tuple[Callable[...
 def _find_brackets(
     policy: CountPolicy, ranks: Sequence[int], curve: AnyCurve | None, start: CountStart | None, rows_left: int
 ) -> list[KeyBracket | None]:
-    """Return what the curve says of each rank, or None for a rank whose value comes from a row."""
+    """Read each rank's bracket off the curve, or None for a rank whose value comes from a row."""
     if curve is None or not curve.total:
         return [None] * len(ranks)
     brackets = []
@@ -281,7 +282,7 @@ def _find_brackets(
 
 
 def rank_of_percentile(percentile: float, total: int) -> int:
-    """Return the worst rank whose percentile, 100 * (total - rank) / (total - 1), is at least `percentile`."""
+    """Find the worst rank whose percentile, 100 * (total - rank) / (total - 1), is at least `percentile`."""
     if total <= 1:
         return 1
     return max(1, floor(total - Fraction(str(percentile)) * (total - 1) / 100))
