@@ -12,11 +12,6 @@ from config.settings import Settings
 
 
 class SettingRow(NamedTuple):
-    """A row that describes one setting to people. A secret in the value is masked.
-
-    `source` says where the value comes from: the path of a file, the name of a variable, `command line` or `default`.
-    """
-
     name: str
     value: str
     unit: str
@@ -26,7 +21,7 @@ class SettingRow(NamedTuple):
 
 
 def describe(settings: Settings) -> list[SettingRow]:
-    """Return one row for each setting, in the order of the declarations. Secrets in the values are masked."""
+    """Describe each setting as a row, in the order of the declarations. Secrets in the values are masked."""
     return [
         SettingRow(
             name=name,
@@ -42,7 +37,7 @@ def describe(settings: Settings) -> list[SettingRow]:
 
 @cache
 def _descriptions() -> dict[str, str]:
-    """Return each setting's description, which is the text under the setting in the source, as one line."""
+    """Read each setting's description, the text under it in the source, as one line."""
     # pydantic can collect the texts under the settings, too, but then every start of a service would read the source.
     found: dict[str, str] = {}
     groups = [each for each in ast.parse(inspect.getsource(declarations)).body if isinstance(each, ast.ClassDef)]

@@ -1,4 +1,4 @@
-"""The kinds of settings: functions that declare a setting, and types that check the value of a setting."""
+"""The kinds of settings: functions that declare a setting, and types that check its value when the service starts."""
 
 import re
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ _SECRET_CHARS_MIN = 32
 
 
 def parse_peers(text: str) -> dict[str, str]:
-    """Return the URL of each peer by the peer's name. Raises ValueError if the text is not a valid list of peers.
+    """Parse a list of peers into their URLs by name. Raises ValueError if the text is not a valid list.
 
     The text is a list of `NAME=URL` with commas between the items. It may be empty. A peer is another store, in which
     the same keys (lease holders) lease resources. All stores must use the same name for the same peer.
@@ -44,7 +44,7 @@ def parse_peers(text: str) -> dict[str, str]:
 
 
 def _store_url(url: str) -> str:
-    """Return the address of a store unchanged, or raise ValueError if the address is not valid.
+    """Check the address of a store. Raises ValueError if it is not valid.
 
     A path after `sqlite:///` is relative to the working directory, unless the path begins with a slash.
     """

@@ -1,6 +1,7 @@
 """Loads the settings from all sources: defaults, TOML file, environment and command line.
 
-A single error reports all unknown names and all bad values, each with its source.
+Whoever repairs a configuration wants to see everything that is wrong with it at once. So a single error reports all
+unknown names and all bad values, each with its source.
 """
 
 import difflib

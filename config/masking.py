@@ -1,7 +1,8 @@
 """Masks passwords and tokens in text.
 
-Code that prints, logs or quotes the value of a setting calls `masked` first. For example, the address of a store may
-contain a password. If `masked` cannot tell whether a text is secret, it masks the text.
+The address of a store may contain a password, and settings end up in logs, errors and the output of commands. So all
+code that shows the value of a setting calls `masked` first. If `masked` cannot tell whether a text is secret, it masks
+the text.
 """
 
 import re

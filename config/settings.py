@@ -18,8 +18,6 @@ from config.kinds import text as _text
 
 
 class _Group(BaseModel):
-    """The common base of the groups. A group has the settings of one part of the service."""
-
     # Processes create only `Settings`, never a single group. `defer_build` saves building the validators of the groups.
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True, defer_build=True)
 
@@ -100,7 +98,7 @@ class RequestSettings(_Group):
 
     @property
     def page_entries_default(self) -> int:
-        """Return the number of entries on a page if the request gives no limit."""
+        """The number of entries on a page if the request gives no limit."""
         return min(100, self.page_entries_max)
 
 

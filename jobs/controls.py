@@ -3,8 +3,8 @@
     work ──> sleep ──> work …        run: ends the sleep now
                └── paused: the sleep lasts until an operator resumes the job, or runs it once
 
-A pause begins between two rounds of a job, so a paused job leaves nothing half done. To be controlled, a job only
-has to sleep with the function that `JobControls.make_sleep` returns.
+A pause begins between two rounds of a job, so a paused job leaves nothing half done. To be controlled, a job only has
+to sleep with the function that `JobControls.make_sleep` returns.
 
 If a job raises, the error is logged and the job starts again after a pause. Stopping never hangs: the runner waits at
 most `job_stop_s_max` seconds, and logs the names of jobs that did not end.
@@ -82,7 +82,7 @@ class JobControls:
         return sleep
 
     def run(self, job: str) -> bool:
-        """Let a job run its next round now, even if the job is paused. Return whether this process has the job."""
+        """Run the next round of a job now, even if it is paused. Return whether this process has the job."""
         control = self._controls.get(job)
         for over in () if control is None else control.sleeps:
             over.set()

@@ -17,10 +17,10 @@ class DeliveryFailedError(StorageError):
 
 
 def describe_failure(error: BaseException) -> dict[str, object]:
-    """Return the fields of a log line about an error: a sentence for a `StorageError`, a traceback for other errors."""
+    """Build the fields of a log line about an error: a sentence for a `StorageError`, a traceback for other errors."""
     return {"detail": error.detail} if isinstance(error, StorageError) else {"exc_info": error}
 
 
 def level_of(error: BaseException, level: int = logging.ERROR) -> int:
-    """Return the level of a log line about an error. The store logs once that it is full or damaged: jobs need not."""
+    """Choose the level of a log line about an error. The store itself logs, once, that it is full or damaged."""
     return logging.DEBUG if isinstance(error, StoreFullError | StoreDamagedError) else level

@@ -1,4 +1,7 @@
-"""The objects that every job receives. They include the clocks, sleep functions and random numbers of jobs."""
+"""The objects that every job receives.
+
+Clocks, sleep functions and random numbers are among them, so tests can replace all.
+"""
 
 import random
 from collections.abc import Callable

@@ -64,14 +64,11 @@ class HeldLease:
         yield from in_partition(self.partition, self.leases.renew(self.lease, lease_us=self.lease_us))
 
     def renew_and(self, program: Program[T]) -> Program[T]:
-        """Renew the lease and run a program, in one transaction."""
         yield from self.renew()
         return (yield from program)
 
 
 class Ownership:
-    """Runs work under leases, for one job process."""
-
     def __init__(self, context: JobContext) -> None:
         self._store, self._leases, self._limits = context.store, context.leases, context.limits
         self._holder, self._sleep, self._monotonic = context.holder, context.sleep, context.monotonic

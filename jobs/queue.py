@@ -231,7 +231,7 @@ SPEED_DOWN_SHARE = 0.01  # the same if the speed is below the average; small, be
 
 
 def workers_for(capacity: float, speed: float, *, most: int) -> int:
-    """Return how many workers of this `speed` reach the `capacity` (both in posts a second), from 1 to `most`."""
+    """Compute how many workers of this `speed` reach the `capacity` (both in posts a second), from 1 to `most`."""
     return max(1, min(most, math.ceil(capacity / speed - CEILING_SLACK)))
 
 

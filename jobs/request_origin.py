@@ -2,7 +2,8 @@
 
     request ──> REQUEST_ID, TRACEPARENT ──> describe_origin ──row in the store──> working_for ──> log lines and spans
 
-Log lines and spans of the work within `working_for` carry the id and the trace of the request.
+Without it, the log of a job process could not tell whose request a failed refresh was. Log lines and spans of the work
+within `working_for` carry the id and the trace of the request.
 """
 
 import re
@@ -19,13 +20,13 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 def trace_id_of(traceparent: str) -> str:
-    """Return the trace id of a `traceparent` header (https://www.w3.org/TR/trace-context/), or "" if it is invalid."""
+    """Parse the trace id of a `traceparent` header (https://www.w3.org/TR/trace-context/), or "" if it is invalid."""
     found = _TRACEPARENT.fullmatch(traceparent)
     return found[1] if found else ""
 
 
 def describe_origin() -> str:
-    """Return the id and the trace of the request that the current task works for, as one text."""
+    """Encode the id and the trace of the request that the current task works for, as one text."""
     traceparent = TRACEPARENT.get()
     return f"{REQUEST_ID.get()} {traceparent if trace_id_of(traceparent) else ''}".rstrip()
 

@@ -1,7 +1,7 @@
 """Puts the jobs of one process together and starts them.
 
-A process without jobs calls only `start_watch`, which loads the curves that other processes store. Jobs on the tables
-of boards run once for each partition, so a partition that does not answer delays only its own jobs. Jobs use only the
+Jobs on the tables of boards run once for each partition, so a partition that does not answer delays only its own jobs.
+A process without jobs calls only `start_watch`, which loads the curves that other processes store. Jobs use only the
 clocks, sleep functions and random numbers that the caller passes.
 """
 

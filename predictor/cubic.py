@@ -1,7 +1,7 @@
 """Fits cubics, in place of lines, between neighbouring knots of a curve. They are monotone and pass through the knots.
 
-Cubics replace the lines only if the measured errors of the cubics are smaller. Often the errors are not
-smaller, because the values of a board rise in irregular steps, which a smooth curve misses.
+Cubics replace the lines only if their measured errors are smaller. Often they are not, because the values of a board
+rise in irregular steps, which a smooth curve misses.
 
 The method is PCHIP, from Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
 """

@@ -1,6 +1,6 @@
 """A fitted curve, from which ranks are read: knots that were counted in one snapshot, and the errors between the knots.
 
-The constructor checks every number, even when a curve is decoded. So `locate` need not check the numbers again.
+The constructor checks every number, even when a curve is decoded, so `locate` need not check them again.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ FitMethod = Literal["skip", "scan"]
 
 
 def limit_gap_rows(total: int, gap_rows_max: int) -> int:
-    """Return the limit on a gap's entries: `gap_rows_max`, or more if `gap_rows_max` needs over GAP_KNOTS_MAX knots."""
+    """Choose the limit on a gap's entries: `gap_rows_max`, or more if that needs over GAP_KNOTS_MAX knots."""
     return max(gap_rows_max, -(-total // GAP_KNOTS_MAX))
 
 
@@ -58,7 +58,7 @@ class Curve(KnotRanks):
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
+        """A text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
         return str(self.as_of_us)
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 
 
 class PredictorError(Exception):
-    """Root of all errors that this package raises on purpose."""
+    """The root of them."""
 
 
 class KnotsInvalidError(PredictorError, ValueError):

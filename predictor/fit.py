@@ -65,7 +65,7 @@ def _step(distinct: DistinctKeys) -> int:
 
 
 def _wide_step(distinct: DistinctKeys, first: int, end: int, step: int) -> int:
-    """Return the greatest common divisor of `step` and all differences between the keys from `first` to `end`."""
+    """Find the greatest common divisor of `step` and all differences between the keys from `first` to `end`."""
     offset = distinct.offset(first)
     for index in range(first + 1, end + 1):
         next_offset = distinct.offset(index)
@@ -88,7 +88,7 @@ class _Measuring:
         self._runs = np.array([float(after.key - before.key - curve.step) for before, after in pairwise(curve.knots)])
 
     def measure_curve(self) -> tuple[list[int], float]:
-        """Return the largest |estimate - rank| of each gap, and the largest |estimate - rank| / rank of the curve."""
+        """Measure the largest |estimate - rank| of each gap, and the largest |estimate - rank| / rank of the curve."""
         distinct = self._distinct
         errors = np.zeros(len(self._lows), dtype=np.int64)
         worst = 0.0
@@ -108,7 +108,7 @@ class _Measuring:
         return errors.tolist(), worst
 
     def _estimates(self, gaps: Integers, at: Floats, first: int, *, past: int) -> Integers:
-        """Return the estimated ranks of the values from the index `first` onwards, each value increased by `past`.
+        """Estimate the ranks of the values from the index `first` onwards, each value increased by `past`.
 
         `past` is 0 or the lattice step. `gaps` has each key's gap index, `at` its distance from the start of the line.
         """

@@ -1,7 +1,7 @@
-"""Chooses which distinct values become knots.
+"""Chooses which distinct values become knots, so that lines between them estimate ranks as well as possible.
 
-Lines between the knots estimate ranks. For a given tolerance (the largest allowed error), a pass chooses as few
-knots as possible. A search finds the least tolerance for which the allowed number of knots is enough.
+For a given tolerance (the largest allowed error), a pass chooses as few knots as possible. A search finds the least
+tolerance for which the allowed number of knots is enough.
 
 The choice is greedy: after each knot, the next knot is the last value that a line can reach while the estimate of every
 rank in between stays within the tolerance. Differences of keys are computed as integers and only then converted to
@@ -56,10 +56,10 @@ class DistinctKeys:
         return len(self.limbs[0])
 
     def distances(self, index: int | Integers, first: int, end: int) -> Floats:
-        """Return the distances from the key at `index` to each key i with first <= i < end.
+        """Compute the distances from the key at `index` to each key i with first <= i < end.
 
-        `index` is a single index, or one index for each key i. Distances between near keys are computed as
-        integers and then rounded to floats.
+        `index` is a single index, or one index for each key i. Distances between near keys are computed as integers and
+        then rounded to floats.
         """
         *lower, highest = self.limbs
         exact: Integers = highest[first:end] - highest[index]
@@ -139,7 +139,7 @@ class _Pass:
         return _Found(knots, at == last and spent <= self.knots_max, spent)
 
     def _reach(self, at: int, limit: int, tolerance: Tolerance, window: int) -> int:
-        """Return the last index, at most `limit`, to which a line from the knot `at` stays within the tolerance."""
+        """Find the last index, at most `limit`, to which a line from the knot `at` stays within the tolerance."""
         distinct, step = self._distinct, float(self._step)
         start = distinct.counted(at)
         reached, first = at + 1, at + 1
@@ -175,7 +175,7 @@ def _index_of(distinct: DistinctKeys, better_count: int) -> int:
 
 
 def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
-    """Return the largest index of a value at which a gap may end, if the gap begins at the knot `at`.
+    """Find the largest index of a value at which a gap may end, if the gap begins at the knot `at`.
 
     The gap guard `guard` limits the width of the gap's bracket, relative to the first rank past the knot.
     """
@@ -187,7 +187,7 @@ def _last_within(distinct: DistinctKeys, at: int, guard: float) -> int:
 
 
 def _guard(distinct: DistinctKeys, knots_max: int) -> float:
-    """Return the gap guard: GUARD, or if `knots_max` knots cannot keep brackets so narrow, the least that they can."""
+    """Choose the gap guard: GUARD, or if `knots_max` knots cannot keep brackets so narrow, the least that they can."""
     low = high = GUARD
     while not _brackets_fit(distinct, high, knots_max) and high < distinct.total:
         low, high = high, high * 2
@@ -242,10 +242,10 @@ def _find_least_tolerance(
 
 
 def _stride(before: tuple[float, int] | None, now: tuple[float, int], knots_max: int) -> float:
-    """Return the factor from the epsilon tried last (an allowed error relative to the rank) to the next one to try.
+    """Choose the factor from the epsilon tried last (an allowed error relative to the rank) to the next one to try.
 
-    The number of knots should then be just on the other side of the allowed number. `before` and `now` are the last
-    two passes, each as (epsilon, number of knots). Without `before`, the number of knots is assumed to be inversely
+    The number of knots should then be just on the other side of the allowed number. `before` and `now` are the last two
+    passes, each as (epsilon, number of knots). Without `before`, the number of knots is assumed to be inversely
     proportional to the square root of epsilon.
     """
     (epsilon, spent), power = now, 0.5

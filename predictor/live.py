@@ -102,7 +102,7 @@ class LiveCounts:
 
     @property
     def moved(self) -> int:
-        """Return how often an owner's key came into, left or changed within a gap, added up over all gaps."""
+        """How often an owner's key came into, left or changed within a gap, added up over all gaps."""
         return sum(self.moves)
 
     def find_ends(self) -> tuple[int, int]:
@@ -111,13 +111,13 @@ class LiveCounts:
         return keys[0] if self.best is None else self.best, keys[-1] if self.worst is None else self.worst
 
     def encode(self) -> bytes:
-        """Return the counts as bytes. The caller has to store which curve the counts belong to."""
+        """Encode the counts. The caller has to store which curve they belong to."""
         best, worst = (None if end is None else pack_int(end) for end in (self.best, self.worst))
         return encode_checked(_StoredCounts(self.off_lattice, best, worst, self.runs, self.gaps, self.moves))
 
     @classmethod
     def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
-        """Return the counts that `encode` encoded for `curve`, or raise `CurveCorruptError`."""
+        """Decode what `encode` encoded for `curve`, or raise `CurveCorruptError`."""
         stored, counts = decode_checked(data, _DECODER), cls(curve)
         lengths = [len(column) for column in (stored.runs, stored.gaps, stored.moves)]
         if lengths != [len(counts.runs), len(counts.gaps), len(counts.moves)]:
@@ -168,16 +168,16 @@ class LiveCurve(KnotRanks):
 
     @property
     def as_of_us(self) -> int:
-        """Return the time up to which changes are counted, in microseconds since 1970."""
+        """The time up to which changes are counted, in microseconds since 1970."""
         return self.as_of.us
 
     def freeze(self) -> None:
-        """Keep `as_of` at its present value from now on. Call this when the counts are no longer updated."""
+        """Keep `as_of` at its present value from now on, because the counts are no longer updated."""
         self.as_of = AsOf(self.as_of.us, self.as_of.mark)
 
     @property
     def tag(self) -> str:
-        """Return a text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
+        """A text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
         return self.fit.tag if self.is_as_fitted else f"{self.fit.tag}-{self._version}"
 
     @property
@@ -186,25 +186,25 @@ class LiveCurve(KnotRanks):
 
     @property
     def step(self) -> int:
-        """Return the lattice step: the smallest distance between two keys that entries may have."""
+        """The lattice step: the smallest distance between two keys that entries may have."""
         return self._snap
 
     @property
     def knots(self) -> list[Knot]:
-        """Return the knots with their current counts. A knot has 0 ties if all its entries have left since the fit."""
+        """The knots with their current counts. A knot has 0 ties if all its entries have left since the fit."""
         places = zip(self._keys, self._highs, self._lows[1:], strict=False)
         return [Knot(key, high - 1, low - high) for key, high, low in places]
 
     @property
     def certificate(self) -> float | None:
-        """Return the worst relative rank error that is currently possible, or None if the fit did not measure it."""
+        """The worst relative rank error that is currently possible, or None if the fit did not measure it."""
         if self.fit.certificate is None or not self.moved:
             return self.fit.certificate
         return self.estimate_drift(1).bound
 
 
 def _add_up(fit: Curve, counts: LiveCounts) -> list[int]:
-    """Return running totals: 0, then the number of entries up to and including gap 0, knot 0, gap 1, knot 1 …."""
+    """Compute running totals: 0, then the number of entries up to and including gap 0, knot 0, gap 1, knot 1 …."""
     runs = list(map(add, (knot.ties for knot in fit.knots), counts.runs))
     starts = [0, *(knot.better_count + knot.ties for knot in fit.knots)]
     ends = [*(knot.better_count for knot in fit.knots), fit.total]

@@ -123,11 +123,11 @@ class KnotRanks:
 
     @property
     def rounds_to_lattice(self) -> bool:
-        """Return whether a key is rounded up to a lattice point of the fit (see `grid`) before it is looked up."""
+        """Whether a key is rounded up to a lattice point of the fit (see `grid`) before it is looked up."""
         return self._snap == self.grid
 
     def locate(self, key: int) -> Bracket:
-        """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries.
+        """Estimate the rank of a key, which need not be on the board: 1 + the number of strictly better entries.
 
         The rank is an integer from 1 to total + 1, monotone in the key. Between two knots the rank is read off a line
         or a cubic and rounded to the nearest integer, a half upwards. The line or cubic begins one lattice step past
@@ -154,7 +154,7 @@ class KnotRanks:
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
     def ties_at(self, key: int) -> int:
-        """Return how many entries have this key if it is the key of a knot. Otherwise return 0."""
+        """Return how many entries have this key if it is the key of a knot, else 0."""
         j = bisect_left(self._keys, key)
         return self._lows[j + 1] - self._highs[j] if j < len(self._keys) and self._keys[j] == key else 0
 
@@ -164,7 +164,7 @@ class KnotRanks:
         return Gap(keys[j - 1] if j else None, keys[j] if j < len(keys) else None, low[j] - 1, self._highs[j] - low[j])
 
     def estimate_drift(self, from_rank: int) -> Drift:
-        """Return the largest errors that estimated ranks may currently have, from `from_rank` (1 or more) onwards."""
+        """Estimate the largest errors that estimated ranks may currently have, from `from_rank` (1 or more) onwards."""
         bound, bracket, gap_rows = 0.0, 0.0, 0
         reaches = self.error_bounds
         for j in range(bisect_left(self._highs, from_rank), len(self._highs)):
@@ -182,7 +182,7 @@ class KnotRanks:
         return start, keys[j] if j < len(keys) else max(worst, start) + grid
 
     def _estimate(self, j: int, key: int) -> int:
-        """Return the estimated rank of a key within gap j. The gap must not be empty."""
+        """Estimate the rank of a key within gap j. The gap must not be empty."""
         low, high, keys = self._lows[j], self._highs[j], self._keys
         # The usual gap is between two knots; this is what `_span` returns for it.
         start, end = (keys[j - 1] + self.grid, keys[j]) if 0 < j < len(keys) else self._span(j)
@@ -204,7 +204,7 @@ class KnotRanks:
         return low + (2 * (high - low) * part + whole) // (2 * whole)
 
     def key_at(self, rank: int) -> KeyBracket | None:
-        """Return the worst key that still has this rank (1-based) or better, or None if the column is empty.
+        """Find the worst key that still has this rank (1-based) or better; return None if the column is empty.
 
         If the rank is beyond the last rank, the result is the worst key. Between knots this method is the inverse of
         `locate`: it returns the worst key to which `locate` gives this rank or a better one. A known largest error of
@@ -242,7 +242,7 @@ class KnotRanks:
         return self._keys[i - 1] + 1 if i else best, self._keys[i] - 1 if i < len(self._keys) else worst
 
     def _worst_given(self, j: int, rank: int) -> int:
-        """Return the worst lattice point of gap j with this estimated rank or a better one. Such a point must exist."""
+        """Find the worst lattice point of gap j with this estimated rank or a better one. Such a point must exist."""
         start, end = self._span(j)
         if self.cubics is not None and 0 < j < len(self._keys):
             return self._worst_within(j, rank, start, end)

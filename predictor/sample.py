@@ -6,7 +6,7 @@ number of knots never exceeds its limit, whatever rows the caller sends.
 - Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
   previous knot. (With uniform spacing, estimates of ranks near the top are wrong by 1,000 % and more.)
 - If a board has no ties, the number of entries determines d. Ties save knots, because equal values share a knot. So at
-  every knot, d is computed anew from the remaining knots and entries. At the end, unused knots split wide brackets.
+  every knot, d is recomputed from the remaining knots and entries. At the end, unused knots split wide brackets.
 - The number of rows between two knots is also limited, so that counting them takes a short time at any rank. The knots
   that this limit needs are added to `knots_max`.
 
@@ -74,7 +74,7 @@ def walk(total: int, *, knots_max: int, gap_rows_max: int = 1 << 62, stride_max:
     every value is a knot. Without strides, each knot costs one request.
 
     If `stride_max` is greater than 1, the walk also yields `Stride`, each with at most `stride_max` steps. It then
-    computes d anew only after each stride, not after each knot.
+    recomputes d only after each stride, not after each knot.
 
     `total` is the number of entries in the snapshot. If `total` is wrong, the walk needs at most two requests more, but
     the `better_count` of the worst knot is wrong by as much as `total`.
@@ -180,14 +180,14 @@ def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
 
 
 def _gap(before: Knot, after: Knot) -> tuple[float, Knot, Knot] | None:
-    """Return a gap for the heap, widest first: (-(entries / first rank), better knot, worse knot); None if empty."""
+    """Describe a gap for the heap, widest first: (-(entries / first rank), better knot, worse knot); None if empty."""
     low = before.better_count + before.ties
     rows = after.better_count - low
     return (-rows / (low + 1), before, after) if rows else None
 
 
 def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) -> Knot:
-    """Return the knot of an entry that was read after skipping `rows` rows. The first of them has rank `next_rank`."""
+    """Make the knot of an entry that was read after skipping `rows` rows. The first of them has rank `next_rank`."""
     key, ties_before, ties = landing
     if (after_key is not None and key <= after_key) or not 0 <= ties_before <= rows or ties <= ties_before:
         raise WalkInconsistentError("the row landed on is not where it was said to be")
@@ -195,7 +195,7 @@ def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) ->
 
 
 def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> float:
-    """Return the approximate number of knots after `rank` on a board without ties; `ratio` is the d of the spacing.
+    """Estimate the number of knots after `rank` on a board without ties; `ratio` is the d of the spacing.
 
     Up to rank 1/d every row is a knot. After that, a gap holds d * rank + 1/2 rows, but at most `gap_rows_max`.
     """
@@ -209,7 +209,7 @@ def _estimate_knots(rank: int, total: int, ratio: float, gap_rows_max: int) -> f
 
 
 def _solve_spacing(total: int, knots_max: int, gap_rows_max: int) -> float:
-    """Return the spacing d with which a board without ties gets `knots_max` knots, or 0 if every row is a knot."""
+    """Solve for the spacing d with which a board without ties gets `knots_max` knots, or 0 if every row is a knot."""
     if total <= knots_max:
         return 0.0
     low, high = 1 / total, float(total)

@@ -1,12 +1,12 @@
 """The curve of a board whose entries are spread over disjoint parts (its segments). Each part has its own curve.
 
-Ranks cannot be added up, but numbers of better entries can, and so can their bounds. If the bracket of every part
-contains the true rank, the sum's bracket does, too. The largest possible errors of all parts are added up.
+Ranks cannot be added up, but counts of better entries can, and bounds add up the same way: if the bracket of every part
+contains the true rank, the sum's bracket does, too.
 
     |rank - true rank| <= sum over the parts of min(width of the gap, largest error of the gap)
 
 The parts' curves are from about the same time, and the sum is as of the earliest of these times. The other curves count
-some changes after that time, at most `later` in all. So every bracket is widened by `later` at both ends.
+some changes after that time, at most `later` in all, so every bracket is widened by `later` at both ends.
 """
 
 from bisect import bisect_left
@@ -29,17 +29,17 @@ class SummedCurve:
 
     @cached_property
     def tag(self) -> str:
-        """Return a text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
+        """A text that identifies the curve. Two curves of the same column with equal tags give equal ranks."""
         return blake2b(" ".join([part.tag for part in self.parts]).encode(), digest_size=16).hexdigest()
 
     @property
     def method(self) -> FitMethod:
-        """Return `scan` if every part was fitted from a scan, else `skip`."""
+        """`scan` if every part was fitted from a scan, else `skip`."""
         return "scan" if all(part.method == "scan" for part in self.parts) else "skip"
 
     @property
     def moved(self) -> int:
-        """Return how often owners' keys came into, left or changed within gaps, added up over all parts."""
+        """How often owners' keys came into, left or changed within gaps, added up over all parts."""
         return sum([part.moved for part in self.parts])
 
     @property
@@ -51,7 +51,7 @@ class SummedCurve:
         return sum([part.knot_count for part in self.parts])
 
     def locate(self, key: int) -> Bracket:
-        """Return the rank of a key, which need not be on the board: 1 + the number of strictly better entries."""
+        """Estimate the rank of a key, which need not be on the board: 1 + the number of strictly better entries."""
         rank = low = high = 1 - len(self.parts)
         for part in self.parts:
             its_rank, its_low, its_high, _ = part.locate(key)
@@ -72,7 +72,7 @@ class SummedCurve:
         return Gap(None, None, sum([gap.better_count for gap in gaps]), sum([gap.rows for gap in gaps]))
 
     def key_at(self, rank: int) -> KeyBracket | None:
-        """Return the worst key that still has this rank (1-based) or better, or None if the column is empty.
+        """Find the worst key that still has this rank (1-based) or better; return None if the column is empty.
 
         The result is the last key before the rank gets worse than `rank`. The bracket goes from the first key after
         which the rank may get worse to the first key after which it surely does.
@@ -97,7 +97,7 @@ class SummedCurve:
         return sorted({key for part in self.parts for key in part._keys})
 
     def estimate_drift(self, from_rank: int) -> Drift:
-        """Return the largest errors that estimated ranks may currently have, from `from_rank` (1 or more) onwards.
+        """Estimate the largest errors that estimated ranks may currently have, from `from_rank` (1 or more) onwards.
 
         Take the knots of all parts together. Between two neighbours the summed error is constant, so relative to the
         rank it is largest where the rank is smallest: just past a knot. Only these keys are checked.
@@ -125,20 +125,20 @@ class SummedCurve:
 
     @cached_property
     def certificate(self) -> float | None:
-        """Return the worst relative rank error that is possible, or None if the fit of a part did not measure it."""
+        """The worst relative rank error that is possible, or None if the fit of a part did not measure it."""
         if any(part.certificate is None for part in self.parts):
             return None
         return self.estimate_drift(1).bound
 
 
 def _ends(part: RankCurve) -> tuple[int, int] | None:
-    """Return the best and the worst key that an entry of a part may have, or None if the part has no entry."""
+    """Find the best and the worst key that an entry of a part may have; return None if the part has no entry."""
     first, last = part.key_at(1), part.key_at(max(1, part.total))
     return None if first is None or last is None else (first.low, last.high)
 
 
 def _first_key(best: int, worst: int, holds: Callable[[int], bool]) -> int:
-    """Return, by bisection, the best key from `best` to `worst` for which `holds` is true; `worst` if there is none."""
+    """Find, by bisection, the best key from `best` to `worst` for which `holds` is true; `worst` if there is none."""
     while best < worst:
         middle = (best + worst) // 2
         if holds(middle):

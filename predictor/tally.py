@@ -1,4 +1,4 @@
-"""Defines the result of a scan of a column. Its buffers are plain, so that code that reads stores needs no numpy."""
+"""The result of a scan of a column. Its buffers are plain, so that code that reads stores needs no numpy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

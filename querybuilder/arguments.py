@@ -1,16 +1,17 @@
 """Turns values into arguments of statements: constants, lists and rows.
 
-A value arrives in the database unchanged, otherwise QueryError is raised. For example, SQLite would read a 65-bit
-integer in JSON as a float. Before version 3.45, SQLite would also end a text in JSON at its first NUL.
+A value arrives in the database unchanged, or QueryError is raised: SQLite, for example, would read a 65-bit integer in
+JSON as a float, and before version 3.45 end a text in JSON at its first NUL.
 
-SQLite takes a whole batch as one JSON text. SQLite runs in another thread, where every step of a statement may wait for
-the interpreter lock. One text for all rows saves such steps (docs/decisions.md, "Packed statements").
+SQLite gets a whole batch as one JSON text. It runs in another thread, where every step of a statement may wait for the
+interpreter lock, and one text for all rows saves such steps (docs/decisions.md, "Packed statements").
 
-PostgreSQL takes rows as one array for each column, written as text. The driver encodes one text faster than the items
-of an array. Only columns of bytes stay arrays (docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
+PostgreSQL gets rows as one array for each column, written as text, because the driver encodes one text faster than the
+items of an array. Only columns of bytes stay arrays (docs/decisions.md, "Rows travel to PostgreSQL as one text a
+column").
 
-When PostgreSQL plans a statement, it does not know the length of a bound array, so it assumes that the array has a few
-items. Therefore PostgreSQL looks up each row of the batch in an index, whatever size it estimates for the table.
+When PostgreSQL plans a statement, it does not know the length of a bound array and assumes a few items. Therefore it
+looks up each row of the batch in an index, whatever size it estimates for the table.
 """
 
 from collections.abc import Iterable
@@ -35,7 +36,7 @@ _TEXT_ENCODER = msgspec.json.Encoder()
 
 
 def constant_kind(value: object) -> SqlType | None:
-    """Return the `SqlType` of a constant, or None for null. Raises QueryError if the type or size is not allowed."""
+    """Find the `SqlType` of a constant, or None for null. Raises QueryError if the type or size is not allowed."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -57,10 +58,7 @@ class Encoder:
     arrays: bool  # from `Dialect.arrays`
 
     def encode(self, given: object) -> tuple[object, ...]:
-        """Return the arguments for a list or for rows.
-
-        Raises QueryError for values that would not arrive unchanged.
-        """
+        """Encode a list or rows as arguments. Raises QueryError for values that would not arrive unchanged."""
         if not isinstance(given, Iterable) or isinstance(given, str | bytes):
             raise QueryError(f"a list or rows are an iterable, not {type(given).__name__}")
         try:
@@ -73,7 +71,7 @@ class Encoder:
 
 
 def array_type(dialect: Dialect, kind: SqlType) -> str:
-    """Return the SQL type to which PostgreSQL casts an argument that holds one column of a batch of rows.
+    """Choose the SQL type to which PostgreSQL casts an argument that holds one column of a batch of rows.
 
     A column of bytes is sent as an array, because turning bytes into text is expensive. Other columns are sent as text.
     """
@@ -83,11 +81,11 @@ def array_type(dialect: Dialect, kind: SqlType) -> str:
 
 @cache
 def _shape(kinds: tuple[SqlType, ...] | None, *, by_columns: bool = False) -> Any:
-    """Return a struct type, whose only field is a plain list, a list of rows or, `by_columns`, a list for each column.
+    """Define a struct type, whose only field is a plain list, a list of rows or, `by_columns`, a list for each column.
 
-    msgspec checks each cell when it converts the lists. It analyses a struct type once, but a bare list type anew on
-    every call. It does so at the first use, and the process crashes if another thread uses the type at that time.
-    Therefore the type is used here.
+    msgspec checks each cell when it converts the lists. It analyses a struct type once, but a bare list type on every
+    call. It does so at the first use, and the process crashes if another thread uses the type at that time. Therefore
+    the type is used here.
     """
     cells = [_CELLS[kind] for kind in kinds or ()]
     cell: Any = str | _Int64 if kinds is None else tuple.__class_getitem__(tuple(cells))

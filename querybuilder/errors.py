@@ -1,4 +1,4 @@
-"""The error of the package."""
+"""The error of the package. No message contains a bound value, because messages are logged."""
 
 
 class QueryError(Exception):

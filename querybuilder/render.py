@@ -117,13 +117,13 @@ class Rendering:
         self._names: set[str] = set()  # the names in lower case, because SQLite ignores case
 
     def name(self, identifier: str) -> str:
-        """Return the quoted identifier. From now on, `fresh_name` does not return this name."""
+        """Quote an identifier, and keep `fresh_name` from returning it from now on."""
         quoted = quote(self.dialect, identifier)
         self._names.add(identifier.lower())
         return quoted
 
     def table(self, identifier: str) -> str:
-        """Return the quoted name of a table, with its schema, as FROM needs it. Before a column, use `name` instead."""
+        """Quote the name of a table, with its schema, as FROM needs it. Before a column, use `name` instead."""
         schema, quoted = self.dialect.schema_of(identifier), self.name(identifier)
         if schema is None:
             return quoted
@@ -134,13 +134,13 @@ class Rendering:
         return f"{quote(self.dialect, schema)}.{quoted}"
 
     def fresh_name(self, stem: str) -> str:
-        """Return a quoted name that is not used in anything rendered so far."""
+        """Make a quoted name that is not used in anything rendered so far."""
         while stem in self._names:
             stem += "_"
         return self.name(stem)
 
     def constant(self, value: object) -> str:
-        """Return a placeholder for a constant, on PostgreSQL with a cast. Without one, PostgreSQL would infer text."""
+        """Add a placeholder for a constant, on PostgreSQL with a cast. Without one, PostgreSQL would infer text."""
         kind = constant_kind(value)
         return self._placeholder(("constant", kind, value), len(self.constants), cast=kind, constant=value)
 
@@ -153,7 +153,7 @@ class Rendering:
         return self._encoded(name, Encoder(None, self.dialect.arrays), [None])[0]
 
     def rows_parameter(self, name: str, kinds: tuple[SqlType, ...]) -> list[str]:
-        """Return the placeholders of a batch of rows: one for a JSON text of all rows, or one array for each column."""
+        """Add the placeholders of a batch of rows: one for a JSON text of all rows, or one array for each column."""
         casts: list[str | None] = [None]
         if self.dialect.arrays:
             casts = [array_type(self.dialect, kind) for kind in kinds]
@@ -162,7 +162,7 @@ class Rendering:
         return self._encoded(name, Encoder(kinds, self.dialect.arrays), casts)
 
     def statement(self, sql: str, *, packed: bool = False) -> Statement:
-        """Return the statement with the text `sql`. Call this after all parts of the text have been rendered."""
+        """Finish the statement with the text `sql`, after all parts of the text have been rendered."""
         if self._shard is not None:
             # A shard stays for a while after it was moved to another node. Then this condition divides by zero.
             here = f"pg_dist_placement JOIN pg_dist_local_group USING (groupid) WHERE shardid = {self._shard}"
@@ -200,13 +200,11 @@ class Rendering:
 
 
 class Node(ABC):
-    """A piece of SQL, such as a term, a clause or a whole statement."""
-
     __slots__ = ()
 
     @abstractmethod
     def render(self, out: Rendering) -> str:
-        """Return the SQL of this piece. Request names and placeholders from `out` in the order of the SQL text."""
+        """Render this piece. Request names and placeholders from `out` in the order of the SQL text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,25 +224,23 @@ class Query(Node):
     is_definition: ClassVar[bool] = False  # whether the statement defines or drops something, and so binds no values
 
     def compile(self, dialect: Dialect) -> Statement:
-        """Return the statement for this dialect. Raises a QueryError if the dialect cannot express the query."""
+        """Compile the statement for this dialect. Raises a QueryError if the dialect cannot express the query."""
         out = Rendering(dialect, binds_values=not self.is_definition)
         return out.statement(self.render(out))
 
     def count_changed(self, rows: Sequence[Sequence[Any]]) -> int:
-        """Return how many rows of a table the statement has changed. `rows`: what a run of it has returned."""
+        """Count the rows of a table that the statement has changed. `rows`: what a run of it has returned."""
         return 0
 
     def prepared(self) -> Prepared:
         return Prepared(self)
 
     def bind(self, /, **params: object) -> Bound:
-        """Return this query with arguments, like `Prepared.bind`. The SQL is not kept, so use this for rare queries."""
+        """Bind arguments to this query, like `Prepared.bind`. The SQL is not kept, so use this for rare queries."""
         return Bound(Prepared(self), params)
 
 
 class Command(Written, Query):
-    """A finished statement. Callers cannot add clauses to it."""
-
     __slots__ = ()
 
 
@@ -260,9 +256,9 @@ class Prepared:
         self.statements: dict[Dialect, Statement] = {}
 
     def bind(self, /, **params: object) -> Bound:
-        """Return the query with these arguments: scalars, sequences for `in_`, and iterables of rows for bulk writes.
+        """Bind arguments: scalars, sequences for `in_`, and iterables of rows for bulk writes.
 
-        This method does not check the arguments. `Bound.build` does.
+        `Bound.build` checks them.
         """
         return Bound(self, params)
 
@@ -285,7 +281,7 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
     partition: int | None = None
 
     def at(self, partition: int) -> Bound:
-        """Return the query for the partition with this number, or this query if it already has a partition."""
+        """Send the query to the partition with this number, unless it already has a partition."""
         return Bound(self.query, self.params, partition) if self.partition is None else self
 
     def build(self, dialect: Dialect) -> Built:

@@ -16,8 +16,6 @@ from querybuilder.terms import Column, Condition, Ordering, asc
 
 
 class Definition(Command):
-    """A statement that defines or drops something. It cannot bind values."""
-
     __slots__ = ()
     is_definition: ClassVar[bool] = True
 
@@ -48,7 +46,7 @@ class CreateTable(Query):
 
     @property
     def kinds(self) -> dict[str, SqlType]:
-        """Return the `SqlType` of each column, by the name of the column and in the order of the columns."""
+        """The `SqlType` of each column, by the name of the column and in the order of the columns."""
         return {column.name: column.kind for column in self.columns}
 
     def column(self, name: str, kind: SqlType, *, null: bool = False, sortable: bool = True) -> CreateTable:
@@ -91,7 +89,7 @@ def create_table(name: str) -> CreateTable:
 def create_index(
     name: str, table: str, *orders: Ordering | Column, where: Condition | None = None, unique: bool = False
 ) -> Query:
-    """Create a statement that creates an index. desc(col) makes a column descend. `where` cannot bind values."""
+    """Build a statement that creates an index. desc(col) makes a column descend. `where` cannot bind values."""
     ordered = [one if isinstance(one, Ordering) else asc(one) for one in orders]
 
     def write(out: Rendering) -> str:
@@ -107,13 +105,13 @@ def create_index(
 
 
 def add_column(table: str, name: str, kind: SqlType, *, sortable: bool = True) -> Query:
-    """Return a statement that adds a column. Existing rows have null in it."""
+    """Build a statement that adds a column. Existing rows have null in it."""
     column = ColumnDefinition(name, kind, null=True, sortable=sortable)
     return Definition(lambda out: f"ALTER TABLE {out.table(table)} ADD COLUMN {column.render(out)}")
 
 
 def rename_table(name: str, new_name: str) -> Query:
-    """Return a statement that renames a table within its schema. The indexes of the table keep their names."""
+    """Build a statement that renames a table within its schema. The indexes of the table keep their names."""
     return Definition(lambda out: f"ALTER TABLE {out.table(name)} RENAME TO {quote(out.dialect, new_name)}")
 
 
@@ -122,7 +120,7 @@ def drop_table(name: str, *, if_exists: bool = False) -> Query:
 
 
 def create_schema_named(name: str) -> Query:
-    """Create a statement that creates a database schema. PostgreSQL keeps the tables of different schemas apart."""
+    """Build a statement that creates a database schema. PostgreSQL keeps the tables of different schemas apart."""
     return Definition(lambda out: f"CREATE SCHEMA {out.name(name)}")
 
 
@@ -141,7 +139,7 @@ FROM pg_namespace AS n JOIN pg_class AS c ON c.relnamespace = n.oid AND c.relkin
 
 
 def measure_schemas(schemas: Condition, *, distributed: bool) -> Query:
-    """Return a query that lists database schemas of PostgreSQL: the name, the server and the size in bytes of each.
+    """Build a query that lists database schemas of PostgreSQL: the name, the server and the size in bytes of each.
 
     `schemas` is a condition on the column `nspname`, the name of a schema. If `distributed`, Citus stores the schemas
     on several servers, and a size is null if its server does not answer. If not, all schemas have null as their server.
@@ -155,5 +153,5 @@ def measure_schemas(schemas: Condition, *, distributed: bool) -> Query:
 
 
 def distribute_new_schemas() -> Query:
-    """Return a statement that makes Citus put each schema created later in the transaction on one of its servers."""
+    """Make Citus put each schema created later in the transaction on one of its servers."""
     return Command(lambda out: "SET LOCAL citus.enable_schema_based_sharding = on")

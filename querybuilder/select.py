@@ -35,12 +35,10 @@ RowBound = int | Term
 
 
 def render_where(out: Rendering, conditions: Sequence[Condition]) -> str:
-    """Return ` WHERE …`, or an empty text if there are no conditions."""
     return " WHERE " + " AND ".join(one.render(out) for one in conditions) if conditions else ""
 
 
 def render_orders(out: Rendering, orders: Sequence[Ordering]) -> str:
-    """Return ` ORDER BY …`, or an empty text if there is no order."""
     return " ORDER BY " + ", ".join(one.render(out) for one in orders) if orders else ""
 
 
@@ -77,7 +75,7 @@ class Rows(Node):
 
 
 def rows(alias: str, parameter: Param, /, **kinds: SqlType) -> Rows:
-    """Return a source for `from_`. `bind` gets its rows, as tuples or lists with one cell for each of `kinds`."""
+    """Declare a source for `from_`. `bind` gets its rows, as tuples or lists with one cell for each of `kinds`."""
     return Rows(alias, parameter, tuple(kinds.items()))
 
 
@@ -97,8 +95,6 @@ def _source(given: str | RowSource | Rows, alias: str | None) -> Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowQuery(RowSource, Query):
-    """The common base of selects and unions."""
-
     orders: tuple[Ordering, ...] = ()
     limit_rows: Term | None = None
     is_packed: bool = False
@@ -130,11 +126,11 @@ class RowQuery(RowSource, Query):
         return replace(self, is_packed=True)
 
     def scalar(self) -> Term:
-        """Return this query as a term. The query must have one column. Without a row, the term is null."""
+        """Use this query as a term. It must have one column. Without a row, the term is null."""
         return Expression(lambda out: f"({self.render(out)})")
 
     def nested(self) -> Term:
-        """Return all rows of this query as one term, a JSON array of arrays. An outer query can use this term.
+        """Use all rows of this query as one term of an outer query, a JSON array of arrays.
 
         This query may use columns of the outer query. The value of the term is the text of the array. If the outer
         query is `packed`, the value may be the array itself, depending on the version of SQLite.
@@ -160,7 +156,7 @@ class RowQuery(RowSource, Query):
         return out.statement(f"{head} SELECT json_group_array(json_array({cells})) FROM {rows}", packed=True)
 
     def _named(self, out: Rendering) -> tuple[str, str, str]:
-        """Return the SQL of this query, a text of new names for its columns, and a new name for the query.
+        """Render this query. Return its SQL, a text of new names for its columns, and a new name for the query.
 
         The caller writes `WITH query(columns) AS (SQL)`. Names inside the SQL could hide a column that ORDER BY uses.
         """
@@ -277,7 +273,6 @@ class Union(RowQuery):
 
     @staticmethod
     def _render_wrapped(out: Rendering, arms: Sequence[Select]) -> str:
-        """Return the SQL of a union of subqueries. In a subquery, each select can have its own order and limit."""
         return " UNION ALL ".join(
             f"SELECT * FROM ({arm.render(out)}) AS {out.name(f'a{index}')}" for index, arm in enumerate(arms)
         )
@@ -300,7 +295,7 @@ def select(*outputs: Operand | Aliased) -> Select:
 
 
 def union_all(*arms: Select) -> Union:
-    """Return a union: all rows of the selects in `arms`.
+    """Build a union: all rows of the selects in `arms`.
 
     Give an order and a limit to the union or to the selects. If only selects have an order, any select may come first.
     """
@@ -308,7 +303,7 @@ def union_all(*arms: Select) -> Union:
 
 
 def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Query:
-    """Return a recursive query: `seed` gives the first rows, `step` runs until it adds no row, `final` reads all rows.
+    """Build a recursive query: `seed` gives the first rows, `step` runs until it adds no row, `final` reads all rows.
 
     `step` and `final` read from a table `name` with the columns `columns`. Each run of `step` finds in this table the
     rows that the run before it added.

@@ -70,7 +70,7 @@ class Term(Node):
         return Condition(lambda out: f"{self.render(out)} IS NOT NULL")
 
     def in_(self, values: Param | RowSource) -> Condition:
-        """Return the condition that this value is in `values`: a select of one column, or a parameter for a list."""
+        """Test whether this value is in `values`: a select of one column, or a parameter for a list."""
         if isinstance(values, RowSource):
             return Condition(lambda out: f"{self.render(out)} IN ({values.render(out)})")
 
@@ -143,28 +143,28 @@ class Ordering(Node):
 
 
 def col(name: str, table: str | None = None) -> Column:
-    """Return a column. `table`, which may be an alias, is needed if several sources have a column of this name."""
+    """Name a column. `table`, which may be an alias, is needed if several sources have a column of this name."""
     return Column(name, table)
 
 
 def excluded(name: str) -> Term:
-    """Return the value that the insert would have written into a column. Use this term in `do_update`."""
+    """Use, in `do_update`, the value that the insert would have written into a column."""
     return Expression(lambda out: f"excluded.{out.name(name)}")
 
 
 def param(name: str, kind: SqlType | None = None) -> Param:
-    """Return a parameter, which gets its value in `bind`. Its kind is needed only if PostgreSQL cannot infer it."""
+    """Declare a parameter, which gets its value in `bind`. Its kind is needed only if PostgreSQL cannot infer it."""
     return Param(name, kind)
 
 
 def lit(value: Value) -> Term:
-    """Return a bound constant. Raises QueryError for floats, booleans and integers past 64 bits."""
+    """Bind a constant. Raises QueryError for floats, booleans and integers past 64 bits."""
     constant_kind(value)
     return Expression(lambda out: out.constant(value))
 
 
 def null(kind: SqlType) -> Term:
-    """Return a null with a type. A select of a union needs it where another select has a column of this type."""
+    """Write a null with a type. A select of a union needs it where another select has a column of this type."""
     # Without the cast, PostgreSQL would infer the type text for a null in a select of a union.
     return Expression(lambda out: f"CAST(NULL AS {out.dialect.type_names[kind]})")
 
@@ -186,7 +186,7 @@ def max_(operand: Term) -> Term:
 
 
 def sum_(operand: Term) -> Term:
-    """Return the sum as a 64-bit integer, or null if there are no rows. The statement fails if the sum is too large."""
+    """Sum as a 64-bit integer, or null if there are no rows. The statement fails if the sum is too large."""
     # On PostgreSQL the sum of a bigint column is numeric, which drivers return as Decimal.
     return Expression(lambda out: f"sum({operand.render(out)}){'::bigint' if out.dialect.arrays else ''}")
 
@@ -196,7 +196,7 @@ def coalesce(first: Operand, second: Operand, *more: Operand) -> Term:
 
 
 def lower_case(text: Operand) -> Term:
-    """Return a text with its ASCII letters in lower case. Whether other letters change depends on the database."""
+    """Lower the ASCII letters of a text. Whether other letters change depends on the database."""
     return _call("lower", text)
 
 
@@ -221,17 +221,17 @@ def times(left: Operand, right: Operand) -> Term:
 
 
 def whole_part(left: Operand, right: Operand) -> Term:
-    """Return `left` divided by `right` as a whole number. Both databases cut off the fraction."""
+    """Divide `left` by `right` as whole numbers. Both databases cut off the fraction."""
     return _calculate(left, "/", right)
 
 
 def remainder(left: Operand, right: Operand) -> Term:
-    """Return the remainder of the division of `left` by `right`. `left` must be at least 0."""
+    """Take the remainder of the division of `left` by `right`. `left` must be at least 0."""
     return _calculate(left, "%", right)
 
 
 def advisory_lock(number: Operand, *, shared: bool) -> Term:
-    """Return a term that takes an advisory lock: a lock with a number, which lasts until the transaction ends.
+    """Take an advisory lock: a lock with a number, which lasts until the transaction ends.
 
     A shared row lock may overtake a waiting transaction; advisory locks are granted in order. So use this term in a
     select that locks rows: it takes a row's advisory lock first. Select from one table; equal numbers in other tables
@@ -248,24 +248,24 @@ def advisory_lock(number: Operand, *, shared: bool) -> Term:
 
 
 def smaller_of(left: Operand, right: Operand) -> Term:
-    """Return the smaller of two values. If one of them is null, the result depends on the database."""
+    """Take the smaller of two values. If one of them is null, the result depends on the database."""
     first, second = term(left), term(right)
     return Expression(lambda out: f"{out.dialect.smaller}({first.render(out)}, {second.render(out)})")
 
 
 def larger_of(left: Operand, right: Operand) -> Term:
-    """Return the larger of two values. If one of them is null, the result depends on the database."""
+    """Take the larger of two values. If one of them is null, the result depends on the database."""
     first, second = term(left), term(right)
     return Expression(lambda out: f"{out.dialect.larger}({first.render(out)}, {second.render(out)})")
 
 
 def collated(text: Term) -> Term:
-    """Return a text that is compared by code points, like a sortable column. The texts in `recursive` need this."""
+    """Compare a text by code points, like a sortable column. The texts in `recursive` need this."""
     return Expression(lambda out: f"({text.render(out)}{out.dialect.collation})")
 
 
 def part(text: Operand, start: int | Term, width: int) -> Term:
-    """Return `width` characters of a text from the 1-based `start`, or fewer if the text ends earlier."""
+    """Cut `width` characters from a text, from the 1-based `start`, or fewer if the text ends earlier."""
     if (isinstance(start, int) and start < 1) or width < 1:
         raise QueryError("a part of a text starts at character 1 or later and has at least 1 character")
     whole, first = term(text), term(start)
@@ -278,7 +278,7 @@ def part(text: Operand, start: int | Term, width: int) -> Term:
 
 
 def contains_text(text: Operand, piece: Operand) -> Condition:
-    """Return the condition that a text contains a piece. Case matters, and no character is a wildcard."""
+    """Test whether a text contains a piece. Case matters, and no character is a wildcard."""
     whole, sought = term(text), term(piece)
 
     def write(out: Rendering) -> str:
@@ -289,7 +289,7 @@ def contains_text(text: Operand, piece: Operand) -> Condition:
 
 
 def clock_us() -> Term:
-    """Return the time in microseconds since 1970, by the clock of the store's machine. SQLite gives whole milliseconds.
+    """Read the time in microseconds since 1970, by the clock of the store's machine. SQLite gives whole milliseconds.
 
     This is the time at which the statement runs, not the time at which the transaction began.
     """
@@ -297,17 +297,17 @@ def clock_us() -> Term:
 
 
 def all_of(*conditions: Condition) -> Condition:
-    """Return the condition that all `conditions` are true. Without `conditions`, it is always true."""
+    """Combine `conditions` that must all be true. Without any, the result is always true."""
     return _join(" AND ", conditions, "TRUE")
 
 
 def any_of(*conditions: Condition) -> Condition:
-    """Return the condition that at least one of `conditions` is true. Without `conditions`, it is never true."""
+    """Combine `conditions` of which at least one must be true. Without any, the result is never true."""
     return _join(" OR ", conditions, "FALSE")
 
 
 def _call(function: str, *operands: Operand) -> Term:
-    """Return a call of an SQL function. `function` is always a constant of this module, never text from a caller."""
+    """Call an SQL function. `function` is always a constant of this module, never text from a caller."""
     terms = [term(one) for one in operands]
     return Expression(lambda out: f"{function}({', '.join(one.render(out) for one in terms)})")
 
@@ -330,7 +330,7 @@ def desc(operand: Term) -> Ordering:
 
 
 def seek(*keys: tuple[str | Column, Direction, Operand]) -> Condition:
-    """Return a condition for the rows after a given row. `keys` has the row's value for each column of the sort order.
+    """Build a condition for the rows after a given row. `keys` has the row's value for each column of the sort order.
 
     The condition has the form `c1 <= v AND (c1 < v OR owner > o)`. With the first test, the database reads only a range
     of an index. With the OR alone, or with a row value as in `(c1, owner) < (v, o)`, SQLite would test every row.

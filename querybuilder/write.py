@@ -22,8 +22,6 @@ Assignments = tuple[tuple[str, Term], ...]
 
 @dataclass(frozen=True, slots=True)
 class Change(Query):
-    """The common base of inserts, updates and deletes."""
-
     table: str
     _: KW_ONLY
     conditions: tuple[Condition, ...] = ()
@@ -222,7 +220,7 @@ def delete(table: str) -> Delete:
 
 
 def truncate(table: str) -> Query:
-    """Return a statement that deletes all rows of a table.
+    """Build a statement that deletes all rows of a table.
 
     On PostgreSQL, readers and writers of the table wait until the transaction ends. No number of rows is returned.
     """
@@ -230,10 +228,10 @@ def truncate(table: str) -> Query:
 
 
 def hold_table(table: str) -> Query:
-    """Return a statement that makes all writers of a table wait until the transaction ends.
+    """Build a statement that makes all writers of a table wait until the transaction ends.
 
-    The statement itself waits for transactions that have written to the table or locked its rows. In a dialect
-    without row locks it does nothing.
+    The statement itself waits for transactions that have written to the table or locked its rows. In a dialect without
+    row locks it does nothing.
     """
     return Command(
         lambda out: f"LOCK TABLE {out.table(table)} IN EXCLUSIVE MODE" if out.dialect.row_locks else "SELECT 1"
@@ -241,7 +239,7 @@ def hold_table(table: str) -> Query:
 
 
 def chained(name: str, first: Update, *inserts: Insert) -> Chained:
-    """Return one statement that runs an update and some inserts. The statement returns the rows of the update.
+    """Chain an update and some inserts into one statement, which returns the rows of the update.
 
     The update and the inserts see the tables as they were before the statement, and may run in any order. Exception: an
     insert may select from the update by its name, `name`. Then it runs after the update and sees the returned rows.

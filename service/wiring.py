@@ -125,7 +125,6 @@ async def open_context(
 
 
 class _Basics(NamedTuple):
-
     settings: Settings
     metrics: Metrics
     meter: Meter

@@ -1,6 +1,6 @@
 """Jobs for whole boards: they close boards whose time is over, archive them, and delete rows past their retention.
 
-    open ── its end passes ──> shut: takes no posts ──> frozen: final curves fitted ──> archived: rows compressed
+    open ── its end passes ──> shut: rejects posts ──> frozen: final curves fitted ──> archived: rows compressed
                                (many at a time)         (one at a time)                 (in bounded steps)
 
 - `close_periods` takes each board through these stages.

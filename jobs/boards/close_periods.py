@@ -1,14 +1,14 @@
 """Closes boards whose time is over, grants rewards, and archives closed boards that have kept their rows long enough.
 
     claim ──> read what is due ──┬── boards to shut: many at a time ─────────────────┐
-                  ^              ├── then a step of the cohorts (in leagues) or of   │
-                  │              │   the grants of one shut board, and when they are │
-                  │              │   made its final curves ──────────────────────────┤
-                  │              └── if neither was due: a step of one archive ──────┤
-                  └──────────────────────────────────────────────────────────────────┘
+                 ^               ├── then a step of the cohorts (in leagues) or of   │
+                 │               │   the grants of one shut board, and when they are │
+                 │               │   made its final curves ──────────────────────────┤
+                 │               └── if neither was due: a step of one archive ──────┤
+                 └───────────────────────────────────────────────────────────────────┘
 
-Shutting boards comes first: after each bounded step of other work, the job reads again which boards to shut. The result
-of a step is stored only if this process still holds the lease.
+A season must end on time even while a large archive is being written. So after each bounded step of other work, the job
+reads again which boards to shut. The result of a step is stored only if this process still holds the lease.
 """
 
 import asyncio
@@ -110,7 +110,10 @@ class CloseJob:
         return bool(due[ClosingStage.FROZEN])
 
     async def _choose_to_shut(self, boards: list[Board]) -> list[Board]:
-        """Leave out boards with posts in the queue: what was accepted in time counts, so they are shut after these."""
+        """Leave out boards with posts in the queue.
+
+        What was accepted in time counts, so they are shut after these posts.
+        """
         if not boards:
             return []
         oldest_us = min((each.oldest_us for each in (await read_backlog(self._store)).values()), default=INT64_MAX)
@@ -138,7 +141,7 @@ class CloseJob:
             log.debug("board_archived", board=stored.id)
 
     def _due(self) -> Program[tuple[int, int | None, dict[ClosingStage, list[tuple[int, Board]]]]]:
-        """Return the time, the time at which the board was shut that waits longest for grants, and what is due."""
+        """Find the time, when the board that has waited longest for grants was shut, and what is due."""
         now_us = yield from self._clock()
         due = {}
         many = self._limits.close_boards_max

@@ -41,7 +41,7 @@ PAUSE_S_MAX = 1.0  # the longest pause before the next attempt to switch
 
 @dataclass(slots=True)
 class MoveCounts:
-    """The progress of a move. `BoardMove` reports it after each page, and after each attempt to switch."""
+    """The progress of a move, reported after each page and after each attempt to switch."""
 
     rows: int = 0  # rows that were copied
     post_ids: int = 0  # post ids that were copied

@@ -1,11 +1,12 @@
-"""Deletes post ids, logged changes, rejected posts, acts and grants past their retention, and rows that no board uses.
+"""Deletes what is past its retention, such as post ids, logged changes, acts and grants, and rows that no board uses.
 
 It also finishes what was asked for owners while a partition did not answer.
 
 Each partition is pruned separately, by one process at a time. The control partition has only rejected posts to delete;
 acts, events and grants, which are there, are deleted together with what is in partition 0.
+
 New posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step
-took. So pruning writes to the store for at most half of the time.
+took, so pruning writes to the store for at most half of the time.
 """
 
 from collections.abc import Callable
@@ -78,7 +79,7 @@ class PruneJob:
     async def prune_changes(self) -> int:
         """Delete logged changes past their retention; return the number of deleted bundles (rows of the log).
 
-        If `FoldJob` has not counted the deleted changes yet, it detects that they are missing.
+        `FoldJob` detects if changes that it has not counted yet are missing.
         """
         before_us = await self._find_start(self._limits.change_log_retention_s)
         pruning = partial(change_log.prune, before_us=before_us, rows_max=self._rows_max)
@@ -169,7 +170,6 @@ class PruneJob:
         return await self._store.read(self._context.leases.clock) - round(retention_s * 1e6)
 
     async def _in_steps(self, event: str, step: Callable[[], Program[int]], rows_full: int) -> int:
-        """Run `step` at most `prune_steps_max` times, until it changes fewer than `rows_full` rows. Return the sum."""
         changed = 0
         for _ in range(self._limits.prune_steps_max):
             started = self._monotonic()

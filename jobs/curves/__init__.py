@@ -11,7 +11,7 @@
 - `fold` adds the logged changes of a partition to the live counts of the curves in use.
 - `audit` checks the ranks that curves give for random entries against counted ranks.
 
-The most important rule: two refreshes of one column never overlap, even in two processes, because a refresh runs under
-a lease on the column. The room may import `storage`, `predictor` and the modules at the root of `jobs`, but not its
-neighbours `queue`, `leases` and `boards`. Begin with `refresh`.
+Two refreshes of one column never overlap, even in two processes, because a refresh runs under a lease on the column.
+Otherwise a newer curve could describe an older snapshot. The room may import `storage`, `predictor` and the modules at
+the root of `jobs`, but not its neighbours `queue`, `leases` and `boards`. Begin with `refresh`.
 """

@@ -1,7 +1,8 @@
 """Audits curves: compares the ranks that a curve gives for random entries with counted ranks.
 
-So operators learn of a wrong bracket before players do. One job process audits a column in each interval, and operators
-may request audits. An audit is one bounded read on the connections for long reads, so point reads never wait for it.
+A wrong bracket would mean that the service lies, and operators should learn of it before players do. One job process
+audits a column in each interval, and operators may request audits. An audit is one bounded read on the connections for
+long reads, so point reads never wait for it.
 """
 
 import random

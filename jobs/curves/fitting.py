@@ -34,8 +34,6 @@ AGE_S_MIN = 0.001  # the age of a younger curve is set to this, so that nothing 
 
 
 class FitSnapshot(NamedTuple):
-    """The state of a leaf in the snapshot that a curve was fitted from."""
-
     changes: int  # how many changes the leaf's totals had counted
     mark: int  # the first log position that is not in the snapshot
     as_of_us: int  # the time at which the snapshot was the current state
@@ -97,7 +95,6 @@ class Fitting:
         return present.method == "scan" or bound > self._limits.scan_bound_ratio
 
     def _read_snapshot(self, leaf: Leaf, asked_us: int) -> Program[FitSnapshot]:
-        """Read the state of a leaf in the current snapshot. `asked_us` is a time before the snapshot was read."""
         totals = yield from find_totals([leaf.key])
         log = yield from change_log.read_counter()
         as_of_us = date_snapshot(log.changed_us, asked_us, self._now_us)

@@ -4,7 +4,8 @@
 
 Live counts say how the number of entries at each knot and in each gap has changed since a curve was fitted. A partition
 has its own log, counts and mark: the first log position that is not counted yet. One process at a time folds it, and
-stores counts only if it holds the lease. Counts and mark are stored together, so the next process continues from both.
+stores counts only if it holds the lease. Counts and mark are stored together, so that the next process neither skips a
+change nor counts one twice.
 
 The counts in the memory of the folding process (`Counting`) are only a copy of the stored counts. After any error the
 whole copy is dropped, and the stored counts are read again.
@@ -109,7 +110,7 @@ class Counting:
         return begun
 
     def _track(self, slot: Slot, found: FoldBacklog, *, is_new: bool) -> TrackedCurve | None:
-        """Return a curve and its live counts, from memory or the backlog, or None if its changes can't be counted."""
+        """Look up a curve and its live counts, in memory or the backlog. None: its changes can't be counted."""
         fit, leaf = self.known.fits[slot[0]][slot[1]], found.leaves.get(slot[0])
         if leaf is None or leaf.epoch != fit.epoch or leaf.partition != self._partition:
             return None  # the leaf was deleted, emptied or moved, so its earlier changes do not count
@@ -178,7 +179,7 @@ class FoldJob:
         self._counting = None
 
     def counting(self) -> Counting:
-        """Return a `Counting` that knows no curves yet; the first fold fills it from the store."""
+        """Make a `Counting` that knows no curves yet. The first fold fills it from the store."""
         return Counting(self._partition, curves_max=self._limits.fold_curves_max)
 
     async def fold_changes(self, held: HeldLease, counting: Counting) -> int:

@@ -107,8 +107,6 @@ LOOK_BASE_S = 0.05  # the first pause between two reads of a request's state; it
 
 @dataclass(frozen=True, slots=True)
 class Refreshed:
-    """A refreshed curve, which is in use from now on."""
-
     curve: Curve
     seconds: float  # time from the start of the refresh to the commit of its curve
     version: int  # grows with every stored curve of the board's partition
@@ -126,11 +124,9 @@ class Refresher:
         self._failures: dict[Slot, StorageError] = {}  # why a job in this process could not store an awaited answer
 
     def accept_requests(self) -> None:
-        """Remember that this process runs the refresh job."""
         self._runs_job = True
 
     def refuse_requests(self) -> None:
-        """Refuse all requests, because this process stops."""
         self._stopped = True
         self.answered.set()
 
@@ -237,7 +233,6 @@ class RefreshJob:
             await sleep(self._limits.refresh_tick_s)
 
     async def find_due(self) -> None:
-        """Find due columns, and wake the workers if there are any."""
         if await self._schedule.find_due():
             self._wake.set()
 
@@ -253,7 +248,6 @@ class RefreshJob:
             await sleep_until_set(self._refresher.asked, sleep(self._limits.curve_poll_s))
 
     async def find_requests(self) -> None:
-        """Read the open refresh requests, and wake the workers if there are any."""
         listing = partial(list_open_refresh_requests, self._limits.refresh_demands_max)
         self._requested = await self._store.read(listing)
         if self._requested:

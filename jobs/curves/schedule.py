@@ -8,15 +8,15 @@
 
 A turn is a time at which this process checks a board. A curve is live if the changes since its fit are counted for it.
 Clients rely on its error bound, on the width of its brackets, and on how many rows the service counts to find an exact
-rank. So these figures, and not the curve's age, decide whether it has drifted too far from its fit. The figures are
-taken only over ranks beyond `exact_top`, because better ranks are always counted.
+rank. So these figures, and not the curve's age, decide whether it has drifted too far from its fit. They are taken only
+over ranks beyond `exact_top`, because better ranks are always counted.
 
 A board that is being filled cannot wait for its turn: without a curve, each of its ranks is counted from the top. So
-each look at a partition also reads which boards have changed. A board is checked early once it has had as many changes
-as it needs to outgrow its curves.
+each look at a partition also reads which boards have changed, and a board that has had enough changes to outgrow its
+curves is checked early.
 
-This module does not remember facts that it can read from the store. So even a process that has just started knows which
-boards are idle. The same reads find boards that other processes created, changed or deleted.
+Nothing is remembered that can be read from the store, so even a process that has just started knows which boards are
+idle. The same reads find boards that other processes created, changed or deleted.
 """
 
 from collections.abc import Container
@@ -184,7 +184,7 @@ class Schedule:
         return turn
 
     def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
-        """Return the due columns of a leaf, and set its next turn. `leaf`: as now stored, or None if it was deleted."""
+        """Find the due columns of a leaf, and set its next turn. `leaf`: as now stored, or None if it was deleted."""
         if leaf is None or leaf != turn.leaf:
             if leaf is None or leaf.archived_us is not None or leaf.epoch != turn.leaf.epoch:
                 return []
@@ -261,7 +261,7 @@ class Schedule:
         return max((self._now_us() - listed.as_of_us) / 1e6, now_s - since_s)
 
     def _need(self, listed: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:
-        """Return how urgent a new curve is: the share of entries changed since the fit, plus a term for the wait.
+        """Compute how urgent a new curve is: the share of entries changed since the fit, plus a term for the wait.
 
         This term is how many intervals the curve is overdue, divided by `refresh_patience_intervals`.
         """
@@ -287,7 +287,6 @@ def _is_counted(leaf: Leaf, index: int, stored: _StoredState) -> bool:
 
 
 def _read_news(after: int, limit: int, mark: int | None) -> Program[tuple[list[Board], tuple[dict[int, int], int]]]:
-    """Read the boards after the key `after`, and how many changes each leaf has had since the mark, with a new mark."""
     younger = yield from list_boards_after(after, limit)
     return younger, (yield from change_log.count_changes_after(mark))
 

@@ -4,7 +4,7 @@
         task: read events ──> send one ──> store that it was delivered ──> send the next one …
 
 One process at a time delivers, under a lease. If it dies after a receiver has answered, the next process sends this
-event again, with the same id.
+event again. It has the same id, so the receiver can tell.
 """
 
 import asyncio
@@ -61,7 +61,6 @@ class DeliverJob:
         self._under_way.clear()
 
     async def deliver(self, webhook: Webhook) -> None:
-        """Deliver all events that wait for a webhook, until one fails."""
         try:
             while webhook.tests:
                 now_us = self._now_us()

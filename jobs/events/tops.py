@@ -1,4 +1,4 @@
-"""Looks for leaderboards whose first rows have changed, and adds events of them. One process at a time does it."""
+"""Looks for leaderboards whose first rows have changed, and adds events for them. One process at a time does it."""
 
 from functools import partial
 

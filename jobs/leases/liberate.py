@@ -1,6 +1,7 @@
 """Frees resources whose leases expired, and deletes the rows of dropped pools and old rows of the journal of leases.
 
-Nothing is remembered between steps: a process that takes over reads from the store what is left to do.
+Without it, a server that crashed with a lease would keep its resource for ever. Nothing is remembered between steps: a
+process that takes over reads from the store what is left to do.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -38,7 +38,6 @@ class ExchangeJob:
         self._away = False
 
     async def run_forever(self) -> None:
-        """Read the peer's journal, page by page. While another process reads this journal, wait."""
         while True:
             try:
                 await self._ownership.run_owned(JOB_WORK, self.name, self._read_on)

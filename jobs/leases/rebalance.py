@@ -57,7 +57,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_averages(self) -> bool:
-        """Return whether a request came or a lease ended since the first measurement. If not, averages mean nothing."""
+        """Whether a request came or a lease ended since the first measurement. If not, averages mean nothing."""
         return self.level > 0 or self.freed > 0
 
 
@@ -77,7 +77,7 @@ class Transfer(NamedTuple):
 
 
 def update_load(load: Load, found: Load, half_life_s: float) -> Load:
-    """Return `load` updated by the newer measurement `found`, or unchanged if `found` is not newer."""
+    """Update `load` by the newer measurement `found`. Return it unchanged if `found` is not newer."""
     passed_s = (found.at_us - load.at_us) / 1e6
     if passed_s <= 0:
         return load
@@ -98,7 +98,7 @@ def update_load(load: Load, found: Load, half_life_s: float) -> Load:
 
 
 def forecast_demand(load: Load, horizon_s: float) -> float:
-    """Return how many resources will be requested in the next `horizon_s` seconds.
+    """Estimate how many resources will be requested in the next `horizon_s` seconds.
 
     The estimate uses the averaged level and trend, or the latest rate if this rate is higher.
     """
@@ -106,22 +106,22 @@ def forecast_demand(load: Load, horizon_s: float) -> float:
 
 
 def forecast_need(load: Load, horizon_s: float) -> float:
-    """Return how many of its available resources a region will use up in the next `horizon_s` seconds.
+    """Estimate how many of its available resources a region will use up in the next `horizon_s` seconds.
 
-    Leases that will end reduce the need, because their resources can be leased again. But if a request was
-    refused lately, this does not count: the region needs at least the latest request rate times `horizon_s`.
+    Leases that will end reduce the need, because their resources can be leased again. But if a request was refused
+    lately, this does not count: the region needs at least the latest request rate times `horizon_s`.
     """
     used = forecast_demand(load, horizon_s) - load.freed * horizon_s
     return max(0.0, used, load.asked_lately * horizon_s if load.refused_lately else 0.0)
 
 
 def forecast_headroom(load: Load, available: int, horizon_s: float) -> int:
-    """Return how many resources a region will have left in `horizon_s` seconds if no resources are moved."""
+    """Estimate how many resources a region will have left in `horizon_s` seconds if no resources are moved."""
     return max(0, int(available - (forecast_demand(load, horizon_s) - load.freed * horizon_s)))
 
 
 def compute_targets(regions: Mapping[str, RegionState], horizon_s: float) -> dict[str, float]:
-    """Return how many resources each region should have available. The targets add up to the number available now."""
+    """Compute how many resources each region should have available. The targets add up to the number available now."""
     everything = sum(state.available for state in regions.values())
     needs = {region: forecast_need(state.load, horizon_s) for region, state in regions.items()}
     needed = sum(needs.values())

@@ -29,7 +29,6 @@ class _WithoutServerHeader(web.StreamResponse):
 
 
 class PlainResponse(_WithoutServerHeader, web.Response):
-
     def add_headers(self, headers: Mapping[str, str]) -> None:
         """Add headers before the answer is sent. A second `Vary` is added to the first one."""
         for name, value in headers.items():

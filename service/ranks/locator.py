@@ -70,7 +70,6 @@ class LocatedRank(msgspec.Struct, frozen=True, gc=False):
 
 
 class _CellForm(NamedTuple):
-
     name: str
     offset: int | None  # the number in the cell is the value plus this; None: the cell is the value itself
     width: int | None  # how many digits of the cell hold the value; None: all of them

@@ -23,7 +23,6 @@ _Totals = Mapping[int, dict[int, int]]  # totals of boards by board key
 
 
 class AskedRank(NamedTuple):
-
     locator: Locator
     wanted: WantedRank
 

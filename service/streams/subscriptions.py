@@ -119,7 +119,6 @@ def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers:
 
 
 class Subscriber(Protocol):
-
     def write(self, text: bytes) -> bool:
         """Send a text; return False if the client has left, or was dropped because it reads too slowly."""
 
@@ -185,7 +184,6 @@ class Topic(ABC):
 
 
 class _RankedTopic(Topic):
-
     def __init__(self, board: Board, index: int, ranking: Ranking, tiers: Tiers | None) -> None:
         super().__init__(board)
         self.index, self._ranking, self._tiers = index, ranking, tiers

@@ -188,7 +188,6 @@ def _pieces(lines: list[str]) -> Iterator[str]:
 
 
 class _StandardHandler(logging.Handler):
-
     def emit(self, record: logging.LogRecord) -> None:
         # Only the first line is logged, because later lines quote input: asyncio quotes the exceptions of its tasks.
         event = masked(record.getMessage().partition("\n")[0])

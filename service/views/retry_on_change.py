@@ -84,7 +84,6 @@ async def raise_merged(context: Context, call: Call, error: ProblemError | error
 
 
 class _Tries:
-
     def __init__(self, context: Context, call: Call, named: NamedBoards) -> None:
         self._context, self._call, self._named = context, call, named
         self._sent = named.list_ids(call)

@@ -32,7 +32,6 @@ class Fault(Enum):
 
 
 class RefusedError(Exception):
-
     def __init__(self, fault: Fault, text: str) -> None:
         super().__init__(text)
         self.fault = fault

@@ -29,7 +29,6 @@ PARTITION_GAUGES = {  # help text of each gauge, by the name of its figure
 
 
 class StoreFigures:
-
     def __init__(self, store: Store, meter: Meter, *, version: str, wait_s_max: float) -> None:
         """Prepare to measure a store. A partition is unreachable if it does not answer within `wait_s_max` seconds."""
         self._store, self._meter, self._wait_s_max = store, meter, wait_s_max

@@ -57,7 +57,6 @@ class CohortQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 
 class LeaguePeriod(NamedTuple):
-
     family: Family
     league: LeagueSpec
     period: Period
