@@ -46,7 +46,7 @@ _CHANGE, _CUT = _changed.prepared(), _changed.set(first=param("first"), last=par
 
 
 def find_last_block(leaf_key: int, section: str) -> Program[tuple[int, int, str] | None]:
-    """Return (`number`, `entries`, `last`) of a section's last `ArchiveBlock`, or None if the section has no block."""
+    """Find (`number`, `entries`, `last`) of a section's last `ArchiveBlock`; return None if it has no block."""
     rows = yield _LAST.bind(leaf_key=leaf_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
@@ -58,7 +58,7 @@ class ArchivedRanking(Ranking):
         self._closed_us, self._columns = leaf.closed_us, len(leaf.spec.columns)
 
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
-        """Return the only tally block that can hold a cell, and the number of entries in the blocks before it.
+        """Find the only tally block that can hold a cell, and the number of entries in the blocks before it.
 
         This is the last block that begins with this cell or a better one. Return None if all begin with a worse cell.
         """
@@ -72,7 +72,6 @@ class ArchivedRanking(Ranking):
         return {"leaf_key": self.leaf_key, "section": section_of(kind, self.index)}
 
     def _count(self, kind: SectionKind) -> Program[int]:
-        """Count the entries in the column's section of this kind. `TALLY` has all entries, `TOP` only the best ones."""
         last = yield from find_last_block(self.leaf_key, section_of(kind, self.index))
         return 0 if last is None else last[0] + last[1]
 
@@ -83,7 +82,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._count(SectionKind.TOP)) == (yield from self._total())
 
     def _top(self, rows_max: int = INT64_MAX, shadow: str = NOBODY) -> Program[list[Entry]]:
-        """Return archived best rows (all, or at least the first `rows_max`), but no rows of erased or hidden owners.
+        """Read archived best rows (all, or at least the first `rows_max`), but no rows of erased or hidden owners.
 
         Keep the row of `shadow`, unless answers tell that this owner is hidden.
         """
@@ -113,7 +112,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._less_than(past)) - (yield from self._less_than(least))
 
     def _less_than(self, text: str) -> Program[int]:
-        """Return how many entries have a cell that sorts before `text`. The text may be the first digits of a cell."""
+        """Count the entries whose cell sorts before `text`, which may be the first digits of a cell."""
         # The text ":" means a limit after all cells. Shorter texts get zeros, because `count_better` needs all digits.
         width = len(self.padding.pad(self.padding.min_scaled))
         if text > "9" * width:
@@ -126,7 +125,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._total()) - better - ties
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
-        """Count the entries with this cell, and how many of these entries stand before `owner`.
+        """Count the entries with this cell, and how many of these entries come before `owner`.
 
         If equal values share a rank, the order of tied entries is archived only for the best rows (`SectionKind.TOP`).
         """
@@ -209,7 +208,7 @@ class ArchivedRanking(Ranking):
         return near
 
     def _find_index(self, cell: str, owner: str, shadow: str = NOBODY) -> Program[tuple[list[Entry], int]]:
-        """Find the rows of `_top`, and the 0-based index at which the row with this cell and owner stands.
+        """Find the rows of `_top`, and the 0-based index of the row with this cell and owner.
 
         If no row has this cell and owner, return the index of the first row that ranks after them.
         """

@@ -10,8 +10,8 @@ The rows of all segments are merged into one archive, which is stored in the par
 
 An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased, and a
 post taken back. So a step is stored only if the board has not changed since the step was read. The archive's first
-block, its head, holds the board's count of changes. If the board now has another count, the next step begins the
-archive anew.
+block, its head, holds the board's count of changes. If the board now has another count, the next step starts the
+archive again.
 """
 
 from collections.abc import Callable, Sequence
@@ -52,8 +52,6 @@ class _Progress(NamedTuple):
 
 
 class ArchiveBlock(NamedTuple):
-    """A block of an archive, as a row of the table of archives."""
-
     section: str
     number: int  # how many entries of the section come before the block; in a section of curves, the segment's number
     entries: int  # how many entries the block has; in the section `HEAD`, the board's count of changes; of a curve, 0
@@ -103,7 +101,7 @@ class ArchiveWriter:
         return [*parts, _Part(OWNERS, self._read_owners, True)]
 
     def is_begun(self) -> Program[bool]:
-        """Return whether an archive of the board was begun, and the board has not changed since that time."""
+        """Return whether an archive of the board was begun, and the board has not changed since."""
         head = yield from find_last_block(self.board.key, HEAD)
         return head is not None and head[1] == (yield from self._count_changes())
 
@@ -192,7 +190,7 @@ class ArchiveWriter:
         return self._cut_rows(OWNERS, progress.number, entries, ties_before), len(entries)
 
     def _count_ties_before(self, index: int, entries: list[Entry], after: str) -> Program[list[int]]:
-        """Return, for each entry, how many tied rows rank before it. `entries` are those after the owner `after`."""
+        """Count, for each entry, the tied rows that rank before it. `entries` are those after the owner `after`."""
         cells = sorted({cell for entry in entries if isinstance(cell := entry.cells[index], str)})
         passed: dict[str | int, int] = dict.fromkeys(cells, 0)
         for part in self.board.leaves:
@@ -208,7 +206,7 @@ class ArchiveWriter:
         return ties_before
 
     def encode_blocks(self, found: Sequence[DraftBlock]) -> list[ArchiveBlock]:
-        """Encode the documents of blocks. Call this in another thread, because encoding uses much CPU time."""
+        """Encode the documents of blocks, in another thread, because encoding uses much CPU time."""
         return [block._replace(document=encode()) for block, encode in found]
 
     def store_step(self, step: ArchiveStep, blocks: Sequence[ArchiveBlock], *, now_us: int) -> Program[Board | None]:

@@ -78,12 +78,12 @@ class TallyBlock(NamedTuple):
         return self.ties[index] if index < len(self.keys) and self.keys[index] == key else 0
 
     def key_at(self, index: int) -> int:
-        """Return the key of the entry with this 0-based index in the block, counted from the best entry."""
+        """Find the key of the entry with this 0-based index in the block, counted from the best entry."""
         counted = list(accumulate(self.ties))
         return self.keys[bisect_left(counted, index + 1)]
 
     def next_better_key(self, key: int) -> int | None:
-        """Return the worst of the block's keys that are better than `key`, or None if no key is better."""
+        """Find the worst of the block's keys that are better than `key`; return None if no key is better."""
         index = bisect_left(self.keys, key)
         return self.keys[index - 1] if index else None
 

@@ -24,8 +24,6 @@ from storage.store import Program
 
 
 class ClosingStage(IntEnum):
-    """The stages of a board, in their order, as the catalog stores them."""
-
     OPEN = 0  # the next step shuts the board
     SHUT = 1  # the next step settles a league or makes grants, or else fits the board's final curves
     FROZEN = 2  # the next step archives the board, unless its rows are kept for ever
@@ -51,7 +49,7 @@ _DUE = (
 
 
 def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
-    """Shut the given boards whose closing time has come, so that they take no more posts. Return the shut boards.
+    """Shut the given boards whose closing time has come, so that they accept no more posts. Return the shut boards.
 
     A board needs no final curve if it has so few entries that every rank is counted. Freeze such a board immediately,
     unless it has rewards or cohorts.
@@ -159,7 +157,7 @@ def check_archive_time(board: Board, *, now_us: int) -> Program[bool]:
 def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
     """Set when the closing job checks a board next. With None, it waits until another program sets a time.
 
-    A board that is open but over takes no posts in the meantime, because posts compare its end with the clock.
+    Until it is shut, a board past its end already rejects posts, because they compare its end with the clock.
     """
     yield (
         update(BOARDS)
@@ -170,7 +168,7 @@ def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
 
 
 def _archive_us(board: Board, families: dict[int, Family]) -> Program[int | None]:
-    """Return when a closed board is to be archived, or None if never. `families` caches families by key.
+    """Find when a closed board is to be archived; return None if never. `families` caches families by key.
 
     The time depends on the row of the family, or of the board if it has no family. This program locks that row, so a
     transaction that changes the row has to wait. Afterwards that transaction sets `due_at`, so the job checks again.

@@ -7,12 +7,12 @@
 To find a leaf, a name leads to a board or a family, a time and facets lead to boards of the family, and an owner leads
 to one segment of a board. The programs here create, change, move and delete boards; `storage.leaves` handles entries.
 
-The most important rule: a process has only a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be outdated.
-The process reads the store before it reports that a board is unknown. If a program finds that its copy of a board is
-outdated, it raises `BoardChangedError`, and the caller reads the board again.
+A process has only a copy of the catalog (`Catalog`, `FamilyCatalog`), which may be outdated, so it reads the store
+before it reports that a board is unknown. If a program finds that its copy of a board is outdated, it raises
+`BoardChangedError`, and the caller reads the board again.
 
 This package may import `curves`, `leaves`, `leases` and the packages below. Read `boards` first, which finds boards.
 `board_creation`, `board_changes`, `board_copy` (moves and splits) and `board_removal` follow the life of a board. Then
-read `families` and `family_ids`, then `catalog`. `shared_tables` is for stores that have many boards.
-`journal` merges the change logs of all partitions. `api_keys` and `profiles` stand alone.
+read `families` and `family_ids`, then `catalog`. `shared_tables` is for stores that have many boards. `journal` merges
+the change logs of all partitions. `api_keys` and `profiles` are independent of all these.
 """

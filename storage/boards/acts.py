@@ -1,9 +1,9 @@
 """Keeps what operators have done: when, with which API key, for which reason. An act changes nothing that games read.
 
-A transaction that has an effect also stores the act. So there is no effect without its act, whatever process is killed.
+The transaction that has an effect also stores the act, so no effect is without its act, whatever process is killed.
 
-The act that has hidden or shadowed an owner is marked as long as the owner is so. The marked acts are the list of the
-hidden owners, so they are never pruned. Another such request for the owner changes nothing, and stores no act.
+The act that has hidden or shadowed an owner is marked for as long as the owner stays so. The marked acts are the list
+of hidden owners, so they are never pruned. Repeating such a request changes nothing, and stores no act.
 """
 
 import secrets
@@ -63,7 +63,6 @@ _PRUNE = delete(ACTS).where(col("id").in_(_old.order_by(asc(col("at"))).limit(pa
 
 
 def store_acts(acts: Iterable[Act], *, hidden: int | None = None) -> Program[None]:
-    """Store acts. Acts of the same time are listed in a random order."""
     yield _INSERT.bind(rows=[(f"{act.at_us:016x}{secrets.token_hex(8)}", *act, hidden) for act in acts])
 
 
@@ -94,7 +93,7 @@ def move_hidden(owner: str, into: str) -> Program[None]:
 def list_acts(*, before: str, limit: int, **wanted: str | None) -> Program[list[StoredAct]]:
     """List the newest acts whose ids are less than `before`. `wanted`: values that `owner`, `board`, `key` must have.
 
-    An empty `before` stands for the end. A value that is None does not matter.
+    An empty `before` means the end. A value that is None does not matter.
     """
     given = {name: value for name, value in wanted.items() if value is not None}
     listed = _LISTED.where(*(col(name).eq(param(name)) for name in given))

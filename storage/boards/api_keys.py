@@ -85,7 +85,7 @@ def revoke_key(key_id: str, *, now_us: int) -> Program[None]:
 
 
 def _hold_ops_keys() -> Program[list[str]]:
-    """Return the ids of the valid keys with the role ops, locked so that no other transaction can revoke them now."""
+    """List the ids of the valid keys with the role ops, locked so that no other transaction can revoke them now."""
     valid = select(col("id")).from_(API_KEYS).where(col("role").eq(OPS), col("revoked_at").is_null())
     rows = yield valid.locked(Lock.UPDATE, asc(col("id"))).bind()
     return [row[0] for row in rows]
@@ -103,7 +103,7 @@ def read_voids_sign() -> Program[VoidsSign]:
 
 
 def list_voids() -> Program[dict[str, int]]:
-    """Return by hash of an owner when the earlier tokens of this owner became void."""
+    """List, by hash of an owner, when the earlier tokens of this owner became void."""
     rows = yield _VOIDS.bind()
     return {row[0]: row[1] for row in rows}
 

@@ -1,4 +1,7 @@
-"""Changes boards: adds columns, replaces tiers, limits, curve settings, times, rules, rewards. Values stay valid."""
+"""Changes boards: adds columns, and replaces tiers, limits, curve settings, times, rules and rewards.
+
+A change that would give stored values another meaning is refused, because nobody could tell old values from new ones.
+"""
 
 from dataclasses import replace
 
@@ -61,7 +64,6 @@ def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Progra
 
 
 def _rename_own_table(leaf: Leaf) -> Program[Leaf]:
-    """Rename a leaf's own table. A post with an old copy of the leaf then fails, and its process reads the catalog."""
     renamed = replace(leaf, place=leaf.place._replace(rows_key=leaf.rows_key + 1))
     yield rename_table(layout_of(leaf).table, layout_of(renamed).table).bind().at(leaf.partition)
     yield from store_columns(leaf.key, rows_key=renamed.rows_key)
@@ -81,7 +83,7 @@ def _store_spec(key: int, spec: BoardSpec, board: Board, *, is_segment: bool) ->
 def _check_times(board: Board, wanted: Season | None, *, now_us: int) -> None:
     """Raise `SpecConflictError` if the season of a board outside a family may not be replaced by `wanted`.
 
-    A time may change only if every earlier decision to take or refuse a post remains correct. Therefore the opening
+    A time may change only if every earlier decision to accept or refuse a post remains correct. Therefore the opening
     time of an opened board cannot change, a closed board stays closed, and a new end must be in the future.
     """
     stored = board.spec.season
@@ -137,10 +139,10 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
 
 
 def change_spec(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, ...]) -> BoardSpec:
-    """Return the stored spec with the columns of `added`, which `find_added_columns` returned, and what may change.
+    """Add the columns of `added`, which `find_added_columns` returned, to the stored spec, and change what may change.
 
-    Those are tiers, limits, settings of curves, season, rules, and rewards. If one of them changes, `changes`
-    grows, by which other processes notice that their copies are outdated.
+    Those are tiers, limits, settings of curves, season, rules, and rewards. If one of them changes, `changes` grows, by
+    which other processes notice that their copies are outdated.
     """
     new = {column.name: column for column in wanted.columns}
     columns = tuple(

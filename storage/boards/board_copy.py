@@ -13,8 +13,8 @@ The targets of a copy are a leaf in another partition (`begin_move`) or new segm
 So before the switch nothing refers to the copy, and afterwards nothing refers to the source. Posts that waited for the
 switch find that their copy of the board is outdated, and are applied again in the targets.
 
-The most important rule: while the switch copies the last changes, no other transaction may write to the source. So the
-switch first locks the board's row in the catalog and the table with the entries, and waits until other writers end.
+If a post reached the source while the switch copies the last changes, it would be lost. So the switch first locks the
+board's row in the catalog and the table with the entries, and waits until other writers end.
 
 `storage.leaves.leaf_copy` copies a leaf. The log of earlier changes stays in the partition of the source. The journal
 merges this log with the logs of the targets.
@@ -22,8 +22,8 @@ merges this log with the logs of the targets.
     pending segment ──switch──> segment ──another split──> retired segment, without rows
 
 Retired segments stay in the catalog, so that the journal can find the board of their changes. A stored post id has only
-a keyed hash of its owner, so it is unknown which segment has the owner. Therefore each new segment gets the post ids
-of all earlier segments.
+a keyed hash of its owner, so it is unknown which segment has the owner. Therefore each new segment gets the post ids of
+all earlier segments.
 
 Nothing is counted for a copied curve, and new segments have no curves. So the switch requests a refresh of each column.
 """
@@ -203,7 +203,6 @@ class BoardCopy:
         yield from self.note_left_behind()
 
     def has_begun(self, board: Board) -> bool:
-        """Return whether `board`, as it is stored now, already uses the copy."""
         return [*map(_place_of, board.leaves)] == [*map(_place_of, self.targets)]
 
 
@@ -280,7 +279,7 @@ def begin_split(
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
         SpecInvalidError: the board is in a shared table.
         SpecConflictError: the board has this many segments already.
-        ArchivedError, PeriodClosedError: the board takes no more posts.
+        ArchivedError, PeriodClosedError: the board accepts no more posts.
         CatalogFullError, OwnTablesFullError: see `check_board_limits`.
         LeaseTakenError: another process moves or splits the board.
     """
@@ -306,7 +305,7 @@ def begin_split(
 
 
 def _shape_of(leaf: Leaf) -> tuple[int | None, ...]:
-    """Return values to compare later. They differ if the leaf's rows were removed or moved, or got new columns."""
+    """Collect values to compare later. They differ if the leaf's rows were removed or moved, or got new columns."""
     columns = len(leaf.spec.columns)
     return leaf.key, leaf.epoch, leaf.archived_us, columns, leaf.rows_key, leaf.table_key
 

@@ -87,7 +87,6 @@ def create_board(
 
 
 def _check_id(board_id: str) -> Program[None]:
-    """Raise `FamilyBoardError` if the id of a new board would make it belong to a family."""
     family_id, colon, _ = board_id.partition(":")
     named = select(lit(1)).from_(FAMILIES).where(col("id").eq(param("family_id")))
     if colon and (yield named.bind(family_id=family_id)):

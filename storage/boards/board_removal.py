@@ -108,7 +108,6 @@ def drop_seats(leaves: Iterable[Leaf]) -> Program[None]:
 
 
 def delete_of_leaves(tables: Iterable[str], keys: Sequence[int]) -> Program[None]:
-    """Delete all rows of the leaves with these keys from these tables."""
     for table in tables:
         yield delete(table).where(col("leaf_key").in_(param("keys"))).bind(keys=list(keys))
 

@@ -24,7 +24,7 @@ REFRESH_WORK = "refresh"  # the kind of the work leases for refreshing a column
 
 
 def refresh_resource(leaf_key: int, column_index: int) -> str:
-    """Return the name of the resource that is leased while a column is refreshed."""
+    """Name the resource that is leased while a column is refreshed."""
     return f"{leaf_key}/{column_index}"
 
 
@@ -126,7 +126,7 @@ _BOARDS_BY_ID = _WHOLE_BOARDS.where(col("id").in_(param("ids"))).packed().prepar
 
 
 def find_present_boards(keys: list[int]) -> Program[dict[int, Board]]:
-    """Return, by key, the board that now takes the posts that were queued for the key of a board or a segment.
+    """Find, by key, the board that now takes the posts that were queued for the key of a board or a segment.
 
     If the key is of a retired segment or of a board that was split, this is the board with its present segments.
     """

@@ -1,11 +1,11 @@
 """A process's copies of boards and families, in which it looks them up without reading the store.
 
 A copy is immutable and has one version (`Board.version`). `keep_board` replaces it as a whole, and never by an older
-version. So whoever read or wrote a board may put it here, whatever happened meanwhile.
+version, so whoever has read or written a board may put it here at any time.
 
 A copy may be outdated. An answer is sent only if the store confirms the copy in its snapshot or transaction, by the
 leaf's edition (`check_copy`) or gate. If only the copy gives a reason to refuse a request, `confirm` reads the store
-before. If the copy lacks a board, the process reads the store before it reports that the board is unknown.
+first. If the copy lacks a board, the process reads the store before it reports that the board is unknown.
 """
 
 import asyncio
@@ -42,7 +42,6 @@ class Catalog:
         self._on_removal.append(forget)
 
     async def load(self, *, boards_max: int) -> None:
-        """Fill the copy with up to `boards_max` boards from the store. Leave out archived boards."""
         known = dict(self._by_id)
         self._replace(
             known,
@@ -54,11 +53,9 @@ class Catalog:
         return self._by_id.get(board_id) or self._archived.get(board_id)
 
     def list_leaves(self) -> list[Leaf]:
-        """List the leaves of all boards that this process knows and that have rows."""
         return [leaf for board in self._by_id.values() for leaf in board.leaves]
 
     def list_boards(self) -> list[Board]:
-        """List all boards that this process knows, except archived ones."""
         return list(self._by_id.values())
 
     async def find_board(self, board_id: str) -> Board:
@@ -86,7 +83,7 @@ class Catalog:
     def _replace(self, known: Mapping[str, Board | None], boards: Iterable[Board]) -> dict[str, Board]:
         """Keep boards that were read, and return them by id. `known` has the copies from before the read.
 
-        Forget those of them that the read did not find, unless another read or a write has replaced the copy meanwhile.
+        Forget those of them that the read did not find, unless another read or a write has since replaced the copy.
         """
         found = {board.id: self.keep_board(board) for board in boards}
         for board_id in known.keys() - found.keys():
@@ -98,7 +95,7 @@ class Catalog:
         """Read boards again before a request is refused by their copies; the caller then tries the request once more.
 
         If an id has a colon, read the family that the id names, too. One read at a time serves all waiting requests,
-        and a pause comes before it. So many bad requests hardly load the store.
+        after a pause, so that many bad requests hardly load the store.
         """
         await self._confirming[self._store].ask(None, ids)
 
@@ -112,7 +109,7 @@ class Catalog:
         return [None] * len(asked)
 
     async def resolve_aliases(self, board_ids: Iterable[str], now_us: int) -> list[str]:
-        """Return these ids, with each alias, such as `this-week`, replaced by the period that it means at `now_us`.
+        """Replace each alias in these ids, such as `this-week`, by the period that it means at `now_us`.
 
         A board outside a family may have an id that looks as if it had an alias. Such an id is returned unchanged.
 

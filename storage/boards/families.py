@@ -253,13 +253,12 @@ _by_id = FAMILY_ROWS.where(col("id").eq(param("id")))
 
 
 def list_families(*, after: str, limit: int) -> Program[list[Family]]:
-    """List up to `limit` families with an id greater than `after`, ordered by id."""
     listed = FAMILY_ROWS.where(col("id").gt(after)).order_by(asc(col("id"))).limit(limit)
     return (yield from read_families(listed.bind()))
 
 
 def count_boards(family: Family) -> Program[int]:
-    """Return how many boards of a family are stored. A board is stored when the first post reaches it."""
+    """Count the boards of a family that are stored. A board is stored when the first post reaches it."""
     counted = select(count()).from_(BOARDS).where(col("family_key").eq(param("key")))
     [[boards]] = yield counted.bind(key=family.key)
     return int(boards)
@@ -326,8 +325,8 @@ def reset_period(*, family_id: str, kind: str, now_us: int) -> Program[tuple[Fam
 
     From now on, they refuse posts whose own time is before `now_us`. The caller checks that the family has such boards.
 
-    All of them are emptied in one transaction, which first locks the row of the family. So no post creates a board of
-    the period meanwhile. The family's row keeps the time, so a board that is created later refuses earlier posts.
+    All of them are emptied in one transaction, which first locks the row of the family, so that no post creates a board
+    of the period in between. The family's row keeps the time, so a board that is created later refuses earlier posts.
     The post ids of the family stay valid, because other boards still have the posts.
 
     Raises:
@@ -367,7 +366,7 @@ _BEGIN_EPOCH = (
 
 
 def read_resets(family: Family) -> Program[dict[str, tuple[str, int]]]:
-    """Return, by kind of period, the period whose boards were last emptied, and when."""
+    """Read, by kind of period, which period's boards were last emptied, and when."""
     [[text]] = yield _RESETS.bind(key=family.key)
     return {} if text is None else msgspec.json.decode(text, type=dict[str, tuple[str, int]])
 
@@ -421,7 +420,6 @@ class FamilyCatalog:
         self._by_id = {family.id: family for family in found}
 
     async def find_family(self, family_id: str) -> Family:
-        """Find the family with that id from this process's copy, or from the store if the copy lacks it."""
         return self._by_id.get(family_id) or await self.reread_family(family_id)
 
     async def reread_family(self, family_id: str) -> Family:

@@ -55,7 +55,7 @@ def is_facet(text: str) -> bool:
 
 
 def parse_facet_value(text: str) -> str | None:
-    """Return the value of a facet in NFC, or None if the text can't be one, see `FACET_VALUES`."""
+    """Normalise the value of a facet to NFC; return None if the text can't be one, see `FACET_VALUES`."""
     return text if _PLAIN_VALUE.fullmatch(text) else _parse_any_script(text)
 
 
@@ -71,14 +71,14 @@ def _parse_any_script(text: str) -> str | None:
 
 
 def board_id(family: str, period_id: str, facets: Sequence[tuple[str, str]] = ()) -> str:
-    """Return the id of a board. `facets` holds pairs of a name and a value, which must be sorted by name."""
+    """Build the id of a board. `facets` holds pairs of a name and a value, which must be sorted by name."""
     if not facets:
         return f"{family}:{period_id}"
     return f"{family}:{period_id}:{','.join([f'{name}={value}' for name, value in facets])}"
 
 
 def parse_board_id(text: str) -> FamilyBoardId | None:
-    """Return the parts of a board's id, or None if the text cannot be the id of a family's board."""
+    """Parse a board's id; return None if the text cannot be the id of a family's board."""
     parts = _split(text)
     period = None if parts is None else parse_period(parts[1])
     return None if parts is None or period is None else FamilyBoardId(parts[0], period, parts[2])
@@ -117,7 +117,7 @@ def find_aliased_family(text: str) -> str | None:
 
 
 def resolve_alias(spec: FamilySpec, text: str, now_us: int) -> str:
-    """Return the id of the board that a text with an alias names at `now_us`, in the time zone of the family.
+    """Find the id of the board that a text with an alias names at `now_us`, in the time zone of the family.
 
     Raises UnknownBoardError if the family has no such period then.
     """
@@ -140,7 +140,7 @@ def is_listed(spec: FamilySpec, named: FamilyBoardId) -> bool:
 
 
 def shelf(period_id: str, facet_names: Sequence[str]) -> str:
-    """Return the text under which the catalog stores all boards of one period and one list of facets."""
+    """Build the text under which the catalog stores all boards of one period and one list of facets."""
     return f"{period_id}:{','.join(facet_names)}"
 
 
@@ -162,7 +162,7 @@ def list_reached(
 
 
 def describe_closed(board: str, ends_us: int | None) -> str:
-    """Return the message that the period of a family's board is closed, and what to do instead."""
+    """Build the message that the period of a family's board is closed, and what to do instead."""
     ended = "" if ends_us is None else f": it ended at {format_time(ends_us)}"
     return f"the period of {board!r} is closed{ended}. A post without `at` reaches the periods that are open now"
 

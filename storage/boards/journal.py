@@ -33,7 +33,7 @@ class JournalPage:
     limit: int
 
     def list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
-        """Yield each change of the page, with the numbers to pass as `after` in order to go on after this change."""
+        """Yield each change of the page, with the numbers to pass as `after` to continue after this change."""
         return islice(self._list_changes(), self.limit)
 
     def _list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
@@ -120,7 +120,7 @@ def _choose_newest(found: Mapping[int, list[JournalRow]], limit: int) -> list[tu
 
 
 def find_ends(partitions: Sequence[int]) -> Program[tuple[Numbers, Numbers]]:
-    """Return, for each of these partitions, what `partition_journal.find_ends` returns, and 0 for the others."""
+    """Find, for each of these partitions, what `partition_journal.find_ends` returns, and 0 for the others."""
     begins, ends = ([0] * (max(partitions) + 1) for _ in range(2))
     for partition in partitions:
         begins[partition], ends[partition] = yield from in_partition(partition, partition_journal.find_ends())
@@ -128,7 +128,7 @@ def find_ends(partitions: Sequence[int]) -> Program[tuple[Numbers, Numbers]]:
 
 
 def find_begins() -> Program[Numbers]:
-    """Return, for each partition, the number after which the journal of the partition is complete."""
+    """Find, for each partition, the number after which its journal is complete."""
     return (yield from find_ends(range((yield from count_partitions()))))[0]
 
 
@@ -192,7 +192,7 @@ def _choose_bundles(sizes: Mapping[int, BundleSizes], limit: int) -> list[int]:
 
 
 def _name_of(leaf: Leaf) -> str:
-    """Return the id of the leaf's board. For a segment other than the first, add the number of the segment."""
+    """Name the board of the leaf. For a segment other than the first, add the number of the segment."""
     return f"{leaf.id}{SEGMENT_SIGN}{leaf.segment}" if leaf.segment else leaf.id
 
 

@@ -19,8 +19,6 @@ LISTED_MAX = 100  # how many postponed changes a job finishes in one round
 
 
 class PostponedChange(NamedTuple):
-    """A change of an owner that is to be made in one partition."""
-
     owner: str
     partition: int
     change: OwnerChange
@@ -36,7 +34,6 @@ def replace_postponed(changes: Iterable[PostponedChange], owner: str) -> Program
 
 
 def list_postponed(partition: int) -> Program[list[PostponedChange]]:
-    """List changes that are postponed in a partition, at most `LISTED_MAX`."""
     return [PostponedChange(*row) for row in (yield _LIST.bind(partition=partition))]
 
 

@@ -27,6 +27,5 @@ def store_profile(owner: str, profile: str, *, now_us: int) -> Program[None]:
 
 
 def remove_profile(owner: str) -> Program[bool]:
-    """Remove a profile. Return whether there was one."""
     rows = yield _REMOVE.bind(owner=owner)
     return bool(rows[0][0])

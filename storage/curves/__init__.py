@@ -7,17 +7,17 @@ A curve maps the values of one ranked column to ranks, so that a rank can be rea
     refresh_requests: an operator asks for a new curve through any process, a job process makes it
     auditing: counts random entries and compares them with a curve
 
-The most important rule: only the table of curves says which curves exist. Memcached (`shared_curves`) holds copies of
-their contents, which save processes from reading the table. For each column, a process serves the newest intact curve
+Only the table of curves says which curves exist. Memcached (`shared_curves`) holds copies of their contents, which save
+processes from reading the table, and may vanish at any time. For each column, a process serves the newest intact curve
 of the board's current epoch and partition. If there is none, it serves no curve.
 
 Live counts are the changes since a curve's fit. Folding counts them from the log, up to a position that is called the
 mark. Curves, live counts and the mark are in their board's partition. Versions and marks of two partitions can't be
 compared. Requests for refreshes are in the control partition.
 
-`jobs/curves` decides when a curve is made or fitted anew. The mathematics is in `predictor`. This package reads rows
-through `storage.leaves` and changes through `storage.log`. It must not import `archive`, nor the packages above it
-(`reads`, `posting`, `queue`). No other package may use pymemcache.
+`jobs/curves` decides when a curve is fitted. The mathematics is in `predictor`. This package reads rows through
+`storage.leaves` and changes through `storage.log`. It must not import `archive`, nor the packages above it (`reads`,
+`posting`, `queue`). No other package may use pymemcache.
 
 Read `stored_curves` and `curve_book` first, then `sampling` and `live_counts`.
 """

@@ -5,8 +5,8 @@ The curve's moment is the time for which the curve gives ranks: its `as_of`.
     a curve and its moment ──> one snapshot ─┬─ random rows, counted one by one from the best
                                              └─ what has changed since that moment, subtracted from the counts
 
-An audit must not raise false alarms. Entries are counted at the time of the snapshot, but a bracket of the curve holds
-for the curve's moment. A count and a bracket are compared only if every change between these times is known: either the
+A false alarm would teach operators to ignore audits. Entries are counted at the time of the snapshot, but a bracket of
+the curve holds for the curve's moment. So the two are compared only if every change in between is known: either the
 board has not changed, or the change log holds the changes.
 
 The counts neither start at knots nor skip rows, unlike the walk that made the curve. Otherwise an audit could repeat an
@@ -47,12 +47,12 @@ class Compared:
 
     @property
     def error(self) -> float:
-        """Return the difference between the curve's rank and the true rank, divided by the true rank."""
+        """The difference between the curve's rank and the true rank, divided by the true rank."""
         return abs(self.rank - self.true_rank) / self.true_rank
 
     @property
     def broken(self) -> bool:
-        """Return whether the true rank lies outside the bracket. If so, the curve or the count is wrong."""
+        """Whether the true rank lies outside the bracket. If so, the curve or the count is wrong."""
         return not self.low <= self.true_rank <= self.high
 
 
@@ -185,7 +185,7 @@ def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callab
 def _count_better_then(
     ranking: RowRanking, cells: Iterable[str], known: _Known, is_late: Callable[[], bool]
 ) -> Program[list[int]]:
-    """Return, for each of `cells` (best first), how many entries were better at the curve's moment.
+    """Count, for each of `cells` (best first), the entries that were better at the curve's moment.
 
     Count all entries one by one, from the best. If `is_late` returns True, stop and return fewer counts than cells.
     """

@@ -46,8 +46,6 @@ STATES_MAX = 16  # how many pairs (time, count of changes) are kept for a curve,
 
 @dataclass(frozen=True, slots=True)
 class ServedCurve:
-    """A decoded curve that ranks are read from."""
-
     leaf_key: int
     column_index: int
     epoch: int
@@ -69,7 +67,7 @@ class ServedCurve:
 
     @property
     def mark(self) -> int | None:
-        """Return the mark up to which the curve counts changes, which grows with each fold; None: unknown."""
+        """The mark up to which the curve counts changes, which grows with each fold; None: unknown."""
         return self.curve.as_of.mark if isinstance(self.curve, LiveCurve) else self.fit_mark
 
 
@@ -110,7 +108,7 @@ class ServedCurves:
         return summed
 
     def _count_later(self, board: Board, column_index: int, parts: Sequence[RankCurve]) -> int:
-        """Find the time of the segments' oldest curve. Return how many later changes the other curves may count."""
+        """Find the time of the segments' oldest curve, and count the later changes that the other curves may have."""
         times_us = [part.as_of_us for part in parts]
         first_us = min(times_us)
         if max(times_us) == first_us:
@@ -235,7 +233,6 @@ class CurveBook(ServedCurves):
         self._polled: dict[int, _Polled] = {}  # by partition
 
     async def share_curve(self, served: ServedCurve) -> None:
-        """Put a copy of a stored curve into memcached for other processes."""
         if self._shared is not None:
             listed = ListedCurve(*served.slot, served.epoch, served.version, served.fit.as_of_us)
             await self._shared.store_curve(listed, served.fit)

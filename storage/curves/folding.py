@@ -93,7 +93,6 @@ class FoldBacklog:
 
     @property
     def version(self) -> int:
-        """Return the version of the newest stored live counts."""
         return 0 if self.before is None else self.before.version
 
     def goes_on(self, fit: ListedCurve) -> bool:
@@ -102,7 +101,6 @@ class FoldBacklog:
 
 
 def read_fold_backlog(known: KnownCurves, limits: JobSettings) -> Program[FoldBacklog]:
-    """Read the changes and the new curves that are to be folded now."""
     before = yield from find_fold_state()
     log = yield from change_log.read_counter()
     found = FoldBacklog(before, log.mark, log.changed_us)

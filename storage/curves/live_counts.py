@@ -1,11 +1,11 @@
 """Stores the live counts of each curve: the changes since its fit, which a job counts (folds) from the change log.
 
 The live counts of a curve are stored as one document. One transaction writes all changed documents and one mark for all
-documents. So in one snapshot, all live counts include all changes up to the mark. This is true for an unchanged
-document too, because the curve of this document had no changes to count.
+documents, so in one snapshot, all live counts include all changes up to the mark. This is true for an unchanged
+document too, because its curve had no changes to count.
 
 A curve gets live counts in the first fold after it was stored. An empty `document` means that the curve's changes are
-not known. The curve then has no live counts until it is fitted anew.
+not known. The curve then has no live counts until the next fit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,7 +72,7 @@ def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None
 
 
 def counts_after(version: int, now: FoldState) -> Program[list[StoredCounts]]:
-    """Return the live counts newer than `version`, oldest first. `now` is the `FoldState` of this snapshot.
+    """Read the live counts newer than `version`, oldest first. `now` is the `FoldState` of this snapshot.
 
     After a restore from a backup, all live counts may have versions below `version`. Then return all of them.
     """

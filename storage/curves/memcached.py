@@ -5,14 +5,15 @@ The servers together hold values, and any value may vanish at any time.
     event loop ── key -> server ── one call at a time ──> the server's thread ── pymemcache ──> the server
                          └── failed several times in a row ──> left alone for a while ──> one trial call
 
-A call never raises. It waits for earlier calls to the same server, and then ends within `memcached_timeout_s` unless a
-host name has to be resolved. A failed server is counted, and its values are treated as absent.
+A cache must never cost more than it saves, so a call never raises. It waits for earlier calls to the same server, and
+then ends within `memcached_timeout_s` unless a host name has to be resolved. A failed server is counted, and its values
+are treated as absent.
 
-A key always belongs to the same server. While that server is down, its values are missing. If its values were stored on
+A key always belongs to the same server. While that server is down, its values are missing. If they were stored on
 another server during this time, they would stay there and become stale.
 
-A timeout of pymemcache starts anew with every piece of an answer that arrives. Therefore the sockets of `_Server` limit
-the time and the bytes of a whole call: a server that sends a few bytes at a time could make it last for ever.
+A timeout of pymemcache restarts with every piece of an answer that arrives, so a server that sends a few bytes at a
+time could make a call last for ever. Therefore the sockets of `_Server` limit the time and the bytes of a whole call.
 """
 
 from __future__ import annotations
@@ -49,8 +50,6 @@ class CacheAnswer(NamedTuple):
 
 
 class Memcached:
-    """The client of all servers."""
-
     def __init__(self, limits: MemcachedSettings, *, monotonic: Callable[[], float]) -> None:
         self.limits = limits
         self._servers = {address: _Server(address, limits, monotonic) for address in limits.memcached_servers}
@@ -60,11 +59,11 @@ class Memcached:
 
     @property
     def servers_left_alone(self) -> int:
-        """Return how many servers are not called for now, because they failed."""
+        """How many servers are not called for now, because they failed."""
         return sum(server.is_left_alone for server in self._servers.values())
 
     async def get_many(self, keys: Sequence[str]) -> CacheAnswer:
-        """Return the values of at most `memcached_batch_max` keys, by key. Leave out absent and late values."""
+        """Get the values of at most `memcached_batch_max` keys, by key. Leave out absent and late values."""
         if self._closed:
             return CacheAnswer()
         asked: dict[_Server, list[str]] = defaultdict(list)
@@ -115,7 +114,7 @@ class _Server:
         return self._failures >= self._limits.memcached_failures_max
 
     async def call(self, work: Callable[[], T]) -> tuple[T | None, bool]:
-        """Return the result of `work` (None if it was not run or has failed), and whether the server has failed."""
+        """Run `work`. Return its result (None if it was not run or has failed), and whether the server has failed."""
         if self._given_up is not None and not self._given_up.done():
             return None, True
         future = asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
@@ -146,7 +145,6 @@ class _Server:
         return answer, False
 
     def left_s(self) -> float:
-        """Return the seconds that are left for the call, or raise TimeoutError if there are none."""
         left_s = self._ends_s - self._monotonic()
         if left_s <= 0:
             raise TimeoutError("the call took too long")

@@ -2,9 +2,9 @@
 
     requested ── a refresh that began later has ended ──> answered
 
-The table has one row for each requested column, with the number of the latest request. Later requests have higher
-numbers. A refresh reads this number before it begins, and afterwards answers all requests up to this number. If the job
-process dies meanwhile, the request stays open, and another job process carries it out.
+The table has one row for each requested column, with the number of the latest request. A refresh reads this number
+before it begins, and afterwards answers all requests up to it, so the new curve counts everything from before the
+request. If the job process dies first, the request stays open, and another job process carries it out.
 """
 
 from typing import Literal, NamedTuple
@@ -92,7 +92,10 @@ def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
 
 
 def find_requested_leaf(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | None]:
-    """Return a column's open request and its leaf, or None if none is open. Delete requests for leaves without rows."""
+    """Find a column's open request and its leaf; return None if none is open.
+
+    Delete requests for leaves without rows.
+    """
     request = yield from find_refresh_request(slot)
     if request is None or request.answered >= request.number:
         return None

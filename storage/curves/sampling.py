@@ -57,7 +57,7 @@ STRIDE_MAX = 64
 def sample_curve(
     dialect: Dialect, entries: Entries, column_index: int, *, gap_rows_max: int, now_us: int
 ) -> Program[Curve]:
-    """Return a curve of the column in this snapshot, with about as many knots as the board's setting `samples`.
+    """Sample a curve of the column in this snapshot, with about as many knots as the board's setting `samples`.
 
     The curve has further knots where gaps would otherwise hold more than `gap_rows_max` entries.
     """
@@ -140,7 +140,7 @@ _LIMB_MASK = (1 << LIMB_BITS) - 1
 
 
 def scan_column(entries: Entries, column_index: int, limits: JobSettings) -> Program[Tally]:
-    """Return the tally of a column: all distinct values, and how many entries have each value."""
+    """Scan a column into a tally: all distinct values, and how many entries have each value."""
     ranking = entries.rankings[column_index]
     tallying = TallyBuilder()
     below: str | None = None

@@ -36,8 +36,6 @@ class ListedCurve:
 
 
 class NewCurves(NamedTuple):
-    """The curves and live counts of one snapshot that are newer than those of the last poll."""
-
     curves: list[ListedCurve]  # oldest first
     folded: FoldState | None  # None before the first fold
     counts: list[StoredCounts]
@@ -99,7 +97,7 @@ _CURVES_OF_BOARDS = _CURVES.where(col("leaf_key").in_(param("keys"))).packed().p
 
 
 def curves_after(version: int, limit: int) -> Program[list[ListedCurve]]:
-    """Return up to `limit` stored curves newer than a version, oldest first, without their contents."""
+    """List up to `limit` stored curves newer than a version, oldest first, without their contents."""
     return [ListedCurve(*row) for row in (yield _CURVES_AFTER.bind(version=version, limit=limit))]
 
 
@@ -120,5 +118,8 @@ def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
 
 
 def describe_rules(leaf: Leaf) -> str:
-    """Return, as text, the settings by which a leaf's curves are made. If this text changes, a new curve is needed."""
+    """Describe, as text, the settings by which a leaf's curves are made.
+
+    If this text changes, a new curve is needed.
+    """
     return f"{leaf.spec.predictor.method.value}/{leaf.spec.predictor.samples}"

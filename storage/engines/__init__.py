@@ -12,8 +12,8 @@ Each engine keeps three kinds of connections: for writing, for short reads, and 
   notices a server that does not answer. `connection_pool` lends connections and runs failed attempts again, and
   `postgres_connection` opens sessions.
 
-The most important rules: every wait for a database server has a time limit, and a store never repeats a COMMIT whose
-answer was lost, because the server may have committed that transaction.
+Every wait for a database server has a time limit, so that a server that hangs can't take the service with it. A COMMIT
+whose answer was lost is never repeated, because the server may have committed that transaction.
 
 No other package imports a database driver. Begin with `sqlite.SqliteStore`, which is the simpler engine.
 """

@@ -8,7 +8,7 @@ a short question, a *probe*, as soon as something has waited for `SILENCE_S`:
       ^                                       └── no answer in time ──> open: end all waits, refuse new ones
       └────────────── an answer ── a probe every `PAUSE_S` ─────────────────┘
 
-The most important rule: only a probe without an answer opens a breaker, never the duration of a statement.
+The duration of a statement alone never opens a breaker; only a probe without an answer does.
 """
 
 import asyncio
@@ -50,7 +50,6 @@ class Breaker:
         self._closed = False
 
     def check(self) -> None:
-        """Raise the error `refusal` if the server does not answer."""
         if self.is_open:
             raise self._refusal(f"{self.name} does not answer")
 
@@ -83,7 +82,7 @@ class Breaker:
             self._probing = asyncio.create_task(self._judge(), name="breaker")
 
     async def _judge(self) -> None:
-        """Probe the server. If it does not answer, end all waits, and probe it again and again until it answers."""
+        """Probe the server. If it does not answer, end all waits, and repeat the probe until it answers."""
         try:
             if not await self._answers():
                 self._open()
@@ -122,7 +121,7 @@ class Breaker:
             asked.cancel()
 
     async def close(self) -> None:
-        """Stop watching. Waits that have begun are not ended any more. A server that is away is no longer counted."""
+        """Stop watching. Waits that have begun are no longer ended, and a server that is away is no longer counted."""
         self._closed = True
         if self.is_open:
             self._report(-1)

@@ -1,11 +1,11 @@
 """Runs brief reads of `SqliteStore` in the thread of the event loop.
 
 Most reads take a few microseconds, and a change of threads takes longer. `BriefReads` abandons a read that turns out to
-be long, and the caller runs the read again on another connection, which has its own thread. For PAUSE_S seconds, reads
-of the same kind then begin in that other thread. After a read that had to wait for the disk, reads of all kinds do.
+be long, and the caller runs it again on another connection, which has its own thread. For PAUSE_S seconds, reads of the
+same kind then begin in that other thread. After a read that had to wait for the disk, reads of all kinds do.
 
-The most important rule: only queries can be interrupted. An interrupted ROLLBACK would leave a transaction open, and
-later reads would see its old snapshot. So the handler that interrupts is not set while a transaction begins or ends.
+Only queries can be interrupted. An interrupted ROLLBACK would leave a transaction open, and later reads would see its
+old snapshot. So the handler that interrupts is not set while a transaction begins or ends.
 """
 
 import resource
@@ -55,7 +55,6 @@ def make_idle(
 
 
 def count_disk_reads() -> int:
-    """Return how many blocks the system has read from the disk for this thread."""
     return resource.getrusage(resource.RUSAGE_THREAD).ru_inblock
 
 

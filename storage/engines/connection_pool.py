@@ -16,8 +16,8 @@ A COMMIT whose answer was lost is never repeated, because the server may have co
 
 If a breaker finds that the node does not answer, it ends the connections that wait for it, so attempts are lost.
 
-The most important rules: every wait for a connection is bounded, and a pool never keeps a connection that has an open
-transaction.
+Every wait for a connection is bounded. A pool never keeps a connection that has an open transaction, because the next
+program would run inside it.
 """
 
 import asyncio
@@ -192,7 +192,7 @@ class ConnectionPool:
         return random.uniform(0, longest)
 
     async def lend_connection(self) -> PostgresConnection:
-        """Return a connection. The caller has to give it back with `take_back`.
+        """Lend a connection. The caller has to give it back with `take_back`.
 
         Raises:
             StoreBusyError: the pool is closed, too many callers wait, or no connection came free within

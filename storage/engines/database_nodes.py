@@ -7,8 +7,9 @@
 A store on plain PostgreSQL has one node: the hosts of its URL. On Citus, each partition is on one node. Each node has
 connections of its own. So a node that does not answer keeps no request from the others.
 
-The most important rule: a statement goes to the node that has its tables. Only the other statements of a transaction
-over several partitions take a second step, from the node of the transaction's connection to their own node.
+A statement goes directly to the node that has its tables, because a detour would double its time. Only the other
+statements of a transaction over several partitions take a second step, from the node of the transaction's connection to
+their own node.
 """
 
 import asyncio
@@ -145,7 +146,7 @@ class Nodes:
             raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
 
     def renew(self) -> None:
-        """Begin to read the map, unless that is under way: a partition was moved or added, or the map is old."""
+        """Start to read the map, unless that is under way: a partition was moved or added, or the map is old."""
         if self.coordinator is None or self._reading is not None:
             return
         for node in self._by_address.values():

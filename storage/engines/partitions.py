@@ -6,8 +6,8 @@ A store has one of two layouts:
     apart            control: NAME_control                                   partition 0, 1 …: NAME_p0, NAME_p1 …
 
 The control partition has the tables that belong to no board. NAME is the first schema in the search path of the
-connection, or `rankcurve` if this first schema is `public`. A store that Citus spreads is created with the
-layout "apart", because Citus cannot move the schema `public` to another server.
+connection, or `rankcurve` if this first schema is `public`. A store that Citus spreads is created with the layout
+"apart", because Citus cannot move the schema `public` to another server.
 
 Citus is an extension that makes one database of several servers (nodes). Each partition is on one node. A process may
 connect to any node, because that node sends each statement on to the node that has the tables. `nodes` asks Citus which
@@ -18,10 +18,10 @@ node that is. Two things are different from PostgreSQL:
 - An operator may move a partition to another node at any time. A read that began before the move would then see a later
   state of the partition, or an empty partition. So `PostgresStore.read` checks at its end that nothing was moved.
 
-Citus plans each statement anew, which takes longer than a short read. So reads do not name a table, but its only shard,
-which is a table of the node, named after the table and the shard's number. A move leaves the number as it is, and no
-name of a table is used twice. Each such statement checks in its own snapshot that the shard is on the node. If it has
-been moved, the statement fails, and runs again through Citus.
+Citus plans each statement from scratch, which takes longer than a short read. So reads do not name a table, but its
+only shard, which is a table of the node, named after the table and the shard's number. A move leaves the number as it
+is, and no name of a table is used twice. Each such statement checks in its own snapshot that the shard is on the node.
+If it has been moved, the statement fails, and runs again through Citus.
 """
 
 from collections.abc import Callable, Iterable
@@ -82,8 +82,6 @@ class ShardAwayError(Exception):
 
 
 class Address(NamedTuple):
-    """The address of a node, one of the servers of a Citus database."""
-
     host: str
     port: int
 
@@ -128,7 +126,7 @@ class PlacementCheck:
         self._last = None
 
     async def begin(self, connection: PostgresConnection) -> Placements:
-        """Return the placements of all partitions. Call this before a read, and give the result to `end` after it."""
+        """Read the placements of all partitions. Call this before a read, and give the result to `end` after it."""
         if self._last is None:
             self._shards = [*(await find_shards(connection, _SHOWING_TABLES)).values()]
             self._last = await self._find_placements(connection)
@@ -183,15 +181,15 @@ class Partitions:
         return found
 
     def schema_named(self, partition: int) -> str:
-        """Return the name for the schema of a partition that has its own schema."""
+        """Name the schema of a partition that has its own schema."""
         return f"{self.name}_control" if partition == CONTROL else f"{self.name}_p{partition}"
 
     def schema_of(self, partition: int) -> str | None:
-        """Return the schema of a partition, or None if it is the schema of the connection."""
+        """Name the schema of a partition; None if it is the schema of the connection."""
         return self.schema_named(partition) if self.apart or partition > 0 else None
 
     def dialect_of(self, partition: int, shard_of: Callable[[str, str], int] | None = None) -> Dialect:
-        """Return the dialect of a partition. With `shard_of`, its statements read shards on their own node."""
+        """Make the dialect of a partition. With `shard_of`, its statements read shards on their own node."""
         key = partition, shard_of is not None
         dialect = self._dialects.get(key)
         if dialect is None:
@@ -210,7 +208,7 @@ class Partitions:
         return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False, spares_tables=spares)
 
     async def measure(self, connection: PostgresConnection) -> StoreSize:
-        """Return the sizes of the partitions, and their sum. A size is that of all tables with their indexes."""
+        """Measure the partitions, and their sum. A size is that of all tables with their indexes."""
         own = await connection.fetchval("SELECT current_schema()")
         numbers = range(CONTROL if self.apart else 0, self.count)
         schemas = {number: self.schema_of(number) or own for number in numbers}

@@ -85,7 +85,6 @@ class PostgresStore:
         self._views = {CONTROL: self}
 
     async def has_citus(self) -> bool:
-        """Return whether the database has the extension Citus."""
         return await self._nodes.entry.light.run(PostgresConnection.has_citus)
 
     async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
@@ -109,7 +108,7 @@ class PostgresStore:
         """Add a partition in its own schema and return its number.
 
         The program `fill(number)` copies the list of hidden owners to the new partition. Raises TooManyPartitionsError
-        if the store has as many partitions as a store can have.
+        if the limit of partitions is reached.
         """
         layout = self._partitions
         added = partial(add_partition, schema_of=layout.schema_named, distributed=layout.distributed, fill=fill)
@@ -202,7 +201,7 @@ class PostgresStore:
         return await node.light.run(attempt)
 
     async def count_other_writers(self) -> int:
-        """Return how many sessions of other processes may write to this database.
+        """Count the sessions of other processes that may write to this database.
 
         Call this when no other read has run, so that this process has only the session that the call uses.
         """

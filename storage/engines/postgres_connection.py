@@ -1,7 +1,7 @@
 """Opens sessions with a PostgreSQL server for connection pools, and runs built queries (SQL with arguments) in them.
 
-The most important rule: in a session, every wait has a time limit, whether for a statement, a lock, an idle transaction
-or a network that does not answer.
+Every wait in a session has a time limit, whether for a statement, a lock, an idle transaction or a network that does
+not answer: a session without one could hang for ever, and hold its locks.
 
 Errors of the server or connection are sorted into classes, by which a connection pool knows what to retry:
 
@@ -88,12 +88,12 @@ def is_board_deleted(error: BaseException) -> bool:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the first line of the driver's message. Later lines may quote a row, which must not reach a log."""
+    """Keep the first line of the driver's message. Later lines may quote a row, which must not reach a log."""
     return str(error).partition("\n")[0] or type(error).__name__
 
 
 def translate_error(error: BaseException, *, node: str | None = None) -> Exception:
-    """Return the error of the store for an error of the driver. `node` names a server that has only some partitions."""
+    """Translate an error of the driver into one of the store. `node` names a server that has only some partitions."""
     if is_board_deleted(error):
         return UnknownBoardError("the leaderboard was deleted meanwhile")
     text = describe_error(error)
@@ -163,7 +163,6 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
             self.terminate()
 
     async def count_other_writers(self) -> int:
-        """Return how many other sessions in this database are of processes that may write."""
         asked = {"name": APPLICATION_NAME, "pid": self.get_server_pid()}
         asked["database"] = await self.fetchval("SELECT current_database()")
         [[sessions]] = await self.run_query(_OTHER_WRITERS.bind(**asked).build(POSTGRES))
@@ -174,7 +173,7 @@ class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the drive
 
 
 def hosts_of(url: str) -> list[str]:
-    """Return one URL for each host of a URL that may name several hosts, in the same order."""
+    """Split a URL that may name several hosts into one URL for each host, in the same order."""
     parts = urlsplit(url)
     if "," not in parts.netloc:
         return [url]
@@ -183,7 +182,7 @@ def hosts_of(url: str) -> list[str]:
 
 
 def replace_host(url: str, host: str, port: int) -> str:
-    """Return a URL with another host and port, and with the same user, database and parameters."""
+    """Replace the host and port of a URL, and keep its user, database and parameters."""
     parts = urlsplit(url)
     user, at, _ = parts.netloc.rpartition("@")
     named = f"[{host}]" if ":" in host else host

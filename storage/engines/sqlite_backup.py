@@ -3,8 +3,8 @@
     back up:  store ──one snapshot──> FILE.partial ──check, sync──> FILE
     restore:  FILE ──> store.partial ──check, sync──> store; files of an earlier store are renamed to *.replaced
 
-The most important rule: a file under its final name is complete. Each copy is made under another name, checked, synced
-and then renamed. A copy that fails is removed, since it may fill the disk. Only a killed process leaves a `.partial`.
+A file under its final name is complete, because each copy is made under another name, checked, synced and then renamed.
+A copy that fails is removed, since it may fill the disk. Only a killed process leaves a `.partial`.
 
 A backup only reads and takes no lock, so the service keeps using the file. A restore takes the store's lock. The
 write-ahead log beside a store's file (`-wal`) is part of the store. If only the file were replaced, the old log would

@@ -1,12 +1,13 @@
-"""Makes checkpoints for `SqliteStore`: copies SQLite's write-ahead log into the database file while posts go on.
+"""Makes checkpoints for `SqliteStore`: copies SQLite's write-ahead log into the database file while posts continue.
 
-Copying many pages takes a tenth of a second. So a separate connection, with its own thread, copies the log in rounds.
-Each round copies what the writer has logged since the last round. At the end, the writer's connection copies the last
-few pages, between two transactions. SQLite then syncs the file, and the next transaction begins the log anew.
+Copying many pages takes a tenth of a second, in which no post would be answered. So a separate connection, with its own
+thread, copies the log in rounds, each of which copies what the writer has logged since the last one. At the end, the
+writer's connection copies the last few pages, between two transactions. SQLite then syncs the file, and the next
+transaction restarts the log.
 
-SQLite before 3.51.3 can damage the file if a transaction begins the log anew while another connection copies it
+SQLite before 3.51.3 can damage the file if a transaction restarts the log while another connection copies it
 (https://www.sqlite.org/wal.html#walresetbug). So each round opens a read transaction. While it is open, SQLite either
-can't begin the log anew (if the file lacked pages of the log), or can't copy the log (if the file had all pages).
+can't restart the log (if the file lacked pages of the log), or can't copy the log (if the file had all pages).
 """
 
 from __future__ import annotations

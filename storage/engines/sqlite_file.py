@@ -1,7 +1,7 @@
 """Locks and checks the file of a SQLite store before SQLite opens it, and interprets SQLite's errors about the file.
 
-The most important rule: a bad file is refused before any file in its folder changes. If the database file is empty,
-SQLite would delete the write-ahead log beside it, and the posts in that log.
+A bad file is refused before any file in its folder changes. If the database file is empty, for example, SQLite would
+delete the write-ahead log beside it, and the posts in that log.
 """
 
 import errno
@@ -47,7 +47,7 @@ class FileLock:
         self._descriptors: list[int] = []
 
     def acquire(self) -> None:
-        """Take the lock on the second file. Raise `StoreLockedError` if another process holds it."""
+        """Lock the second file. Raise `StoreLockedError` if another process holds it."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ class FileLock:
         self._descriptors.append(descriptor)
 
     def acquire_file(self) -> None:
-        """Take the lock on the file itself, which has to exist. Raise `StoreLockedError` as `acquire` does."""
+        """Lock the file itself, which has to exist. Raise `StoreLockedError` as `acquire` does."""
         descriptor = os.open(self._real, os.O_RDWR | os.O_CLOEXEC)
         self._descriptors.append(descriptor)
         # A lock of this kind belongs to the descriptor, so it outlives other descriptors of the file. `flock` would
@@ -140,7 +140,7 @@ def size_of(path: Path) -> StoreSize:
 
 
 def describe_damage(error: Exception) -> str | None:
-    """Return a description of the damage that an error reports, or None if it reports no damage."""
+    """Describe the damage that an error reports; return None if it reports no damage."""
     if isinstance(error, UnicodeDecodeError):
         return "a text is not UTF-8"
     code = _code_of(error)

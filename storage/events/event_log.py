@@ -79,7 +79,7 @@ def append_events(found: Sequence[tuple[int, str, str | None, int | None, int | 
 
 
 def _skip() -> Program[None]:
-    """Go on at the end of a log that no longer has all changes: events that nobody saw in a week are of no use."""
+    """Continue at the end of a log that no longer has all changes: events that nobody saw in a week are of no use."""
     yield from ()
 
 

@@ -2,9 +2,9 @@
 
     counts of changes in a log ──> boards with changes ──> their first owners ── other ones than before? ──> event
 
-Of a log, only the numbers of changes are read, so a busy log costs little. What is kept of the first owners is a digest
-of their names, so no name stays after an erasure. It is written with the event, so a change of them is one event, even
-if a process dies and the next one looks again. Several changes between two looks are one event, too.
+Only the numbers of changes are read of a log, so a busy log costs little. The first owners are kept as a digest of
+their names, so that no name stays after an erasure. It is written with the event, so a change of them is one event,
+even if a process dies and the next one looks again. Several changes between two looks are one event, too.
 """
 
 import hashlib

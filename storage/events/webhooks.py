@@ -31,8 +31,6 @@ class Secret(NamedTuple):
 
 
 class Webhook(msgspec.Struct, frozen=True):
-    """A webhook as it is stored. Times are in microseconds since 1970."""
-
     id: str
     url: str
     events: tuple[str, ...]  # the types that are delivered; empty: all
@@ -55,16 +53,15 @@ class Webhook(msgspec.Struct, frozen=True):
         return (not self.events or event.type in self.events) and (not self.boards or is_named)
 
     def list_secrets(self, now_us: int) -> list[str]:
-        """List the secrets that sign a delivery now."""
         return [each.text for each in self.secrets if each.until_us is None or each.until_us > now_us]
 
     def rotate(self, secret: str, now_us: int) -> "Webhook":
-        """Return the webhook with a new secret. The one before it goes on to sign for a day, and no other one."""
+        """Give the webhook a new secret. The previous one, and no other, continues to sign for a day."""
         before = Secret(self.secrets[0].text, now_us + ROTATION_US)
         return msgspec.structs.replace(self, secrets=(Secret(secret, None), before))
 
     def succeed(self, delivered: int, *, tests: int = 0) -> "Webhook":
-        """Return the webhook after a delivery of the event with this number, or of so many tests."""
+        """Record a delivery of the event with this number, or of that many tests."""
         return msgspec.structs.replace(
             self,
             delivered=max(delivered, self.delivered),
@@ -75,11 +72,11 @@ class Webhook(msgspec.Struct, frozen=True):
         )
 
     def pass_over(self, number: int) -> "Webhook":
-        """Return the webhook after events up to this number that it does not want."""
+        """Skip the events up to this number, which the webhook does not want."""
         return msgspec.structs.replace(self, delivered=max(number, self.delivered))
 
     def fail(self, error: str, now_us: int) -> "Webhook":
-        """Return the webhook after a failed delivery: it waits longer each time, at last until it is resumed."""
+        """Record a failed delivery: the webhook waits longer each time, at last until it is resumed."""
         since_us = self.failing_since_us or now_us
         pause_us = min(FIRST_PAUSE_US << min(self.failures, 20), LONGEST_PAUSE_US)
         return msgspec.structs.replace(
@@ -104,7 +101,6 @@ def list_webhooks(after: str = "", limit: int = WEBHOOKS_MAX) -> Program[list[We
 
 
 def find_webhook(webhook_id: str) -> Program[Webhook]:
-    """Find a webhook. Raises UnknownWebhookError."""
     rows = yield _FIND.bind(id=webhook_id)
     return _decode_found(webhook_id, rows)
 
@@ -138,7 +134,6 @@ def change_webhook(webhook_id: str, change: Callable[[Webhook], Webhook]) -> Pro
 
 
 def delete_webhook(webhook_id: str) -> Program[None]:
-    """Delete a webhook. Raises UnknownWebhookError."""
     [[deleted]] = yield _DELETE.bind(id=webhook_id)
     if not deleted:
         raise UnknownWebhookError(f"no webhook {webhook_id!r}")

@@ -1,7 +1,8 @@
-"""Makes entries anew from the posts in the journal, also for a person whose ids were merged into one.
+"""Recomputes entries from the posts in the journal, also for a person whose ids were merged into one.
 
     entry_histories ── all posts of an entry, under every id ──> replay ──> the entry
 
 The room imports `boards` and what is below it. `voiding` and `rebuild` of `storage.posting` use it, and `owner_merges`
-here. The most important rule: an entry is made anew only if the journal has every post that is part of it.
+here. An entry is recomputed only if the journal has every post that is part of it; otherwise the missing posts would
+silently stop to count.
 """

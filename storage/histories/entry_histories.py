@@ -50,7 +50,7 @@ def read_histories(names: Iterable[str], board_of: Mapping[int, int], partitions
 def join_histories(
     histories: Histories, board_key: int, owners: Iterable[str], rebuilt_us: int = 0
 ) -> list[JournalRow]:
-    """Return all changes of these owners' entries, and of those merged into them, in the order of the journal.
+    """Join all changes of these owners' entries, and of those merged into them, in the order of the journal.
 
     `rebuilt_us`: when the board was last rebuilt from posts to earlier boards, too.
 
@@ -84,7 +84,7 @@ def _in_order(found: Iterable[tuple[int, JournalRow]]) -> list[JournalRow]:
 
 
 def find_rebuilt(board_keys: Iterable[int]) -> Program[int]:
-    """Return when any of these boards was last rebuilt from posts to earlier boards, too, or 0."""
+    """Find when any of these boards was last rebuilt from posts to earlier boards, too, or 0."""
     times = yield _REBUILT.bind(keys=list(board_keys))
     return max((at_us for at_us in chain(*times) if at_us is not None), default=0)
 

@@ -20,8 +20,6 @@ EARLIER_IDS_MAX = 100  # of an owner, because every read of the owner's posts se
 
 
 class MergedEntry(NamedTuple):
-    """The fate of a merged owner's entry on one board."""
-
     owner: str
     leaf_key: int  # the leaf that got the entry
     into_owner: str  # who got it, even if that owner was merged later
@@ -30,13 +28,12 @@ class MergedEntry(NamedTuple):
 
 
 def find_into(owner: str, *, held: bool = False) -> Program[str | None]:
-    """Return into whom an owner was merged, or None. `held`: let nobody change this until the transaction ends."""
+    """Find into whom an owner was merged, or None. `held`: let nobody change this until the transaction ends."""
     rows = yield (_HELD if held else _FIND).bind(owner=owner)
     return str(rows[0][0]) if rows else None
 
 
 def check_not_merged(owner: str) -> Program[None]:
-    """Raise `OwnerMergedError` if the owner was merged into another one."""
     yield from list_names(owner)
 
 
@@ -77,7 +74,6 @@ def store_entry(merged: MergedEntry) -> Program[None]:
 
 
 def list_entries(owner: str) -> Program[list[MergedEntry]]:
-    """Return what became of the entries of a merged owner."""
     return [_decode(*row) for row in (yield _OF_OWNER.bind(owner=owner))]
 
 

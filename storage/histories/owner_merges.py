@@ -43,8 +43,6 @@ from .replay import Replay
 
 
 class MergedPart(NamedTuple):
-    """The board of a merged owner's entry, with the entry that the merge made, or the error that kept it."""
-
     board_id: str
     spec: BoardSpec | None = None
     stats: Sequence[StatValue | None] | None = None  # in column order: the entry that the merge made; None: none
@@ -52,7 +50,7 @@ class MergedPart(NamedTuple):
 
 
 def list_merged_parts(owner: str) -> Program[list[MergedPart]]:
-    """Return what became of the entries of a merged owner. Leave out boards that were deleted."""
+    """List what became of the entries of a merged owner. Leave out boards that were deleted."""
     merged = {each.leaf_key: each for each in (yield from merged_owners.list_entries(owner))}
     rows = yield from find_rows_by_key([*merged])
     return [MergedPart(row.leaf.id, row.leaf.spec, _STATS.decode(merged[key].stats)) for key, row in rows.items()]
@@ -105,11 +103,11 @@ class OwnerMerge:
         """Merge the owner's entry on one board, if there is one.
 
         Raises:
-            MergeConflictError: another request has merged `into`, or erased it, meanwhile.
-            UnknownBoardError, ArchivedError: the board has no rows any more.
+            MergeConflictError: another request has merged or erased `into` in the meantime.
+            UnknownBoardError, ArchivedError: the board no longer has rows.
             JournalIncompleteError: the journal lacks posts of one of the entries.
             ValueOutOfRangeError: a value of the new entry would leave the range of its column.
-            LostRaceError, BoardChangedError: a row changed meanwhile; call this again.
+            LostRaceError, BoardChangedError: a row has changed; call this again.
         """
         if (yield from merged_owners.find_into(self.owner, held=True)) != self.into:
             raise MergeConflictError(f"another request has just changed {self.owner!r} or {self.into!r}; try again")

@@ -37,11 +37,10 @@ class Replay:
         self._voided.update(self._name_post(row) for row in rows)
 
     def is_voided(self, row: JournalRow) -> bool:
-        """Return whether a later row takes back the post in this row."""
         return self._voided[self._name_post(row)] > 0
 
     def pass_voiding(self, entries: EntriesByOwner, row: JournalRow) -> None:
-        """Go on after the row that takes back a post. From here on, its post id may belong to another post."""
+        """Pass the row that takes back a post. From here on, its post id may belong to another post."""
         self._voided[self._name_post(row)] -= 1
         _renew(entries.get(self.owner_of(row.owner or "")), row)
 
@@ -56,19 +55,19 @@ class Replay:
             self._joined[owner] = into
 
     def owner_of(self, name: str) -> str:
-        """Return for whom the posts of the owner with this name count."""
+        """Find for whom the posts of the owner with this name count."""
         while name in self._joined:
             name = self._joined[name]
         return name
 
     def last_owner_of(self, name: str) -> str:
-        """Return who has the entry of the owner with this name in the end."""
+        """Find who has the entry of the owner with this name in the end."""
         while name in self._merged:
             name = self._merged[name]
         return name
 
     def pass_merge(self, entries: EntriesByOwner, row: JournalRow) -> None:
-        """Go on after the row that merges the entry of another owner into an entry."""
+        """Pass the row that merges the entry of another owner into an entry."""
         if row.owner is None or row.record is None or row.record.owner is None:
             return
         owner = self.owner_of(row.owner)
@@ -80,7 +79,7 @@ class Replay:
         _renew(entries.get(owner), row)
 
     def read_changes(self, row: JournalRow, posted: ChangeRecord) -> list[ColumnChange]:
-        """Return what a post changes, with the present indexes of the columns.
+        """Decode what a post changes, with the present indexes of the columns.
 
         Raises:
             SpecConflictError: the board now lacks a column of the post, or has it with another kind or scale.
@@ -152,7 +151,7 @@ def _renew(entry: Entry | None, row: JournalRow) -> None:
 
 
 def _map_columns(earlier: BoardSpec, now: BoardSpec) -> list[int | None]:
-    """Return, for each column of `earlier`, the index in `now` of the column of equal name, kind and scale, or None.
+    """Map each column of `earlier` to the index in `now` of the column of equal name, kind and scale, or None.
 
     A column that is computed now is left out: no post may name it.
     """

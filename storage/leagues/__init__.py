@@ -9,9 +9,9 @@ board, no totals and no curve of its own, and is ranked in memory.
 `standings` says in which division an owner begins a period. `seats` gives seats, in the transaction of the first post.
 `settling` moves the owners of a shut board, step by step. `cohorts` ranks and reads.
 
-The most important rule: a transaction that gives a seat holds the owner's standing, if there is one. A transaction that
-settles changes it. So an owner whose result is not in yet is seen by one of the two: the post lets the owner wait, or
-the settling finds the owner waiting. An owner waits for its own cohort alone.
+A post may arrive while the previous period is being settled, and an owner that both overlook would never get a seat. So
+a transaction that gives a seat holds the owner's standing, if there is one, and a transaction that settles changes it:
+either the post lets the owner wait, or the settling finds the owner waiting. An owner waits for its own cohort alone.
 
 Everybody locks in the same order: rows of the board, standings, open cohorts, and then whatever is written.
 """

@@ -29,12 +29,12 @@ class Zone(StrEnum):
 
 
 def make_cohort(division: int, number: int) -> int:
-    """Make the number that stands for a cohort in a period. `number`: among the cohorts of the division, from 1."""
+    """Combine a division and a `number` (among the cohorts of the division, from 1) into the number of a cohort."""
     return number * DIVISIONS_MAX + division
 
 
 def split_cohort(cohort: int) -> tuple[int, int]:
-    """Return the division of a cohort, and its number among the cohorts of the division."""
+    """Split the number of a cohort into its division, and its number among the cohorts of the division."""
     return cohort % DIVISIONS_MAX, cohort // DIVISIONS_MAX
 
 
@@ -46,15 +46,13 @@ class Seat(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """An owner who is visible in a cohort."""
-
     entry: Entry
     rank: int | None  # None: the entry has no value in the column of the league
     zone: Zone
 
 
 def rank_cohort(league: LeagueSpec, cohort: int, ranking: Ranking, entries: Iterable[Entry]) -> list[Placed]:
-    """Return the visible owners of a cohort, best first. Those without a value come last, and are never promoted."""
+    """Rank the visible owners of a cohort, best first. Those without a value come last, and are never promoted."""
     index = ranking.index
     there = sorted(entries, key=attrgetter("owner"))
     unranked = [entry for entry in there if entry.cells[index] is None]
@@ -100,7 +98,7 @@ def is_waiting(leaf: Leaf, owner: str) -> Program[bool]:
 
 
 def take_whole(seats: list[Seat], limit: int) -> tuple[list[Seat], int | None]:
-    """Return seats, ordered by cohort, of whole cohorts, and the last of these. None: all seats were read.
+    """Keep the seats, ordered by cohort, of whole cohorts. Return them and the last of these; None: all were read.
 
     `limit`: how many were read at most. It is greater than `COHORT_MAX`.
     """
@@ -146,7 +144,7 @@ class DivisionCount(NamedTuple):
 
 
 def count_divisions(leaf: Leaf) -> Program[Sequence[DivisionCount]]:
-    """Return how many seats and cohorts each division has in the period of a leaf. This reads all seats."""
+    """Count the seats and cohorts of each division in the period of a leaf. This reads all seats."""
     return [DivisionCount(*row) for row in (yield _COUNTED.bind(key=leaf.key))]
 
 

@@ -33,7 +33,6 @@ class OpenCohort(msgspec.Struct):
     seats: int
 
     def take_seat(self, size: int) -> int:
-        """Return the number of the cohort in which the next seat is."""
         if self.number == 0 or self.seats >= size:
             self.number, self.seats = max(self.number, self.slot * SLOT_NUMBERS) + 1, 0
         self.seats += 1
@@ -41,8 +40,6 @@ class OpenCohort(msgspec.Struct):
 
 
 class AskedSeats(NamedTuple):
-    """Owners without an entry, who may take a seat in the period of a leaf."""
-
     leaf: Leaf
     owners: set[str]
     wanted: Mapping[str, int]  # the divisions in which newcomers are to begin, by owner; the others begin in the first
@@ -118,7 +115,6 @@ def hold_cohort(leaf_key: int, division: int, owner: str) -> Program[OpenCohort]
 
 
 def store_cohorts(leaf_key: int, cohorts: Mapping[int, OpenCohort]) -> Program[None]:
-    """Store open cohorts, by division, which the transaction has locked."""
     rows = [(leaf_key, division, *msgspec.structs.astuple(each)) for division, each in sorted(cohorts.items())]
     yield _STORE_COHORTS.bind(rows=rows)
 
@@ -161,7 +157,7 @@ def store_seats(changes: Sequence[SeatChanges]) -> Program[None]:
     """Store the seats that a group takes. Run this in the partition of the leaves.
 
     Raises:
-        LostRaceError: another transaction has given an owner a seat meanwhile.
+        LostRaceError: another transaction has given an owner a seat first.
     """
     for each in changes:
         if each.used:
@@ -183,7 +179,6 @@ def forget_seats(leaf: Leaf, owners: Iterable[str]) -> Program[None]:
 
 
 def leave_leagues(owners: Iterable[str]) -> Program[None]:
-    """Remove owners from all leagues of a partition."""
     names = sorted(owners)
     yield _FORGET_STANDINGS.bind(owners=names)
     yield _FORGET.bind(owners=names)

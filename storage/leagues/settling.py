@@ -1,7 +1,7 @@
 """Settles the cohorts of a shut board in bounded steps: final ranks, new divisions, seats for owners who have waited.
 
-The closing job runs one transaction for each step. A seat whose result is in says so itself (`moved` is not null), so
-no other mark is needed: after a death, the next step goes on with the first seat without a result, whoever runs it.
+The closing job runs one transaction for each step. A seat with a result says so itself (`moved` is not null), so no
+other mark is needed: after a crash, the next step continues with the first seat without a result, whoever runs it.
 """
 
 from collections.abc import Sequence

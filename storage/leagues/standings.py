@@ -29,7 +29,7 @@ def find_division(league: LeagueSpec, standing: Standing | None, ends_us: int, *
 
 
 def _count_missed(league: LeagueSpec, standing: Standing, ends_us: int) -> int:
-    """Return how many periods are between the last result and a period. Stop where more of them make no difference."""
+    """Count the periods between the last result and a period. Stop where more of them make no difference."""
     if league.absent is Absent.STAY or standing.through_us == NEVER:
         return 0
     calendar, at_us = calendar_of(league.time_zone, league.declared), standing.through_us

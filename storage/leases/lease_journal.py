@@ -98,7 +98,7 @@ _REFUSED = RegionCounts(refused=1)
 
 
 def count_events(events: Iterable[LeaseEvent], refused: Iterable[Region]) -> Mapping[Region, RegionCounts]:
-    """Return what to add to the counts of each region. `refused` has the region of each refused request."""
+    """Count what to add to the numbers of each region. `refused` has the region of each refused request."""
     counts: defaultdict[Region, RegionCounts] = defaultdict(RegionCounts)
     for kind, row, _, _, left in events:
         if kind in _COUNTED:

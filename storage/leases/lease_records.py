@@ -28,8 +28,6 @@ class Pool:
 
 
 class LeaseRequest(NamedTuple):
-    """A key's request to get a resource, or to keep the resource that it has for longer."""
-
     client_id: str
     pool_id: str
     key: str
@@ -42,8 +40,6 @@ class LeaseRequest(NamedTuple):
 
 
 class Release(NamedTuple):
-    """A key's request to give its resource back."""
-
     client_id: str
     pool_id: str
     key: str
@@ -53,8 +49,6 @@ PoolRequest = LeaseRequest | Release
 
 
 class Grant(NamedTuple):
-    """A key's lease, as a caller receives it."""
-
     resource: str
     region: str
     key: str
@@ -80,27 +74,27 @@ class Resource(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Return whether no key leases the resource. After its expiry, a lease still counts until it is liberated."""
+        """Whether no key leases the resource. After its expiry, a lease still counts until it is liberated."""
         return self.free_since_us is not None
 
     def grant(self, key: str, now_us: int, *, acquired: bool) -> Grant:
         return Grant(self.resource, self.region, key, self.version, self.expires_at_us, now_us, acquired)
 
     def lease_to(self, request: LeaseRequest, now_us: int) -> Resource:
-        """Return the resource with a new lease of the request's key."""
+        """Lease the resource to the request's key."""
         leased = self._replace(holder=request.key, version=self.version + 1, expires_at_us=request.until_us(now_us))
         return leased._replace(free_since_us=None, acquired_at_us=now_us)
 
     def liberate(self, now_us: int) -> Resource:
-        """Return the resource without its lease. Its last key may still get it back."""
+        """Take the lease away from the resource. Its last key may still get it back."""
         return self._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
 
     def release(self, now_us: int) -> Resource:
-        """Return the resource after its key gave it back. The key has no right to the same resource any more."""
+        """Free the resource after its key gave it back. The key has no further right to it."""
         return self.liberate(now_us)._replace(holder=None)
 
     def move(self, region: str, now_us: int) -> Resource:
-        """Return the resource in another region, without its lease and with a new version."""
+        """Move the resource to another region, without its lease and with a new version."""
         free = self if self.is_free else self.liberate(now_us)
         return free._replace(region=region, version=self.version + 1)
 
@@ -120,8 +114,6 @@ class LeaseEventKind(StrEnum):
 
 
 class LeaseEvent(NamedTuple):
-    """An event for the journal of leases, before it has a number."""
-
     kind: LeaseEventKind
     row: Resource  # the resource as it is after the event
     holder: str | None  # the key whose lease changes in the event
@@ -150,8 +142,6 @@ class ResourceChange(NamedTuple):
 
 
 class RegionCounts(NamedTuple):
-    """The counts of one region of a pool, or changes to them."""
-
     total: int = 0  # resources of the region
     held: int = 0  # leased resources, even if the lease expired
     acquired: int = 0  # leases acquired since the pool was created

@@ -61,7 +61,7 @@ class Findings(NamedTuple):
     held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key
 
     def key(self, request: PoolRequest) -> ResourceKey:
-        """Return the key of the dict `held` for a request: its pool key and its lease key. The pool must exist."""
+        """Make the key of the dict `held` for a request: its pool key and its lease key. The pool must exist."""
         return self.pools[request[:2]].key, request.key
 
     def find_running(self, request: PoolRequest) -> Grant | None:
@@ -267,7 +267,7 @@ class _Group:
             self.events.append(lease._replace(expires_at_us=until_us).make_event(LeaseEventKind.WANTED, now_us))
 
     def count_wanted(self, region: Region, *, is_free: bool) -> int:
-        """Return how many free (or leased) rows of a region to read, so that each of its `wanted` requests gets one.
+        """Count the free (or leased) rows of a region to read, so that each of its `wanted` requests gets one.
 
         Earlier decisions may use some of these rows. `give_resources` skips these, so add their number.
         """

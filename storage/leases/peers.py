@@ -90,7 +90,7 @@ class RemoteLeases:
     def find_running(
         self, keys: Iterable[ResourceKey], here: Mapping[ResourceKey, Resource], now_us: int
     ) -> Program[dict[ResourceKey, RemoteLease]]:
-        """For keys without a running lease in this store, return the running leases that they have in other stores.
+        """Find, for keys without a running lease in this store, the running leases that they have in other stores.
 
         `here` has the keys' resources in this store. Of several leases of a key, return the first that was acquired.
         """

@@ -1,8 +1,8 @@
 """Makes, lists, fills, empties and drops the pools of resources as operators request it, and changes the resources.
 
-Nobody takes a running lease away from a key, not even an operator. So a leased resource stays in its pool until its
-lease ends. The exception is to drop a whole pool, which ends all its leases. Callers do not see a dropped pool, and
-`LeasePools.sweep_dropped` deletes the rows of the pool later, in bounded steps.
+Nobody takes a running lease away from a key, not even an operator, because a game may be running on the resource. So a
+leased resource stays in its pool until its lease ends. The exception is to drop a whole pool, which ends all its
+leases. Callers do not see a dropped pool, and `LeasePools.sweep_dropped` deletes its rows later, in bounded steps.
 
 A transaction changes a resource only if no other transaction has changed it since it was found.
 
@@ -82,7 +82,7 @@ def _build_write() -> Update:
 
 
 def pool_condition(asked: str) -> Condition:
-    """Return a condition for a join: the pool `p` exists, and has the client id and pool id of the row `asked`."""
+    """Build a condition for a join: the pool `p` exists, and has the client id and pool id of the row `asked`."""
     same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
     return all_of(*same, col("deleted_at", "p").is_null())
 
@@ -103,7 +103,7 @@ class LeaseResources:
         self._write = _build_write().prepared()
 
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
-        """For each pool key and lease key, return the resource that the key leases, or had last and may get back."""
+        """Find, for each pool key and lease key, the resource that the key leases, or had last and may get back."""
         found = yield self._by_holders.bind(keys=keys)
         return {(row[0], row[3]): Resource(*row) for row in found}
 
@@ -113,7 +113,7 @@ class LeaseResources:
         return {(row[0], row[1]): Resource(*row) for row in found}
 
     def find_free(self, pool_key: int, region: str, *, limit: int, since_us: int = 0) -> Program[list[Resource]]:
-        """Lock and return up to `limit` free resources of a region, the longest free first.
+        """Lock up to `limit` free resources of a region, and return them, the longest free first.
 
         Leave out resources that became free before `since_us`.
         """
@@ -121,14 +121,14 @@ class LeaseResources:
         return [Resource(*row) for row in found]
 
     def find_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[list[Resource]]:
-        """Lock and return up to `limit` resources whose leases expired at or before `before_us`, earliest first."""
+        """Lock up to `limit` resources whose leases expired at or before `before_us`. Return them, earliest first."""
         found = yield self._expired.bind(pool_key=pool_key, region=region, expired_before=before_us, limit=limit)
         return [Resource(*row) for row in found]
 
     def count_running(
         self, pool_keys: Sequence[int], *, before_us: int, limit: int
     ) -> Program[dict[Region, RegionCounts]]:
-        """Return the counts of pools by region. Leases that expired at or before `before_us` are not counted as held.
+        """Read the counts of pools by region. Leases that expired at or before `before_us` are not counted as held.
 
         In a region with more than `limit` expired leases, the others are counted as held.
         """
@@ -226,7 +226,6 @@ class LeasePools:
         return {pool.name: pool for pool in (Pool(*row) for row in found)}
 
     def read_pool(self, client_id: str, pool_id: str) -> Program[Pool]:
-        """Read one pool, or raise `UnknownPoolError`."""
         found = yield from self.find_by_names([(client_id, pool_id)])
         if not found:
             raise UnknownPoolError(f"the client {client_id!r} has no pool {pool_id!r}")

@@ -34,7 +34,7 @@ StoreClock = Callable[[], Program[int]]  # a program that returns microseconds s
 
 
 def store_clock() -> Program[int]:
-    """Return the time by the clock of the database, which all processes of a store share."""
+    """Read the clock of the database, which all processes of a store share."""
     rows = yield _CLOCK.bind()
     return int(rows[0][0])
 
@@ -86,7 +86,7 @@ class WorkLeases:
         return WorkLease(kind, *rows[0]) if rows else None
 
     def find_held(self, kind: str) -> Program[dict[str, WorkLease]]:
-        """Return, by resource, the leases on one kind of work that nobody can take yet, even if they were released."""
+        """Find, by resource, the leases on one kind of work that nobody can take yet, even if they were released."""
         now_us = yield from self.clock()
         rows = yield self._of_kind.bind(kind=kind)
         expired_before_us = now_us - self._margin_us

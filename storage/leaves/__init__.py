@@ -8,8 +8,8 @@
 Boards, families and segments, which are above this room, choose the leaves of a post or of a read. `posting` decides
 what a post writes to them.
 
-The most important rule: a transaction that changes a row also changes the totals of its leaf and the change log.
-Ranks, curves and the journal are computed from the totals and the log.
+Ranks, curves and the journal are computed from the totals and the log. So a transaction that changes a row also changes
+the totals of its leaf and the change log; if one did not, ranks would stay wrong for ever.
 
 An owner's row on a leaf is either in the leaf's table or in the hidden table. `hidden_owners` draws how a row moves.
 

@@ -20,8 +20,6 @@ log = structlog.get_logger(__name__)
 
 
 class RowKind(StrEnum):
-    """The kinds of rows in the catalog."""
-
     BOARD = "board"  # a board without segments, and its leaf
     SPREAD = "spread"  # a board that has segments
     SEGMENT = "segment"
@@ -76,7 +74,7 @@ class CatalogRow(NamedTuple):
 
     @property
     def is_leaf(self) -> bool:
-        """Return whether the leaf has the entries of its board, or some of them."""
+        """Whether the leaf has the entries of its board, or some of them."""
         return self.kind in (RowKind.BOARD, RowKind.SEGMENT)
 
     def make_board(self, leaves: tuple[Leaf, ...] = ()) -> Board:
@@ -112,20 +110,18 @@ def read_rows(query: Bound) -> Program[list[CatalogRow]]:
 
 
 def store_columns(key: int, **values: int | str | None) -> Program[None]:
-    """Store values in columns of the catalog's row with this key."""
     changed = update(BOARDS).set(**{name: param(name) for name in values})
     yield changed.where(col("board_key").eq(param("key"))).bind(key=key, **values)
 
 
 def times_of(season: Season | None) -> dict[str, int | None]:
-    """Return the times of a season by the names of their columns in the catalog. None means that a time is not set."""
+    """Map the times of a season to the names of their columns in the catalog. None means that a time is not set."""
     if season is None:
         return {"opens_at": None, "ends_at": None, "closes_at": None}
     return {"opens_at": season.opens_us, "ends_at": season.ends_us, "closes_at": season.closes_us}
 
 
 def replace_times(gate: Gate, season: Season | None) -> Gate:
-    """Return the gate with the times of this season."""
     times = times_of(season)
     return gate._replace(opens_us=times["opens_at"], ends_us=times["ends_at"], closes_us=times["closes_at"])
 

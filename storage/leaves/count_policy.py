@@ -25,7 +25,7 @@ DEFAULT_CHANGES_MAX = 100
 
 
 def limit_gap_rows(gap_rows_max: int, *, ranks: int = 1, crowded: bool) -> int:
-    """Return the most entries of a gap in which `auto` counts, if a request wants this many ranks.
+    """Choose the most entries of a gap in which `auto` counts, if a request wants this many ranks.
 
     `gap_rows_max` is the limit for a single rank while the process is not busy. `crowded`: whether it is busy.
     """
@@ -71,7 +71,7 @@ class CountPolicy(NamedTuple):
         return rank <= self.exact_top or (gap_rows is not None and gap_rows <= rows_left)
 
     def limit_changes(self, mode: RankMode) -> int:
-        """Return how many changes may follow the curve's mark, so that a count starts at a knot.
+        """Choose how many changes may follow the curve's mark, so that a count starts at a knot.
 
         In the mode `auto`, these are at most as many as a count from the top reads rows. If more changes follow, that
         count is cheaper.
@@ -82,5 +82,5 @@ class CountPolicy(NamedTuple):
 
     @property
     def top_rows_max(self) -> int:
-        """Return how many rows a count from the top reads at most if the curve can give the rank instead."""
+        """How many rows a count from the top reads at most if the curve can give the rank instead."""
         return max(1, self.exact_top) * COUNT_SLACK

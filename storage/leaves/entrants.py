@@ -5,8 +5,9 @@ has segments, and are in its home partition. So a limit holds for all segments t
 
     post, join, erasure, voiding, merge    lock the count ──> read rows of owners ──> lock entries ──> … ──> write rows
 
-The most important rule: whoever reads or writes rows of a board first locks its count, before any entry of the board.
-So limits hold exactly: each transaction sees what all earlier ones have stored. Other boards have no rows and no locks.
+Whoever reads or writes rows of a board first locks its count, before any entry of the board. So each transaction sees
+what all earlier ones have stored, and two posts at the same moment can't exceed a limit. Other boards have no rows and
+no locks.
 
 The count is made by the first transaction that needs it. The board may then have entries from before it had rules:
 their owners take part, and get rows with their next posts. Without rules, and after a reset, a board has no rows.
@@ -46,7 +47,7 @@ class Entrants(msgspec.Struct):
     removed: set[str] = set()  # by this transaction, which may erase entries of several segments
 
     def remove(self, gone: Collection[str]) -> Program[None]:
-        """Let owners no longer take part. Each of them has had a row, or at least an entry."""
+        """Remove owners from the board. Each of them has had a row, or at least an entry."""
         gone = {*gone} - self.removed
         if not gone:
             return
@@ -57,10 +58,7 @@ class Entrants(msgspec.Struct):
         yield from store_posts({self.place: {COUNT: self.owners}})
 
     def remove_joined(self, board_gone: Iterable[str]) -> Program[int]:
-        """Let all owners who were asked for no longer take part. `board_gone`: whose entry was removed.
-
-        Return how many had no entry.
-        """
+        """Remove all owners who were asked for. `board_gone`: whose entry was removed. Return how many had no entry."""
         gone = {*board_gone, *self.rows}
         yield from self.remove(gone)
         return len(gone) - len({*board_gone})
@@ -74,7 +72,7 @@ class Entrants(msgspec.Struct):
             yield from store_posts({self.place: {owner: row.posts - 1}})
 
     def store_joined(self, owner: str, *, now_us: int) -> Program[None]:
-        """Let an owner take part who did not."""
+        """Add an owner who did not take part yet."""
         partition, key = self.place
         yield _PUT.bind(leaf_key=key, owner=owner, posts=0, joined_at=now_us).at(partition)
         yield from store_posts({self.place: {COUNT: self.owners + 1}})
@@ -136,7 +134,7 @@ def _count_entries(leaf: Leaf) -> Program[int]:
 
 
 def count_owners(leaves: Iterable[Leaf]) -> Program[dict[EntrantsPlace, int]]:
-    """Return how many owners take part in the boards of these leaves with entry rules, by their place."""
+    """Count the owners who take part in the boards of these leaves with entry rules, by their place."""
     known = {leaf.entrants_place: leaf for leaf in leaves if leaf.spec.entry is not None and not leaf.is_unreached}
     found: dict[EntrantsPlace, int] = {}
     for partition, places in groupby(sorted(known), key=itemgetter(0)):
@@ -148,7 +146,7 @@ def count_owners(leaves: Iterable[Leaf]) -> Program[dict[EntrantsPlace, int]]:
 
 
 def find_joined(leaf: Leaf, owners: Collection[str]) -> Program[dict[str, int]]:
-    """Return when owners have joined the board of a leaf, by owner. Leave out those who never joined."""
+    """Find when owners have joined the board of a leaf, by owner. Leave out those who never joined."""
     if leaf.spec.entry is None or leaf.is_unreached or not owners:
         return {}
     partition, key = leaf.entrants_place
@@ -169,7 +167,7 @@ def store_posts(posts: Mapping[EntrantsPlace, Mapping[str, int]]) -> Program[Non
 
 
 def recount_owners(leaf: Leaf, owners: set[str]) -> Program[None]:
-    """Count the owners of a board anew whose entries were made anew. `owners`: all that have an entry now."""
+    """Recount the owners of a board whose entries were recomputed. `owners`: all that have an entry now."""
     for place in (yield from hold_entrants([(leaf, ())])):
         partition, key = place
         rows = yield _OWNERS.bind(key=key).at(partition)

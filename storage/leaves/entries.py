@@ -163,8 +163,6 @@ def _rules_of(spec: BoardSpec) -> tuple[RankedCells, Merger]:
 
 
 class RankingChange(NamedTuple):
-    """The addition of an entry to a leaf's ranking, or its removal. `log_ranking_changes` logs this change."""
-
     entry: Entry
     change: NewChange
     totals: dict[int, int]  # what the change adds to the leaf's totals, by column index
@@ -185,7 +183,7 @@ class Entries(OpenLeaf):
 
     @cached_property
     def rankings(self) -> Mapping[int, RowRanking]:
-        """Return the rankings by column index. They are created on first use, because posts need none."""
+        """The rankings by column index. They are created on first use, because posts need none."""
         return {index: RowRanking(self.leaf, index) for index in self.leaf.sorted_indexes}
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
@@ -325,7 +323,7 @@ def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:
 
 
 def total_rows(changes: dict[int, dict[int, int]]) -> list[tuple[int, int, int]]:
-    """Return the changes of totals as rows, in the order in which all transactions write them."""
+    """List the changes of totals as rows, in the order in which all transactions write them."""
     return sorted([(key, index, more) for key, by_index in changes.items() for index, more in by_index.items() if more])
 
 

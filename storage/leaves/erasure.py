@@ -3,8 +3,8 @@
 `rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells when the
 changes are counted in all curves and in the live counts that update curves. Both lock the rows that they rewrite.
 
-The most important rule: replace the name from the oldest bundle (a row of the log) to the newest. All changes under the
-token then come before all changes under the name, so a job that counts from the log never sees the two mixed.
+The name is replaced from the oldest bundle (a row of the log) to the newest. All changes under the token then come
+before all changes under the name, so a job that counts from the log never sees the two mixed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -89,7 +89,7 @@ def rename_owner(
 
 
 class Erased(NamedTuple):
-    """The token that stands for an erased owner in a log, up to the position of the erasure."""
+    """The token that replaces an erased owner in a log, up to the position of the erasure."""
 
     token: str
     until: int

@@ -11,14 +11,14 @@ If the next worse knot is nearer, the count starts at that knot. Then the result
 minus the entries from the cell (included) to the knot (excluded). The knot at which a count starts is called its anchor
 knot. One statement counts for many cells of a column.
 
-The most important rule: one statement reads the changes, the rows and the board's totals. If the log cannot confirm the
-knot's count, there is no result. This happens in three cases:
+One statement reads the changes, the rows and the board's totals, because a post between two statements would be counted
+twice or not at all. If the log cannot confirm the knot's count, there is no result. This happens in three cases:
 
 - Changes after the mark were already removed from the log.
 - The mark is newer than this snapshot of the log, after a restore.
 - So many changes follow the mark that a full count costs no more.
 
-The segments of a board are read in snapshots of their own. So that their counts belong together, each is taken back to
+The segments of a board are read in snapshots of their own. To make their counts belong together, each is taken back to
 one time before the first snapshot: `as_asked` leaves out what the changes after `asked_us` have added.
 """
 
@@ -90,7 +90,7 @@ class GapCount(NamedTuple):
 
 
 def count_of(better_count: int, asked_us: int, *, changed_us: int) -> GapCount:
-    """Return a `GapCount` for a count that started at the best row. It has no totals."""
+    """Make a `GapCount` for a count that started at the best row. It has no totals."""
     return GapCount(better_count, 0, {}, False, asked_us, changed_us)
 
 
@@ -113,7 +113,7 @@ class GapCounts:
         self._statement = _prepare_count(layout_of(leaf), index)
 
     def count_better(self, start: CountStart, cells: Iterable[CellOf]) -> Program[dict[CellOf, GapCount | None]]:
-        """Count the entries better than each cell, and the entries with this cell that stand before its owner.
+        """Count the entries better than each cell, and the entries with this cell that come before its owner.
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
         """

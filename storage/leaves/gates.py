@@ -1,4 +1,4 @@
-"""Reads and locks gates. A gate is a row that says which posts a leaf takes, and until when, late posts included.
+"""Reads and locks gates. A gate is a row that says which posts a leaf accepts, and until when, late posts included.
 
     post        locks the row of the gate (FOR SHARE) ──> writes rows ──> commits
     closing     updates the same row: waits for these posts, and rejects all later posts ──> freezes the board
@@ -54,7 +54,7 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
 
 
 def _sort_leaves(leaves: Iterable[Leaf]) -> tuple[list[Leaf], list[Leaf], list[Leaf]]:
-    """Return the leaves whose own gate a post locks, all others, and among these the leaves whose period has an end."""
+    """Sort leaves into those whose own gate a post locks, all others, and among these those whose period has an end."""
     held: list[Leaf] = []
     others: list[Leaf] = []
     for leaf in leaves:
@@ -64,7 +64,7 @@ def _sort_leaves(leaves: Iterable[Leaf]) -> tuple[list[Leaf], list[Leaf], list[L
 
 
 def _update_leaf(leaf: Leaf, place: Place | None, gate: Gate) -> Leaf | None:
-    """Return the leaf as its gate says, or `leaf` itself if a post need not check the gate, or None if it is gone."""
+    """Update the leaf by its gate. Return `leaf` itself if a post need not check the gate, or None if it is gone."""
     if place is None or (leaf.table_key is None and place.rows_key != leaf.rows_key):
         return None
     if leaf.spec.season is None and (place, gate) == (leaf.place, leaf.gate):
@@ -86,10 +86,10 @@ def _hold_family_gates(leaves: Iterable[Leaf], now_us: int) -> Program[dict[int,
 
 
 def admit_accepted(leaves: dict[int, Leaf | None], accepted_us: int) -> Program[set[int]]:
-    """Change what `hold_gates` returned to what holds for queued posts: a leaf takes those accepted before it closed.
+    """Change what `hold_gates` returned to what holds for queued posts: a leaf accepts what came before it closed.
 
     Leave an archived leaf shut, and one that closed before `accepted_us`, when the first of the posts was accepted.
-    Return the keys of the leaves that take such posts although the closing job has shut them.
+    Return the keys of the leaves that accept such posts although the closing job has shut them.
     """
     admitted = set[int]()
     shut = [leaf for leaf in leaves.values() if leaf is not None and leaf.gate.closed_us is not None]
@@ -104,7 +104,7 @@ def admit_accepted(leaves: dict[int, Leaf | None], accepted_us: int) -> Program[
 
 
 def read_gates(partition: int, keys: Iterable[int], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
-    """Return, by leaf key, where the rows of each leaf in this partition are, and its gate. `held`: lock the gates.
+    """Read, by leaf key, where the rows of each leaf in this partition are, and its gate. `held`: lock the gates.
 
     Leave out leaves that were deleted, or moved to another partition.
     """
@@ -113,7 +113,7 @@ def read_gates(partition: int, keys: Iterable[int], *, held: bool = False) -> Pr
 
 
 def read_gates_of(leaves: Iterable[Leaf], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
-    """Return what `read_gates` returns, for leaves in any partitions."""
+    """Read what `read_gates` returns, for leaves in any partitions."""
     gates: dict[int, tuple[Place, Gate]] = {}
     for partition, theirs in by_partition(leaves):
         gates |= yield from read_gates(partition, sorted({leaf.key for leaf in theirs}), held=held)
@@ -146,7 +146,7 @@ def shut_out_posts(board: Board, *, queued: bool) -> Program[None]:
 
 
 def close_gates(leaves: Iterable[Leaf], *, now_us: int) -> Program[None]:
-    """Shut leaves: wait for the posts that hold their gates, and let them take no later post."""
+    """Shut leaves: wait for the posts that hold their gates, and reject all later posts."""
     for partition, theirs in by_partition(leaves):
         yield _CLOSE.bind(keys=[leaf.key for leaf in theirs], now_us=now_us).at(partition)
 

@@ -1,6 +1,6 @@
-"""Locks an owner's entry, shown or hidden, and replaces it by one that was computed anew. `voiding` and merges use it.
+"""Locks an owner's entry, shown or hidden, and replaces it by a recomputed one. `voiding` and merges use it.
 
-The caller has locked the board's row in the catalog, so nobody moves, empties or archives the board meanwhile.
+The caller has locked the board's row in the catalog, so nobody can move, empty or archive the board at the same time.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ class HeldEntry(NamedTuple):
         """Write the entry, or make it. Return the change to log, with the entry that is now stored.
 
         Raises:
-            LostRaceError: another transaction has made or changed the entry meanwhile.
+            LostRaceError: another transaction has made or changed the entry first.
         """
         entry = Entry(self.owner, version, cells)
         if (yield from self._write(entry)) != 1:
@@ -58,7 +58,6 @@ class HeldEntry(NamedTuple):
         return (yield from self.entries.table.update_rows(changed, [(leaf.rows_key, entry, before.updated_at_us)]))
 
     def remove(self, record: RecordFields) -> Program[RankingChange]:
-        """Remove the entry. Return the change to log."""
         removing = (
             hidden_owners.erase_hidden_entry(self.entries, self.owner)
             if self.is_hidden

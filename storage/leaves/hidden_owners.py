@@ -19,16 +19,16 @@ SHADOWED is like HIDDEN for all who write, and for everybody else's ranks. But r
 the hidden row as a `ShadowEntry` (`find_unseen`), and rank it among the rows of the board. They also do so in the state
 SHOWING, so that an owner who was shadowed never reads that the owner is hidden.
 
-An owner's row on a board is in one of the two tables. The most important rule: without a state, the owner has no row in
-the hidden table. So a post looks there only for owners with a state, and needs no query if none of its owners has one.
+An owner's row on a board is in one of the two tables. Without a state, the owner has no row in the hidden table, so a
+post looks there only for owners with a state, and needs no query if none of its owners has one.
 
 Every partition has all states, so a post reads them in its own partition. A process remembers these states until the
 number `facts` in the counter of the change log changes (see `posting.group_facts`). A post compares this number while
 it holds the counter. If the number has changed, and the post has found no row of its owner, the post runs again.
 
 A transaction that moves rows locks the owner's state. So while the state is SHOWING, no row is moved into the hidden
-table, and while it is HIDDEN, no row is moved out. A post reads the board's table first and the hidden table second.
-If a row is moved in between, the post finds it in the hidden table, or fails to write it and loses the race.
+table, and while it is HIDDEN, no row is moved out. A post reads the board's table first and the hidden table second. If
+a row is moved in between, the post finds it in the hidden table, or fails to write it and loses the race.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -85,13 +85,11 @@ _decode = msgspec.json.Decoder(list[Cell]).decode
 
 
 class HiddenEntry(NamedTuple):
-    """An entry in the hidden table. Its board does not show this entry."""
-
     leaf_key: int
     entry: Entry
 
     def widen_cells(self, columns: int) -> Entry:
-        """Return the entry with a cell for every column: columns may have been added since the entry was written."""
+        """Give the entry a cell for every column: columns may have been added since it was written."""
         self.entry.cells.extend([None] * (columns - len(self.entry.cells)))
         return self.entry
 
@@ -141,7 +139,6 @@ def read_states(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[
 
 
 def find_hidden_entries(leaf_keys: Sequence[int], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
-    """Find the hidden entries of these owners on these boards."""
     rows = yield _FIND.bind(keys=leaf_keys, owners=owners)
     return [HiddenEntry(row[0], _entry(*row[1:])) for row in rows]
 
@@ -232,7 +229,7 @@ def forget_state(
     they were merged.
 
     Raises:
-        BoardChangedError: the owner still has a hidden row, because its board has moved meanwhile.
+        BoardChangedError: the owner still has a hidden row, because its board has moved in the meantime.
     """
     forgotten = yield from _change_states(_FORGET.bind(owner=owner, merged=merged), now_us, concerns)
     if not forgotten:
@@ -323,7 +320,7 @@ def erase_hidden_entry(entries: Entries, owner: str) -> Program[RankingChange | 
 
 
 def _change_of(entries: Entries, entry: Entry, kind: ChangeKind, cells: Sequence[Cell] = ()) -> RankingChange:
-    """Return a change of a hidden entry, which no ranking has, before or afterwards."""
+    """Describe a change of a hidden entry, which no ranking has, before or afterwards."""
     none, version = entries.ranked_cells.none, entry.updated_at_us if cells else None
     change = NewChange(entries.leaf.key, entry.owner, none, none, record_of_event(kind, cells, version))
     return RankingChange(entry, change, {CHANGES: 1})

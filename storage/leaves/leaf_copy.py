@@ -1,4 +1,4 @@
-"""Copies a leaf to other leaves while posts go on: its rows, its post ids, and what posts change meanwhile.
+"""Copies a leaf to other leaves while posts continue: its rows, its post ids, and what posts change during the copy.
 
 - The change log names the owners whose rows have changed since it was last read. These rows must be copied again.
 - New post ids are found by time: a transaction stores the same time in the log and with its post ids.
@@ -67,7 +67,7 @@ class TableCopy:
         return select(*map(col, names)).from_(source.name).where(*theirs)
 
     def _prepare_pages(self, rows: Select) -> list[Prepared]:
-        """Return a statement for each length of the key after which a page begins: it reads one range of an index."""
+        """Prepare a statement for each length of the key after which a page begins: it reads one range of an index."""
         page = rows.order_by(*(asc(col(key)) for key in self._keys)).limit(param("limit"))
         pages = [page.prepared()]
         for index, last in enumerate(self._keys):
@@ -79,7 +79,7 @@ class TableCopy:
         """Read a page of rows after the key `after`, and the key to pass for the next page, or None at the end.
 
         An empty `after` gives the first page. A row has all columns. A key has the key columns that are not in `scope`.
-        A shorter key stands for all rows with its values, so that a page begins after them.
+        A shorter key covers all rows with its values, so that a page begins after them.
         """
         bound, limit = {**self._scope, **dict(zip(self._keys, after, strict=False))}, self.page_rows
         if self._parts is not None:
@@ -130,8 +130,6 @@ def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class LeafChanges(NamedTuple):
-    """The changes that posts made in a leaf between two marks, which are positions in the change log."""
-
     until: int  # the second mark: the next read of changes begins there
     more: bool  # whether the log already has further changes
     owners: list[str]  # the owners whose rows may have changed
@@ -155,7 +153,7 @@ class LeafCopy:
         return TableCopy(TABLES[table], TABLES[table], {"leaf_key": self.source.key})
 
     def share(self, items: Iterable[T], owner_of: Callable[[T], str]) -> list[list[T]]:
-        """Return, for each target, the items whose owners belong to this target."""
+        """Divide items among the targets, by their owners."""
         shares: list[list[T]] = [[] for _ in self.targets]
         for item in items:
             shares[segment_of(owner_of(item), len(shares))].append(item)
@@ -174,7 +172,7 @@ class LeafCopy:
             yield from in_partition(target.partition, self.post_ids.write_rows(theirs))
 
     def read_changes(self, mark: int) -> Program[LeafChanges]:
-        """Return what has changed in the leaf since `mark`, a log position. Run this for the leaf's partition.
+        """Read what has changed in the leaf since `mark`, a log position. Run this for the leaf's partition.
 
         Raises:
             JournalIncompleteError: some of these changes were pruned from the log.
@@ -196,7 +194,6 @@ class LeafCopy:
         return [row for row in found if row[0] == self.source.key]
 
     def write_changes(self, changes: LeafChanges) -> Program[None]:
-        """Write to the targets the changes that `read_changes` has returned."""
         if self.rows:
             yield from self.write_owners(changes.owners, changes.rows)
         yield from self.write_post_ids(changes.post_ids)
@@ -243,7 +240,7 @@ def _hold_hidden(owners: Sequence[str]) -> Program[None]:
 
     Raises:
         LostRaceError: an owner is being shown again. To show an owner, one partition after the other is searched for
-            the owner's boards, so a board must not move meanwhile.
+            the owner's boards, so a board must not move during that time.
     """
     if owners and len((yield from find_hidden_owners(owners, held=True))) < len(owners):
         raise LostRaceError("an owner is being shown")
@@ -256,9 +253,9 @@ def _rename_post_id(row: Row, leaf_key: int) -> Row:
 
 
 def _number_curves(rows: Rows) -> Program[Rows]:
-    """Return copied curves with new version numbers, and without marks, which are positions in the source's log.
+    """Give copied curves new version numbers, and remove their marks, which are positions in the source's log.
 
-    The new versions are greater than the old ones. So a process that has the old curves takes the copies for newer.
+    The new versions are greater than the old ones, so a process that has the old curves takes the copies for newer.
     """
     numbered: Rows = []
     names = list(TABLES[CURVES].kinds)

@@ -46,7 +46,7 @@ class Ranking(Protocol):
     timed: bool  # True: of equal values, the one that was reached first is better. False: equal values share a rank
 
     def order_of(self, entry: Entry) -> tuple[int, str]:
-        """Return a sort key that puts the entries of this ranking in order, best first."""
+        """Make a sort key that puts the entries of this ranking in order, best first."""
         return self.padding.key_of_cell(str(entry.cells[self.index])), entry.owner
 
     def keeps_all_rows(self) -> Program[bool]:
@@ -72,7 +72,7 @@ class Ranking(Protocol):
     ) -> Program[GapCount]:
         """Count the entries better than a cell, from a knot if the log can confirm the knot's count, else from the top.
 
-        A count from the top stops at `rows_max`. Unless `owner` is empty, the entries with the same cell that stand
+        A count from the top stops at `rows_max`. Unless `owner` is empty, the entries with the same cell that come
         before the owner are counted, too. If equal values share a rank, this is not necessary and may take long.
         """
         if start is not None:
@@ -88,7 +88,7 @@ class Ranking(Protocol):
         """Count the entries with `least` <= cell < `past`. Cells are compared as text, even if low ones are better."""
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
-        """Return how many entries have this cell, and how many of these entries stand before `owner`."""
+        """Count the entries with this cell, and how many of these come before `owner`."""
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[tuple[str, str] | None]:
         """Find the cell and owner of the `rank`-th row that pages show; return None if there are fewer rows.
@@ -98,7 +98,10 @@ class Ranking(Protocol):
         """
 
     def find_cell(self, start: CountStart | None, rank: int) -> Program[str | None]:
-        """Return the cell of the `rank`-th entry, or None if too few. Archives also count erased and hidden owners."""
+        """Find the cell of the `rank`-th entry; return None if too few.
+
+        Archives also count erased and hidden owners.
+        """
         row = yield from self.find_row(start, rank)
         return None if row is None else row[0]
 
@@ -108,7 +111,7 @@ class Ranking(Protocol):
     def find_next_better(self, cell: str, owner: str) -> Program[tuple[str, str] | None]:
         """Find the cell and owner of the nearest row of better rank than the owner's row; None: no row is better.
 
-        If equal values share a rank, the returned row has a strictly better cell. Otherwise it stands directly before
+        If equal values share a rank, the returned row has a strictly better cell. Otherwise it comes directly before
         the owner's row. An archive returns the cell of that row, and "" as its owner, who may be unknown.
         """
 
@@ -134,7 +137,7 @@ class OpenBoard(Protocol):
 
     @property
     def rankings(self) -> Mapping[int, Ranking]:
-        """Return the rankings by column index."""
+        """The rankings by column index."""
 
     def find_entries(self, owners: Sequence[str]) -> Program[dict[str, Entry]]:
         """Find the entries of these owners, by owner. Leave out owners without an entry, and hidden owners."""
@@ -144,6 +147,4 @@ class OpenBoard(Protocol):
 
 
 class OpenLeaf(OpenBoard, Protocol):
-    """Programs that read the entries of one leaf."""
-
     leaf: Leaf

@@ -75,7 +75,6 @@ class OwnersNeighbours(NamedTuple):
 
 
 def decode_entry(row: Sequence[Any]) -> Entry:
-    """Make an entry from a row with the columns `owner, updated_at, cells…`."""
     return Entry(owner=row[0], updated_at_us=row[1], cells=list(row[2:]))
 
 
@@ -146,7 +145,7 @@ class _ColumnStatements:
         return self._either(cell, self._owner.lt(owner), self._better(cell)).order_by(*self._worst_first)
 
     def _either(self, cell: Term, on_its_side: Condition, beyond: Condition) -> Union:
-        """Return a query for all rows on one side of a place: the ties of the place on this side, and the rows beyond.
+        """Build a query for all rows on one side of a place: the ties of the place on this side, and the rows beyond.
 
         The query is a union. If it compared pairs (cell, owner), the database would check every row that it reads.
         """
@@ -255,7 +254,7 @@ class RowRanking(Ranking):
         return _sample((yield self._sql.sample_worst.bind(**self._scope)))
 
     def tally_cells(self, limit: int, below: str | None = None) -> Program[Rows]:
-        """Return up to `limit` distinct cells, best first, each with its number of entries.
+        """List up to `limit` distinct cells, best first, each with its number of entries.
 
         Begin at the top, or after the cell `below`.
         """
@@ -337,7 +336,7 @@ class RowRanking(Ranking):
                 near.edge_ties = ties
 
     def count_ties_before(self, places: Sequence[CellOf]) -> Program[list[int]]:
-        """Return, for each place, how many rows with the place's cell stand before the place's owner."""
+        """Count, for each place, the rows with the place's cell that come before the place's owner."""
         numbered = [(number, *place) for number, place in enumerate(places)]
         found = {
             number: int(ties) for number, ties in (yield self._sql.ties_before.bind(places=numbered, **self._scope))

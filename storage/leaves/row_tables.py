@@ -38,8 +38,6 @@ _SHARED_SIGNS = {Best.HIGH: "h", Best.LOW: "l"}
 
 
 class RowColumn(NamedTuple):
-    """A database column of a table of rows."""
-
     name: str
     kind: SqlKind
     best: Best | None  # None: not ranked
@@ -55,7 +53,7 @@ class Layout:
 
     @property
     def key_kinds(self) -> dict[str, Any]:
-        """Return the SQL types of the columns that identify a row, by column name."""
+        """The SQL types of the columns that identify a row, by column name."""
         return {ROWS_KEY: INTEGER, "owner": TEXT} if self.shared else {"owner": TEXT}
 
     @property
@@ -63,11 +61,11 @@ class Layout:
         return {column.name: column.kind for column in self.columns}
 
     def row_columns(self, alias: str | None = None) -> tuple[Column, ...]:
-        """Return the columns that `decode_entry` reads: owner, version, values."""
+        """List the columns that `decode_entry` reads: owner, version, values."""
         return (col("owner", alias), col("updated_at", alias), *(col(one.name, alias) for one in self.columns))
 
     def scope(self, alias: str | None = None) -> tuple[Condition, ...]:
-        """Return the conditions that limit a statement to one leaf's rows. `scope_of` returns their parameters."""
+        """List the conditions that limit a statement to one leaf's rows. `scope_of` returns their parameters."""
         return (col(ROWS_KEY, alias).eq(param(ROWS_KEY, INTEGER)),) if self.shared else ()
 
 
@@ -83,7 +81,7 @@ def scope_of(leaf: Leaf) -> dict[str, int]:
 
 
 def entries_table(leaf_key: int, *, moves: int = 0) -> str:
-    """Return the name of a leaf's own table. `moves`: how often the table got a new name.
+    """Name a leaf's own table. `moves`: how often the table got a new name.
 
     Each move to another partition changes the name. So if a leaf moves away and back, a process that missed the moves
     writes to a name that no longer exists, and not to the new table. The name also changes when the leaf gets a season,
@@ -97,7 +95,7 @@ def shared_table(table_key: int) -> str:
 
 
 def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColumn, ...]:
-    """Return the database columns that a table of rows needs for the columns of a spec.
+    """List the database columns that a table of rows needs for the columns of a spec.
 
     Leaves with different specs may use one shared table. So in a shared table, the name of a database column also says
     what kind of value the column holds.
@@ -114,7 +112,7 @@ def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColum
 
 
 def name_columns(table_key: int, names: Iterable[str]) -> Layout:
-    """Return the layout of a shared table whose columns have these names."""
+    """Make the layout of a shared table whose columns have these names."""
     signs = {sign: best for best, sign in _SHARED_SIGNS.items()}
     columns = (RowColumn(name, INTEGER if name.endswith("n") else TEXT, signs.get(name[-1])) for name in names)
     return Layout(shared_table(table_key), True, tuple(columns))

@@ -64,7 +64,7 @@ _STORE_GATES = prepare_put_rows(GATES)
 
 
 def find_demands(leaf_keys: Iterable[int]) -> Program[dict[int, str]]:
-    """Return by key the `demands` that each of these leaves of this partition has now, as its edition says."""
+    """Find, by key, the `demands` that each of these leaves of this partition has now, as its edition says."""
     rows = yield _EDITIONS.bind(keys=list(leaf_keys))
     return {key: "".join(edition.split(".")[4:]) for key, edition in rows}
 
@@ -78,7 +78,7 @@ def find_totals(leaf_keys: list[int]) -> Program[dict[int, Totals]]:
     """Find the totals of leaves, by leaf key and then by column index.
 
     The total of a column is the number of entries with a value in that column. The indexes `ALL_ENTRIES` and `CHANGES`
-    stand for other numbers. Run this program for the partition of the leaves, or use `find_totals_of`.
+    have other numbers. Run this program for the partition of the leaves, or use `find_totals_of`.
     """
     totals: dict[int, Totals] = {key: {} for key in leaf_keys}
     for leaf_key, index, entries in (yield _TOTALS.bind(keys=leaf_keys)):
@@ -119,7 +119,7 @@ _TOTALS_AND_EDITIONS = (
 
 
 def totals_and_edition(*others: Term) -> Select:
-    """Return a query for (edition, column index, total, *others) of the leaf `totals_key`, or no rows if it is deleted.
+    """Build a query for (edition, column index, total, *others) of the leaf `totals_key`. A deleted leaf has no rows.
 
     A leaf without totals has one row, whose index and total are null.
     """
@@ -164,7 +164,6 @@ def read_board_totals(board: Board) -> Program[Totals]:
 
 
 def add_up_totals(parts: Iterable[Mapping[int, int]]) -> Totals:
-    """Return the sums over a board's segments."""
     found: Totals = {}
     for part in parts:
         for index, number in part.items():

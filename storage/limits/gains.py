@@ -24,13 +24,13 @@ _decode = msgspec.json.Decoder(Gains).decode
 
 
 def sum_recent(gains: Gains, index: int, now_us: int) -> int:
-    """Return what was added to the column with this index in the last hour."""
+    """Add up what the column with this index gained in the last hour."""
     oldest = now_us // MINUTE_US - MINUTES
     return sum(gain for minute, gain in gains.get(index, ()) if minute >= oldest)
 
 
 def add_gain(gains: Gains, index: int, gain: int, now_us: int) -> Gains:
-    """Return the gains with another one, and without those of more than an hour ago."""
+    """Add a gain, and drop those of more than an hour ago."""
     now, kept = now_us // MINUTE_US, dict[int, int]()
     for minute, earlier in [*gains.get(index, ()), (now, gain)]:
         if minute >= now - MINUTES:
@@ -39,7 +39,7 @@ def add_gain(gains: Gains, index: int, gain: int, now_us: int) -> Gains:
 
 
 def read_gains(leaf_keys: Collection[int], owners: Collection[str]) -> Program[dict[GainKey, Gains]]:
-    """Return what these owners have gained on these leaves. Call this after the rows of the owners are locked."""
+    """Read what these owners have gained on these leaves. Call this after the rows of the owners are locked."""
     rows = yield _READ.bind(keys=[*leaf_keys], owners=[*owners])
     return {(key, owner): _decode(minutes) for key, owner, minutes in rows}
 

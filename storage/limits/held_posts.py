@@ -1,11 +1,11 @@
-"""Stores held posts: those that are suspected, and that nobody's entry has until an operator accepts them.
+"""Stores held posts: suspected ones, which count for nobody until an operator accepts them.
 
     post beyond a limit, or with "hold" ──> held ──> accepted: applied, with the time that the post had
                                                  ──> refused: its id is voided
 
 A held post is durable: the transaction that decides to hold it stores it, with its id and the outcome `held`. A post to
-a family has one row for each of its boards. A verdict is about all of them, and takes the rows away, in the transaction
-that applies or voids the post. So of two verdicts only one has an effect.
+a family has one row for each of its boards. A verdict is about all of them, and removes the rows in the transaction
+that applies or voids the post, so of two verdicts only one has an effect.
 
 (To *hold* something else, such as a row or a lease, is to lock it.)
 """
@@ -26,8 +26,6 @@ COUNTED_MAX = 10_000  # the metric of held posts counts no more of a partition
 
 
 class HeldPost(NamedTuple):
-    """A part of a held post: its changes to one leaf."""
-
     leaf_key: int
     owner: str
     post_hash: str
@@ -45,7 +43,7 @@ class HeldPost(NamedTuple):
 
 
 def hold_post(post: Post, part: BoardPost, reason: str, now_us: int) -> HeldPost:
-    """Return what to store of a post that is to be held. The post has an id."""
+    """Build what to store of a post that is to be held. The post has an id."""
     at_us = now_us if post.at_us is None else post.at_us
     changes = _encode(part.changes).decode()
     identity = part.leaf.key, post.owner, post.post_hash or "", None if post.scope is None else post.scope.key
@@ -57,7 +55,7 @@ def store_held(posts: Iterable[HeldPost]) -> Program[None]:
 
 
 def count_held(leaf_keys: Collection[int]) -> Program[dict[int, int]]:
-    """Return how many posts of each of these leaves are held. Leave out leaves without any."""
+    """Count the held posts of each of these leaves. Leave out leaves without any."""
     found: dict[int, int] = {}
     for key in leaf_keys:
         [[found[key]]] = yield _COUNT.bind(key=key)
@@ -79,7 +77,7 @@ def list_held(leaf_key: int, after: tuple[int, str], limit: int) -> Program[list
 
 
 def count_all_held() -> Program[int]:
-    """Return how many posts are held in this partition, at most `COUNTED_MAX`."""
+    """Count the held posts of this partition, up to `COUNTED_MAX`."""
     [[posts]] = yield _COUNT_ALL.bind()
     return int(posts)
 

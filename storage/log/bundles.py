@@ -1,6 +1,6 @@
 r"""The rows of the log. A row is a bundle: all changes of one board in one transaction.
 
-One row per change made posting slower. Three columns hold an item per change, in the order of the changes:
+A row per change made posting slower. Three columns hold an item per change, in the order of the changes:
 
     cells   "01000250,    0007"   text: a piece per change, with the ranked cells before and after the change
     owners  "\nada\nbob\n"        text: the owner of each change, between newlines, so that SQL can find one owner
@@ -101,31 +101,30 @@ def record_of_post(
     cells: Sequence[Cell],
     version: int | None,
 ) -> RecordFields:
-    """Return the record of a post, or of one taken back. If no entry remains, pass neither cells nor a version."""
+    """Encode a post, or one taken back, as a record. If no entry remains, pass neither cells nor a version."""
     if at_us is None and version is None and not cells:
         return (happened, changes) if post_id is None else (happened, changes, post_id)
     return happened, changes, post_id, at_us, cells, version
 
 
 def record_of_event(happened: ChangeKind, cells: Sequence[Cell] = (), version: int | None = None) -> RecordFields:
-    """Return the record of a change other than a post. If an entry remains afterwards, pass its cells and version."""
+    """Encode a change other than a post as a record. If an entry remains afterwards, pass its cells and version."""
     return (happened,) if version is None else (happened, (), None, None, cells, version)
 
 
 def naming_owner(record: RecordFields, owner: str) -> RecordFields:
-    """Return the record with another owner whom the change concerns, see `ChangeRecord.owner`."""
+    """Add to a record another owner whom the change concerns, see `ChangeRecord.owner`."""
     return (*record, *_UNSAID[len(record) :], owner)
 
 
 def record_of_deletion(board_id: str, spec: object) -> RecordFields:
-    """Return the record of a board's deletion. With its spec, readers can still decode the board's earlier changes."""
+    """Encode a board's deletion as a record. With its spec, readers can still decode the board's earlier changes."""
     return ChangeKind.DELETED, (), None, None, (), None, board_id, spec
 
 
 def record_of_board_event(
     happened: ChangeKind, board_id: str, leaf_key: int, column_index: int | None = None
 ) -> RecordFields:
-    """Return the record of an event of a whole board."""
     found = happened, (), None, None, (), None, board_id, None, None, leaf_key
     return found if column_index is None else (*found, column_index)
 
@@ -137,7 +136,7 @@ def record_of_rejection(
 
 
 def encode_records(records: Sequence[RecordFields | ChangeRecord | None]) -> str:
-    """Encode the records of a bundle for the column `posts`. None stands for the record of an erased owner."""
+    """Encode the records of a bundle for the column `posts`. None replaces the record of an erased owner."""
     return _encode(records).decode()
 
 
@@ -172,18 +171,18 @@ class BundleDraft:
         self.changes.append((owner, previous + following, record))
 
     def encode_row(self, at_us: int) -> tuple[int | None, int, int, str, str, str]:
-        """Return the columns of the bundle's row: board, time, number of changes, owners, cells, posts."""
+        """Encode the bundle's row: board, time, number of changes, owners, cells, posts."""
         owners, cells, posts = zip(*self.changes, strict=True)
         return self.leaf_key, at_us, len(owners), owners_text(owners), cells_text(cells), encode_records(posts)
 
 
 def owners_text(owners: Sequence[str]) -> str:
-    """Return the text for the column `owners`. It contains `owners_text([owner])` if and only if it has this owner."""
+    """Encode the column `owners`. It contains `owners_text([owner])` if and only if it has this owner."""
     return f"{_OWNER_END}{_OWNER_END.join(owners)}{_OWNER_END}"
 
 
 def owners_of(text: str) -> list[str]:
-    """Return the owners in the column `owners`. A text that begins with `NAMELESS` replaces an erased owner."""
+    """Decode the column `owners`. A text that begins with `NAMELESS` replaces an erased owner."""
     return text[1:-1].split(_OWNER_END)
 
 
@@ -192,5 +191,5 @@ def cells_text(pieces: Sequence[str]) -> str:
 
 
 def pieces_of(text: str) -> list[str]:
-    """Return the piece of each change: the ranked cells before the change, followed by those after it."""
+    """Split the pieces of the changes: the ranked cells before each change, followed by those after it."""
     return text.split(_PIECE_END)

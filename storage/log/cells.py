@@ -1,18 +1,18 @@
 """Cells: the text in which ranked values are stored. It sorts as the values do, ties included.
 
-A cell holds digits only: the scaled value (if `min` is negative, the value minus `min`), padded with zeros to the
-width of the column's range. More digits follow if equal values have an order: some for each tie column, and 16 for the
-time, in microseconds, at which the value was reached. They hold a place, which is 0 for the best value or the earliest
-time. The last place of a tie column stands for no value. On `high` columns, where a larger text is better, the digits
-hold the last place minus the place.
+A cell holds digits only: the scaled value (if `min` is negative, the value minus `min`), padded with zeros to the width
+of the column's range. More digits follow if equal values have an order: some for each tie column, and 16 for the time,
+in microseconds, at which the value was reached. They hold a place, which is 0 for the best value or the earliest time.
+The last place of a tie column means that there is no value. On `high` columns, where a larger text is better, the
+digits hold the last place minus the place.
 
     value 250, range 0 to 9999              "0250"
     the same, where time breaks ties        "0250" + 16 digits
     the same, with 41 in a column 0 to 98   "0250" + "58" + 16 digits, if low values of that column are best
 
-The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`). If the row
-has no value, the place holds a text that is worse than every cell. A change that was logged before a column was added
-has no cell of this column, and does not affect counts in it.
+The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`). If the row has no
+value, the place holds a text that is worse than every cell. A change that was logged before a column was added has no
+cell of this column, and does not affect counts in it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +41,7 @@ class TieColumn(NamedTuple):
         return self.sign * (scaled - self.best) if isinstance(scaled, int) else self.last
 
     def value_at(self, place: int) -> int | None:
-        """Return the value with this place. This is the inverse of `place_of`."""
+        """Decode the value with this place. This is the inverse of `place_of`."""
         return None if place == self.last else self.best + self.sign * place
 
 
@@ -70,7 +70,7 @@ class Padding:
         self.orders_equals = self.cell_width > self.width  # whether the digits after the value order equal values
 
     def pad(self, scaled: int, reached_us: int = 0, ties: Sequence[StatValue | None] | None = None) -> str:
-        """Return the cell of a value in the column's range. `reached_us` is ignored if time does not break ties.
+        """Encode a value in the column's range as a cell. `reached_us` is ignored if time does not break ties.
 
         `ties`: the values of the tie columns. Without it, each of them counts as the best value.
         """
@@ -87,11 +87,11 @@ class Padding:
         return text + str(TIME_LIMIT_US - reached_us if self.high else reached_us).zfill(TIME_DIGITS)
 
     def pad_arrival(self, scaled: int) -> str:
-        """Return the worst cell with this value: no tie column has a value, and it was reached in the far future."""
+        """Encode the worst cell with this value: no tie column has a value, and it was reached in the far future."""
         return self.pad(scaled, TIME_LIMIT_US, [None] * len(self.tie_columns))
 
     def text_start(self, scaled: int) -> str:
-        """Return a text t. Cells of values below `scaled` are less than t; cells of all other values are not."""
+        """Make a text t, so that cells of values below `scaled` are less than t, and all other cells are not."""
         if scaled > self.max_scaled:
             return ":"  # greater than every digit
         return str(scaled + self.offset).zfill(self.width)
@@ -104,7 +104,7 @@ class Padding:
         return TIME_LIMIT_US - time if self.high else time
 
     def ties_of(self, cell: str) -> list[int | None]:
-        """Return the values of the tie columns that a cell holds."""
+        """Decode the values of the tie columns that a cell holds."""
         found, start = [], self.width
         for tie in self.tie_columns:
             place, start = int(cell[start : start + tie.digits]), start + tie.digits
@@ -112,11 +112,10 @@ class Padding:
         return found
 
     def key_of_cell(self, cell: str) -> int:
-        """Return the key of a cell on a curve: an integer, smaller for a better cell."""
+        """Convert a cell to its key on a curve: an integer, smaller for a better cell."""
         return -int(cell) if self.high else int(cell)
 
     def keys_of_cells(self, cells: Iterable[str]) -> list[int]:
-        """Return the key of each cell, as `key_of_cell` does."""
         sign = -1 if self.high else 1
         return [sign * int(cell) for cell in cells]
 
@@ -177,7 +176,7 @@ class RankedCells:
         return "".join([cells[index] or absent for index, absent in self._absent])  # type: ignore[misc]
 
     def extract_cell(self, text: str, column_index: int) -> str | None:
-        """Return the cell of a column, or None if the row had no value or the board had no such column yet."""
+        """Extract the cell of a column; return None if the row had no value or the board had no such column yet."""
         place = self._places[column_index]
         found = text[place.start : place.start + place.width]
         return None if not found or found == place.absent else found

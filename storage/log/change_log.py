@@ -7,8 +7,8 @@ logged since a mark, or after the number of a change; `following` hands it to fo
 
 The counter also stores the latest time at which a logging transaction began. `date_snapshot` uses this time.
 
-The most important rule: a transaction takes the counter after all its other writes, except those to the totals, which
-come last. If it waited while holding the counter, it could deadlock with a transaction that wants the counter.
+A transaction takes the counter after all its other writes, except those to the totals, which come last. If it waited
+while holding the counter, it could deadlock with a transaction that wants the counter.
 """
 
 from bisect import bisect_left
@@ -80,8 +80,6 @@ class LogState(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """The state of the log's counter, which the transaction holds from now on."""
-
     next: int  # the position that the next bundle will get, in this or a later transaction
     facts: int  # changes whenever an owner is hidden or shown, or a board gets a new epoch, see `posting.group_facts`
 
@@ -103,7 +101,7 @@ _BUNDLE_ROW |= dict.fromkeys(("owners", "cells", "posts"), TEXT)
 
 
 def date_snapshot(changed_us: int, asked_us: int, now_us: Callable[[], int]) -> int:
-    """Return a time t so that a snapshot shows the store as it was at t. `asked_us`: a time before the snapshot.
+    """Choose a time t so that a snapshot shows the store as it was at t. `asked_us`: a time before the snapshot.
 
     The snapshot has every post that was answered before t, and no post that came after t. The time t is not in the
     future, even if a clock was set back. `changed_us`: see `LogState`.
@@ -124,7 +122,7 @@ def build_log_insert() -> Insert:
 
 
 def bundle_rows(drafts: Sequence[BundleDraft], *, now_us: int, next_position: int) -> list[tuple[object, ...]]:
-    """Return the rows of these bundles. They get consecutive positions, the last of which is `next_position` - 1."""
+    """Encode the rows of these bundles. They get consecutive positions, the last of which is `next_position` - 1."""
     return [(at, *draft.encode_row(now_us)) for at, draft in enumerate(drafts, next_position - len(drafts))]
 
 
@@ -261,7 +259,7 @@ class ChangeLog:
         return int(facts)
 
     def take_mark(self) -> Program[int]:
-        """Return the mark that covers exactly the changes in this snapshot. This works on a standby, too."""
+        """Read the mark that covers exactly the changes in this snapshot. This works on a standby, too."""
         return (yield from self.read_counter()).mark
 
     def read_counter(self) -> Program[LogState]:
@@ -269,7 +267,7 @@ class ChangeLog:
         return LogState(*row)
 
     def find_positions(self, times_us: Sequence[int]) -> Program[list[int]]:
-        """Return, for each time, the position of the first bundle that was logged at this time or later.
+        """Find, for each time, the position of the first bundle that was logged at this time or later.
 
         The clocks of writers differ, so a result is exact only to within this difference.
         """
@@ -289,7 +287,7 @@ class ChangeLog:
         return [first for first, _ in spans]
 
     def find_last_changes(self, leaf_keys: Sequence[int]) -> Program[dict[int, int]]:
-        """Return when each of these boards of a partition was last changed, in microseconds since 1970, by leaf key.
+        """Find when each of these boards of a partition was last changed, in microseconds since 1970, by leaf key.
 
         Leave out boards without a change in the log. Each board costs one search in an index.
         """
@@ -297,7 +295,7 @@ class ChangeLog:
         return {key: changed_us for key, changed_us in rows if changed_us is not None}
 
     def find_later_mark(self, leaf_key: int, since_us: int) -> Program[int | None]:
-        """Return the position of a board's first bundle that was logged after `since_us`, or None if there is none."""
+        """Find the position of a board's first bundle that was logged after `since_us`, or None if there is none."""
         found, before = None, INT64_MAX
         while True:
             rows = yield self._latest.bind(key=leaf_key, before=before, limit=LATEST_ROWS)
@@ -308,9 +306,9 @@ class ChangeLog:
             before = int(rows[-1][0])
 
     def count_changes_after(self, mark: int | None) -> Program[tuple[dict[int, int], int]]:
-        """Return how many changes each leaf, by key, has had since a mark, and the mark from which to go on later.
+        """Count the changes of each leaf, by key, since a mark. Also return the mark from which to continue later.
 
-        One call reads at most `COUNTED_ROWS` bundles. Without a mark, or if the log no longer goes on from there,
+        One call reads at most `COUNTED_ROWS` bundles. Without a mark, or if the log no longer continues from there,
         return no changes.
         """
         log = yield from self.read_counter()
@@ -357,7 +355,7 @@ def log_board_events(events: Iterable[BoardEvent], *, now_us: int) -> Program[No
 
 
 def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
-    """Return how many of the first rows are needed to hold `changes` changes. If all hold fewer, count all."""
+    """Count how many of the first rows are needed to hold `changes` changes. If all hold fewer, count all."""
     held = 0
     for rows, (size,) in enumerate(sizes, 1):
         held += size

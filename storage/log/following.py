@@ -1,4 +1,4 @@
-"""Followers: code that works through the log of a partition, each change exactly once, whatever happens meanwhile.
+"""Followers: code that works through the log of a partition and handles each change exactly once.
 
     read_page, a snapshot ──> changes ── store_page, a transaction: what `handle` does, and the new mark ──> read_page …
 
@@ -52,12 +52,12 @@ class Follower:
     ) -> None:
         """Prepare a follower. Its name, unique in the store, must never change, because the mark is stored under it.
 
-        `handle` changes only tables of this partition, in the transaction that stores the mark.
-        `from_oldest`: a new follower begins with the oldest change in the log, not with the next one.
-        `events_only`: leave out all changes of entries. What is left are the events of whole boards: see `ChangeKind`.
-        `recover`: what to do if the log lacks changes since the mark, because they were pruned, or because a backup was
-        restored. It has to read the tables instead, and the follower goes on at the end of the log. Without `recover`,
-        `read_page` raises an error then.
+        `handle` changes only tables of this partition, in the transaction that stores the mark. `from_oldest`: a new
+        follower begins with the oldest change in the log, not with the next one. `events_only`: leave out all changes
+        of entries. What is left are the events of whole boards: see `ChangeKind`. `recover`: what to do if the log
+        lacks changes since the mark, because they were pruned, or because a backup was restored. It has to read the
+        tables instead, and the follower continues at the end of the log. Without `recover`, `read_page` raises an error
+        then.
         """
         self.name, self.partition, self.handle = name, partition, handle
         self._from_oldest, self._recover, self._page_changes = from_oldest, recover, page_changes
@@ -94,7 +94,7 @@ class Follower:
         """Handle the changes of a page and store the new mark, in one transaction.
 
         Raises:
-            LostRaceError: another process has handled these changes meanwhile.
+            LostRaceError: another process has already handled these changes.
         """
         if page.before is None:
             is_mine = bool((yield _ADD.bind(name=self.name, handled=page.until)))

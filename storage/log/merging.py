@@ -1,4 +1,7 @@
-"""The merge rules of columns: how a post changes the stored cells of a row. This module does no I/O."""
+"""The merge rules of columns: how a post changes the stored cells of a row.
+
+This module does no I/O, so tests can try all.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
@@ -47,7 +50,7 @@ class Merger:
         self._is_plain = not (self._followers or self._tied or self._quotients)
 
     def decode_stats(self, cells: Sequence[Cell]) -> list[StatValue | None]:
-        """Return the values of a row in column order: scaled integers, text, or None."""
+        """Decode the values of a row in column order: scaled integers, text, or None."""
         if self._only is not None:
             cell, padding = cells[0], self._only
             # `decode_value` without the call: this runs for every post, and the call would double its time.
@@ -64,7 +67,7 @@ class Merger:
     def merge_changes(
         self, cells: list[Cell] | None, changes: Sequence[ColumnChange], at_us: int, *, computes: bool = True
     ) -> dict[int, Cell]:
-        """Return the new cells of the columns whose values a post changes, by column index.
+        """Compute the new cells of the columns whose values a post changes, by column index.
 
         `cells`: the stored cells, which are not modified; None if there is no row yet. `at_us`: when the post's values
         were reached. `computes`: also compute the quotients.
@@ -110,7 +113,7 @@ class Merger:
         return ColumnChange(change.index, value, change.overwrite)
 
     def combine_entries(self, one: Entry, other: Entry) -> list[Cell]:
-        """Return the cells of one entry in place of two: the values of the later entry, posted to the earlier one.
+        """Combine two entries into one: the values of the later entry, posted to the earlier one.
 
         A column that follows another one, and the time of a value, come from the entry with the other column's value.
 
@@ -161,7 +164,7 @@ class Merger:
         return improved
 
     def _find_reached_us(self, change: ColumnChange | None, stored: Cell, at_us: int) -> int:
-        """Return when a post's value was reached: for a sum, with the latest of the posts that changed it."""
+        """Find when a post's value was reached: for a sum, with the latest of the posts that changed it."""
         padding = None if change is None or change.overwrite else self._paddings[change.index]
         if change is None or padding is None or not padding.timed or not isinstance(stored, str):
             return at_us

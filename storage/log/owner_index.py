@@ -79,7 +79,7 @@ class OwnerBlocks:
         return int(rows[0][0] or 0)
 
     def build_next_block(self) -> Program[OwnerBlock | None]:
-        """Read the log and return the next block, or None if too few changes follow the last block."""
+        """Build the next block from the log; return None if too few changes follow the last block."""
         past = yield from self.find_covered_position()
         after = last_number_before(past + 1)
         sizes = yield from self._log.read_sizes(after, limit=BLOCK_CHANGES)

@@ -54,7 +54,7 @@ class JournalRow(NamedTuple):
 
     @property
     def kind(self) -> ChangeKind | None:
-        """Return the kind of the change, or None if the owner was erased."""
+        """The kind of the change, or None if the owner was erased."""
         return None if self.record is None else self.record.kind
 
 
@@ -100,7 +100,7 @@ def read_changes_of_owner(
 
 
 def _join_neighbours(newest_first: Iterable[PositionRange]) -> list[PositionRange]:
-    """Return the same positions in as few ranges as possible, because each range costs a statement."""
+    """Join positions into as few ranges as possible, because each range costs a statement."""
     joined: list[PositionRange] = []
     for stretch in newest_first:
         if joined and joined[-1].first == stretch.last + 1:
@@ -141,7 +141,7 @@ def find_ends() -> Program[tuple[int, int]]:
 
 
 def find_deletion(leaf_key: int) -> Program[dict[int, Leaf]]:
-    """Return {key: leaf} for the deleted leaf with this key, or {} if the key's newest bundles hold no deletion."""
+    """Find the deleted leaf with this key, as {key: leaf}, or {} if the key's newest bundles hold no deletion."""
     rows = yield _LAST_OF_BOARD.bind(leaf_key=leaf_key, limit=_LAST_BUNDLES)
     return _find_deletions((leaf_key, row[-1]) for row in rows)
 
@@ -214,12 +214,10 @@ def _make_change(row: Row, index: int, owner: str, piece: str, record: ChangeRec
 
 
 def leaf_key_of(row: Row) -> int:
-    """Return the leaf key of a bundle."""
     return int(row[1])
 
 
 def position_of(number: int) -> int:
-    """Return the log position of the change with this number."""
     return number // PLACES
 
 
@@ -231,7 +229,7 @@ class RowReader:
         self._columns = len(leaf.spec.columns)
 
     def cells_after(self, row: JournalRow, posted: ChangeRecord) -> list[Cell]:
-        """Return the entry's cells after a change. Do not call this for a change of a kind in `NO_CHANGE`."""
+        """Decode the entry's cells after a change. Do not call this for a change of a kind in `NO_CHANGE`."""
         if posted.kind in _WHOLE:
             return [*posted.cells, *[None] * (self._columns - len(posted.cells))]
         cells: list[Cell] = [None] * self._columns

@@ -24,7 +24,7 @@ class Quotient:
     untimed: tuple[int, ...]  # which of the two keep no time, because they were there before the quotient
 
     def divide(self, of: StatValue | None, per: StatValue | None) -> int | None:
-        """Return the quotient, rounded half to even, or None if there is none."""
+        """Divide, and round half to even. Return None if there is no quotient."""
         if not isinstance(of, int) or not isinstance(per, int) or per < self.per_least:
             return None
         divisor = per * self.per_times
@@ -51,5 +51,5 @@ def list_quotients(spec: BoardSpec) -> list[Quotient]:
 
 
 def name_timer(column: ColumnSpec) -> str:
-    """Return the name of the column whose time counts for this one: the column that it follows, or itself."""
+    """Name the column whose time counts for this one: the column that it follows, or itself."""
     return column.of if column.merge is Merge.WITH and column.of is not None else column.name
