@@ -288,7 +288,7 @@ class StreamSettings(_Group):
     stream_top_default: ClassVar[int] = 10  # number of best rows that a stream follows if the request gives none
     stream_top_max: ClassVar[int] = 100  # maximum number of best rows that a stream follows; more are refused with 400
     stream_poll_s: ClassVar[float] = 0.02  # pause between two reads of the journal on behalf of all streams
-    # Maximum number of journal rows read at once for all streams. A resumed stream that missed this many starts anew.
+    # Maximum number of journal rows read at once for all streams. A resumed stream that missed this many starts over.
     stream_rows_max: ClassVar[int] = 10_000
     stream_retry_s: ClassVar[float] = 1  # time that a client waits before it reopens a stream that ended
 
@@ -366,13 +366,13 @@ class JobSettings(_Group):
     fold_lag_rows_max: int = _number(500_000, 1, 100_000_000, "changes")
     """Maximum number of changes folded at once. Curves that are further behind wait for their next refresh."""
     drift_ratio: float = _number(0.01, 0.0001, 1, "ratio")
-    """A live curve is fitted anew once the bound of its relative error exceeds this."""
+    """A live curve is refitted once the bound of its relative error exceeds this."""
     refresh_concurrency: int = _number(1, 1, 64, "refreshes")
     """Curves that one job process refreshes at the same time."""
     refresh_load_ratio: float = _number(0.5, 0.01, 1, "ratio")
     """Largest part of a worker's time that scheduled refreshes may take. Refresh requests are not delayed by it."""
     refresh_wait_s_max: float = _number(30, 0.1, 3_600, "s")
-    """Longest wait of a refresh request for its new curve; then 503. The refresh goes on."""
+    """Longest wait of a refresh request for its new curve; then 503. The refresh itself continues."""
     gap_rows_max: int = _number(500, 100, 100_000_000, "rows")
     """Maximum number of entries between two knots of a curve, and so of the rows that an exact count reads. Larger
     boards get up to 10,000 knots more, then larger gaps."""

@@ -178,7 +178,7 @@ def start_by_partition(runner: Runner, context: JobContext, start: Callable[[int
 
 
 async def watch_curves(poll: Callable[[], Awaitable[int]], interval_s: float, sleep: Sleep) -> None:
-    """Call `poll`, which loads new curves, every `interval_s` seconds, for ever. After an error, log it and go on."""
+    """Call `poll`, which loads new curves, every `interval_s` seconds, for ever. Errors are logged."""
     while True:
         await sleep(interval_s)
         try:

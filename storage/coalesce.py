@@ -1,7 +1,7 @@
 """Answers many concurrent questions with few statements: questions that arrive during a read share the next read.
 
-A question is what one request asks of the store, such as the row of one owner. The most important rule: a question
-never joins a read that began before the question. So the answer shows every write acknowledged before the question.
+A question is what one request asks of the store, such as the row of one owner. A question never joins a read that began
+before the question, so the answer shows every write that was acknowledged before it.
 """
 
 import asyncio
@@ -97,7 +97,6 @@ class Coalescer(Generic[Q, A]):
         return future
 
     async def finish_questions(self) -> None:
-        """Wait until all questions that were asked are answered."""
         # A task that has just ended stays in `_tasks` until the next turn. To wait for it could take no turn at all.
         while tasks := [task for task in self._tasks if not task.done()]:
             await asyncio.gather(*tasks)

@@ -2,8 +2,9 @@
 
     rows of a step ──> queued posts ──> rows, totals and log, in one transaction ──> next step … ──> names in the logs
 
-The names are removed from the logs at the end, also if a step fails, because one walk over the board's part of a log
-does it for all owners. Everything else is as `owners` does it for one owner's entry.
+Erasing one owner after the other would walk the logs once for each. So the names are removed from the logs at the end,
+even if a step fails, by one walk over the board's part of a log. Everything else is as `owners` does it for one owner's
+entry.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -34,16 +35,12 @@ STEP_ROWS = 500  # the most entries that one transaction erases
 
 
 class ErasedRows(NamedTuple):
-    """The number of erased entries, and whether the same request would erase more."""
-
     erased: int
     more: bool
 
 
 @dataclass(kw_only=True)
 class EntryErasure:
-    """One request to erase entries of a board, which must have rows."""
-
     board: Board
     store: Store
     open_boards: OpenBoards

@@ -32,7 +32,7 @@ class StorageError(Exception):
 
     @property
     def detail(self) -> str:
-        """Return the message for a person. It starts with a small letter and ends without a period."""
+        """The message for a person. It starts with a small letter and ends without a period."""
         return str(self.args[0])
 
 

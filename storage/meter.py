@@ -1,8 +1,8 @@
 """The interface through which storage and jobs report metrics to operators.
 
-A call names a family of metrics, such as "rankcurve_refresh_failures", and gives a value for each label of the family.
-The service declares the families with the order of their labels, and describes them. Every label has few values, which
-come from the code or the settings.
+Storage must not depend on how metrics are exported. So a call names a family of metrics, such as
+"rankcurve_refresh_failures", and gives a value for each label of the family. The service declares the families with the
+order of their labels, and describes them. Every label has few values, which come from the code or the settings.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ COMMON_CONNECTION_POOL = "common"  # the label of all connections to the store
 class Meter:
     """Receives reports and ignores them; subclasses keep them. Calls interrupt other work, so they must be fast.
 
-    A call may take at most a microsecond. Only the event loop calls these methods, except `add_from_any_thread`.
+    A call may last at most a microsecond. Only the event loop calls these methods, except `add_from_any_thread`.
     """
 
     def add(self, name: str, amount: float = 1, *labels: str) -> None:

@@ -9,9 +9,9 @@ An erasure also erases the owner's earlier ids, which were merged into this one 
 Each transaction works on a bounded number of boards of one partition. If the work is interrupted, the caller finishes
 it by calling the same method again.
 
-A board may move to another partition during these steps. A transaction leaves such a board out, and the next pass over
-the boards finds it. Its earlier changes stay in the log of the old partition. So an erasure removes the owner's name
-from the logs of all partitions.
+A board may move to another partition during these steps. A transaction skips such a board, and the next pass over the
+boards finds it. Its earlier changes stay in the log of the old partition. So an erasure removes the owner's name from
+the logs of all partitions.
 
 If a partition does not answer, the owner is changed in the others. The change is postponed for this partition, and a
 job finishes it when the partition answers again (see `boards.postponed_changes`).
@@ -97,7 +97,7 @@ class OwnerChanges:
 
     @property
     def _tokens(self) -> dict[str, str]:
-        """Return the token that replaces each name. No two owners may get the same one, see `leaves.erasure`."""
+        """Draw the token that replaces each name. No two owners may get the same one, see `leaves.erasure`."""
         return {name: f"{self.token}{number or ''}" for number, name in enumerate(self._names)}
 
     def _concerns(self, partition: int) -> bool:
@@ -202,7 +202,7 @@ class OwnerChanges:
     async def set_hidden(self, *, hide: bool, shadow: bool = False) -> int:
         """Hide the owner or show the owner again. Return on how many boards the owner has an entry.
 
-        `shadow`: the owner is not to notice that.
+        `shadow`: hide the owner without letting it notice.
         """
         await self._store_change("shadow" if hide and shadow else "hide" if hide else "show")
         shown = None if hide else await self._list_hidden_boards()

@@ -40,7 +40,7 @@ _ID = re.compile(r"[1-9][0-9]{3}(-([0-9]{2}(-[0-9]{2})?|W[0-9]{2}))?", re.ASCII)
 
 
 def format_time(us: int) -> str:
-    """Return a time in microseconds since 1970 for a message, in UTC, to the second."""
+    """Format a time in microseconds since 1970 for a message, in UTC, to the second."""
     return f"{_EPOCH + timedelta(microseconds=us):%Y-%m-%dT%H:%M:%SZ}"
 
 
@@ -91,7 +91,7 @@ class Period:
 
 
 def advance_period(period: Period, count: int) -> Period | None:
-    """Return the period `count` periods later, or None if the period is all-time or the result is out of range."""
+    """Move `count` periods on, or return None if the period is all-time or the result is out of range."""
     if period.number is not None:
         return numbered_period(period.kind, period.number + count)
     first = period.first_day
@@ -117,7 +117,7 @@ def numbered_period(name: str, number: int) -> Period:
 
 
 def parse_alias(text: str) -> tuple[str, bool] | None:
-    """Return the kind of an alias such as `this-week`, and whether it means the period before the present one.
+    """Parse an alias such as `this-week` into its kind, and whether it means the period before the present one.
 
     Return None if the text is no alias. `this-season` and `last-season` may be aliases of periods named `season`.
     """
@@ -156,7 +156,7 @@ _FORMS = {
 
 @lru_cache(maxsize=_DAYS_KEPT)
 def parse_period(text: str) -> Period | None:
-    """Return the period with this id, or None if there is none."""
+    """Parse the id of a period; return None if there is no such period."""
     if text == ALL_TIME.id:
         return ALL_TIME
     if (found := _NUMBERED.fullmatch(text)) is not None:
@@ -195,7 +195,7 @@ class Calendar:
     @overload
     def period_at(self, kind: str, at_us: int) -> Period | None: ...
     def period_at(self, kind: str, at_us: int) -> Period | None:
-        """Return the period of this kind at an instant. None: the family declares such periods, and none is then."""
+        """Find the period of this kind at an instant. None: the family declares such periods, and none is then."""
         if kind in self._declared:
             number = self._count_started(kind, at_us)
             return numbered_period(kind, number) if self._numbered_us(kind, number + 1) is not None and number else None
@@ -229,7 +229,7 @@ class Calendar:
         return period_of(period.kind, self.day_at(self._start_us(period.first_day) - 1))
 
     def bounds_us(self, period: Period) -> tuple[int, int] | None:
-        """Return when a period starts and ends. None: it is all-time, or the family declares no such period."""
+        """Find when a period starts and ends. None: it is all-time, or the family declares no such period."""
         if period.number is not None:
             if period.kind not in self._declared:
                 return None
@@ -258,14 +258,14 @@ class Calendar:
         return (_EPOCH + at_us * _US).astimezone(self._zone).date()
 
     def _first_instant_us(self, day: date) -> int:
-        """Return when the clocks first show this date or, if they skip it, when they first show a later date."""
+        """Find when the clocks first show this date or, if they skip it, when they first show a later date."""
         # If midnight occurs twice, the result is the first midnight. If the clocks skip midnight, the result is the
         # instant of the jump, because since 1970 every jump over midnight has begun exactly at midnight.
         midnight = datetime(day.year, day.month, day.day, tzinfo=self._zone)
         return (midnight.astimezone(UTC) - _EPOCH) // _US
 
     def to_instant_us(self, local: str) -> int:
-        """Return the instant of a local time in ISO 8601. If the clocks show it twice, return the first instant.
+        """Convert a local time in ISO 8601 to an instant. If the clocks show it twice, choose the first instant.
 
         Raises ValueError.
         """
@@ -275,7 +275,7 @@ class Calendar:
         return (local.replace(tzinfo=self._zone).astimezone(UTC) - _EPOCH) // _US
 
     def _count_started(self, name: str, at_us: int) -> int:
-        """Return how many periods have started at an instant: the number of the present one, if there is one."""
+        """Count the periods that have started at an instant: the number of the present one, if there is one."""
         spec, held_us = self._declared[name], min(max(at_us, _FIRST_US), _LAST_US)
         if spec.every is None:
             return bisect_right([self.to_instant_us(each) for each in spec.bounds], held_us)
@@ -315,7 +315,7 @@ def _length_us(every: str) -> int:
 
 
 def _add_months(first: datetime, months: int) -> datetime:
-    """Return the same day and time some months later, or the last day of a month that is shorter."""
+    """Add months to a day and time. A shorter month gives its last day."""
     years, month_index = divmod(first.month - 1 + months, 12)
     year, month = first.year + years, month_index + 1
     return first.replace(year=year, month=month, day=min(first.day, monthrange(year, month)[1]))

@@ -63,8 +63,6 @@ class Each(StrEnum):
 
 
 class ColumnKind(StrEnum):
-    """The kinds of values that an unranked column can hold."""
-
     NUMBER = "number"
     TEXT = "text"
 
@@ -114,7 +112,7 @@ class ColumnSpec:
 
 
 def format_decimal(value: int, scale: int) -> str:
-    """Return a scaled value as text with `scale` digits after the point: `60250` with scale 3 becomes `60.250`."""
+    """Format a scaled value with `scale` digits after the point: `60250` with scale 3 becomes `60.250`."""
     if scale == 0:
         return str(value)
     whole, fraction = divmod(abs(value), 10**scale)
@@ -122,7 +120,7 @@ def format_decimal(value: int, scale: int) -> str:
 
 
 def describe_range(column: ColumnSpec) -> str:
-    """Return a column's range for a message, exactly, and how to get a wider one."""
+    """Describe a column's range for a message, exactly, and how to get a wider one."""
     low, high = (format_decimal(bound, column.scale) for bound in (column.min_scaled, column.max_scaled))
     return f'{low} to {high}, its "min" and "max", which can be wider when the column is made'
 
@@ -160,7 +158,7 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """The times of a board outside a family: when it takes posts, and when its rows are archived afterwards."""
+    """The times of a board outside a family: when it accepts posts, and when its rows are archived afterwards."""
 
     opens_us: int | None  # posts with an earlier time do not count; None: there is no earliest time
     ends_us: int | None  # posts with this time or a later one do not count; None: the season has no end
@@ -169,13 +167,13 @@ class Season:
 
     @property
     def closes_us(self) -> int | None:
-        """Return the time at which the board stops taking posts, or None if the season has no end."""
+        """The time at which the board stops accepting posts, or None if the season has no end."""
         return None if self.ends_us is None else self.ends_us + self.grace_seconds * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRules:
-    """The rules by which a board takes posts. `storage.leaves.entrants` keeps the counts that they are about."""
+    """The rules by which a board accepts posts. `storage.leaves.entrants` keeps the counts that they are about."""
 
     join: bool  # whether only owners who have joined may post
     posts_max: int | None  # the most posts of an owner that are accepted; None: any number
@@ -238,8 +236,6 @@ class BoardSpec:
 
 
 class Place(NamedTuple):
-    """The partition and the table that hold the rows of a leaf."""
-
     partition: int  # the partition that holds the leaf's rows, totals, log and curves
     table_key: int | None = None  # the shared table with the rows; None: the leaf has a table of its own
     # In a shared table: the key that identifies the leaf's rows; emptying a board outside a family changes this key.
@@ -259,7 +255,7 @@ class Gate(NamedTuple):
     reset_us: int | None = None  # when the leaf was last emptied; posts with an earlier time of their own are refused
 
     def is_shut(self, now_us: int) -> bool:
-        """Return whether the leaf takes no more posts, whatever their times."""
+        """Return whether the leaf rejects all posts, whatever their times."""
         return self.closed_us is not None or (self.closes_us is not None and self.closes_us <= now_us)
 
 
@@ -284,7 +280,6 @@ class Leaf:
 
     @cached_property
     def encoded(self) -> bytes:
-        """Return the leaf as MessagePack, for the process that writes to the store."""
         return msgspec.msgpack.encode(self)
 
     @cached_property
@@ -305,14 +300,14 @@ class Leaf:
 
     @cached_property
     def edition(self) -> str:
-        """Return a text that changes whenever the leaf is reset, gets columns or other settings, or is archived."""
+        """A text that changes whenever the leaf is reset, gets columns or other settings, or is archived."""
         rows = "rows" if self.archived_us is None else "archive"
         demands = f".{self.demands}" if self.demands else ""
         return f"{self.epoch}.{len(self.spec.columns)}.{self.spec.settings_version}.{rows}{demands}"
 
     @cached_property
     def demands(self) -> str:
-        """Return what each post has to know: how many columns are computed, and the rules of entry or of a league.
+        """What each post has to know: how many columns are computed, and the rules of entry or of a league.
 
         Nearly always empty. By a copy that knows fewer columns, a post would leave them as they were.
         """
@@ -324,17 +319,16 @@ class Leaf:
 
     @cached_property
     def limited(self) -> tuple[tuple[int, ColumnSpec], ...]:
-        """Return the columns whose posts have limits, each with its index."""
         return tuple((index, column) for index, column in enumerate(self.spec.columns) if column.limits is not None)
 
     @cached_property
     def holds(self) -> bool:
-        """Return whether posts beyond a limit are held. Then each post needs an id."""
+        """Whether posts beyond a limit are held. Then each post needs an id."""
         return any(column.limits is not None and column.limits.holds for _, column in self.limited)
 
     @property
     def entrants_place(self) -> tuple[int, int]:
-        """Return the partition and the key under which the owners of the whole board are counted, see `entrants`."""
+        """The partition and the key under which the owners of the whole board are counted, see `entrants`."""
         return self.whole or (self.partition, self.key)
 
     @cached_property
@@ -347,12 +341,12 @@ class Leaf:
 
     @cached_property
     def shape(self) -> tuple[int, Gate, str]:
-        """Return what reads must have in common to share a statement, so that an outdated copy fails alone."""
+        """What reads must have in common to share a statement, so that an outdated copy fails alone."""
         return self.key, self.gate, self.edition
 
     @cached_property
     def is_unreached(self) -> bool:
-        """Return whether no post has reached this leaf of a family's board. The store has no row of such a leaf."""
+        """Whether no post has reached this leaf of a family's board. The store has no row of such a leaf."""
         return self.key == self.family_key
 
     @cached_property
@@ -374,7 +368,7 @@ class Board:
 
     @cached_property
     def version(self) -> tuple[int, ...]:
-        """Return numbers of which the first that differs is greater in the later state of the board in the store."""
+        """Numbers of which the first that differs is greater in the later state of the board in the store."""
         # A split makes leaves with greater keys. A board that is created again has a greater key.
         leaf = self.leaves[-1]
         ended = leaf.archived_us is not None, leaf.closed_us is not None
@@ -382,53 +376,52 @@ class Board:
 
     @cached_property
     def is_spread(self) -> bool:
-        """Return whether the board has segments: leaves with keys of their own, each with some of the owners."""
+        """Whether the board has segments: leaves with keys of their own, each with some of the owners."""
         return self.leaves[0].key != self.key
 
     @cached_property
     def leaf(self) -> Leaf:
-        """Return the leaf that holds all entries. Raise ValueError if the board has several leaves."""
+        """The leaf that holds all entries. Raises ValueError if the board has several leaves."""
         [leaf] = self.leaves
         return leaf
 
     @cached_property
     def gate(self) -> Gate:
-        """Return the gate of the leaves, which is the same for all of them."""
+        """The gate of the leaves, which is the same for all of them."""
         return self.leaves[0].gate
 
     @cached_property
     def edition(self) -> str:
-        """Return the edition of the leaves, which is the same for all of them."""
+        """The edition of the leaves, which is the same for all of them."""
         return self.leaves[0].edition
 
     @cached_property
     def partition(self) -> int:
-        """Return the partition of the only leaf. Raise ValueError if the board has several leaves."""
+        """The partition of the only leaf. Raises ValueError if the board has several leaves."""
         return self.leaf.partition
 
     @cached_property
     def reading_partition(self) -> int:
-        """Return the partition for which to run programs that read the board. They read other segments in theirs."""
+        """The partition for which to run programs that read the board. They read other segments in theirs."""
         return self.leaves[0].partition
 
     def leaf_of(self, owner: str) -> Leaf:
-        """Return the leaf that holds an owner's entry."""
         leaves = self.leaves
         return leaves[0] if len(leaves) == 1 else leaves[segment_of(owner, len(leaves))]
 
     @cached_property
     def is_unreached(self) -> bool:
-        """Return whether no post has reached this board of a family. The store has no row of such a board."""
+        """Whether no post has reached this board of a family. The store has no row of such a board."""
         return self.key == self.family_key
 
     @cached_property
     def column_index(self) -> dict[str, int]:
-        """Return the 0-based position of each column in the spec, by column name."""
+        """The 0-based position of each column in the spec, by column name."""
         return {column.name: index for index, column in enumerate(self.spec.columns)}
 
     @cached_property
     def posted_index(self) -> dict[str, int]:
-        """Return the part of `column_index` with the columns that posts may name: all but the computed ones."""
+        """The part of `column_index` with the columns that posts may name: all but the computed ones."""
         columns = enumerate(self.spec.columns)
         return {column.name: index for index, column in columns if column.merge is not Merge.QUOTIENT}
 
@@ -438,7 +431,7 @@ class Board:
 
 
 def segment_of(owner: str, segments: int) -> int:
-    """Return the 0-based number of the segment that holds an owner's entry.
+    """Choose the 0-based number of the segment that holds an owner's entry.
 
     Every stored entry relies on this function, so it must never change.
     """
@@ -460,7 +453,7 @@ class FamilySpec:
     rewards: tuple[tuple[str, Rewards], ...] = ()  # of the boards of each kind of period
 
     def ends_us(self, period: Period) -> int | None:
-        """Return when a period ends, or None if the period is all-time."""
+        """Find when a period ends; return None if it is all-time."""
         bounds = self.calendar.bounds_us(period)
         return None if bounds is None else bounds[1]
 
@@ -496,18 +489,18 @@ class Family:
 
     @cached_property
     def version(self) -> tuple[int, ...]:
-        """Return numbers of which the first that differs is greater in the later state of the family in the store."""
+        """Numbers of which the first that differs is greater in the later state of the family in the store."""
         board, bounds = self.spec.board, sum(len(each.bounds) for each in self.spec.declared)
         return self.key, self.closed_through_us, board.settings_version, len(board.columns), bounds
 
     def shut_through_us(self, now_us: int) -> int:
-        """Return the time up to which periods are shut: a period that ends then or earlier takes no more posts."""
+        """Compute the time up to which periods are shut: a period that ends then or earlier accepts no more posts."""
         return max(now_us, self.closed_through_us) - self.spec.grace_us
 
     def list_closed_periods(self, newest: Period | None, limit: int) -> list[Period]:
         """List at most `limit` periods, from the closed period `newest` back in time.
 
-        Leave out periods that already took no more posts when the family was created.
+        Leave out periods that were already shut when the family was created.
         """
         found: list[Period] = []
         while newest is not None and len(found) < limit:
@@ -520,7 +513,7 @@ class Family:
 
     @property
     def shares_table(self) -> bool:
-        """Return whether the family's boards share one table, which no board outside the family uses."""
+        """Whether the family's boards share one table, which no board outside the family uses."""
         return self.spec.board.table is TableSharing.SHARED
 
     @cached_property
@@ -532,7 +525,7 @@ class Family:
         return frozenset(name for names in self.spec.facets for name in names)
 
     def unreached_board(self, board_id: str, ends_us: int | None = None) -> Board:
-        """Return a board that no post has reached. Its key is the family's key, under which no rows are ever stored."""
+        """Make a board that no post has reached. Its key is the family's key, under which no rows are ever stored."""
         shared = self.shares_table
         place = Place(self.partition, self.key if shared else None, self.key if shared else 0)
         leaf = Leaf(self.key, board_id, self.spec.board, place, Gate(ends_us=ends_us), self.key)
@@ -540,7 +533,7 @@ class Family:
 
     @cached_property
     def template_board(self) -> Board:
-        """Return a board with the family's id, and with the columns and rules that all boards of the family have.
+        """A board with the family's id, and with the columns and rules that all boards of the family have.
 
         If the boards share a table, the template uses it too. Otherwise it has a table of its own, which stays empty.
         """

@@ -53,7 +53,7 @@ class Store(Protocol):
 
     @property
     def partitions(self) -> int:
-        """Return how many partitions hold boards, as far as this process knows. Their numbers begin with 0."""
+        """How many partitions hold boards, as far as this process knows. Their numbers begin with 0."""
         ...
 
     def at(self, partition: int) -> Store:

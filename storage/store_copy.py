@@ -1,15 +1,15 @@
-"""Copies a whole store to another one, such as a SQLite file to PostgreSQL, and back. Nothing writes meanwhile.
+"""Copies a whole store to another one, such as a SQLite file to PostgreSQL, and back, while nothing writes to either.
 
     source   ── COPYING_TO: it serves reads only ────────────────────────> COPIED_TO: it is not served any more
     target   ── COPIED_FROM: it is not served ── pages ── all compared ──> in use, without a mark
 
 These marks are rows of the table `meta`. A transaction of the target writes a page of rows, and where the next page
-begins. So a copy that was killed goes on after its last page. At the end, all rows of both stores are compared.
+begins. So a copy that was killed continues after its last page. At the end, all rows of both stores are compared.
 
-If both stores have the same partitions, every row stays as it is. Otherwise boards are spread anew: all boards of a
+If both stores have the same partitions, every row stays as it is. Otherwise boards are redistributed: all boards of a
 family go to one partition, and so do those of a shared table, with everything that belongs to them. The logs of all
-partitions are merged by time, so changes get new positions. What refers to positions is left out: live counts, marks
-of curves, and the index by owner.
+partitions are merged by time, so changes get new positions. What refers to positions is left out: live counts, marks of
+curves, and the index by owner.
 """
 
 import hashlib
@@ -72,7 +72,6 @@ def begin_copy(target: str) -> Program[dict[str, str]]:
 
 
 def reopen_store() -> Program[None]:
-    """Take the source of a copy back into use."""
     for name in (COPYING_TO, COPIED_TO):
         yield from _unset(name)
 
@@ -97,7 +96,7 @@ class Spread:
         return 0 if key is None else self._together.get(key, key) % self.partitions
 
     def route(self, table: str, place: int, row: Row) -> Routed:
-        """Return where a row of a table in the partition `place` of the source goes, and what it is there."""
+        """Decide where a row of a table in the partition `place` of the source goes, and what it is there."""
         if table == tables.HIDDEN_OWNERS:  # every partition has all of them
             return [(partition, row) for partition in range(self.partitions)] if place == 0 else []
         if table == tables.FOLLOWERS:  # the changes get other numbers, so each follower finds that it has lost some
@@ -125,7 +124,7 @@ class CopiedTable(NamedTuple):
     layout: Layout | None = None
 
     async def read_pages(self, store: Store, after: Any = ()) -> Pages:
-        """Yield the pages after the key `after`. The empty key stands for the beginning."""
+        """Yield the pages after the key `after`. The empty key means the beginning."""
         copy = TableCopy(self.table, self.table, {})
         while after is not None:
             rows, after = await store.at(self.place).read(partial(copy.read_page, after), heavy=True)
@@ -176,7 +175,7 @@ class MergedLog:
 
 
 class StoreCopy:
-    """One run of a copy, which goes on where an earlier run has ended. `begin_copy` has marked the source."""
+    """One run of a copy, which continues where an earlier run has ended. `begin_copy` has marked the source."""
 
     def __init__(self, source: Store, target: Store, names: tuple[str, str], report: Callable[[str], object]) -> None:
         """Prepare a run. `names`: of the stores, for messages. `report` gets a line after each step."""
@@ -289,7 +288,7 @@ class StoreCopy:
         yield from _unset(COPIED_FROM)
 
     def _finish_spread(self) -> Program[None]:
-        """Let numbers go on after those of all partitions. Request curves, because the copied ones have no marks."""
+        """Let numbers continue after those of all partitions. Request curves, because the copied ones have no marks."""
         for table in self._there:
             if table.table.name == tables.SEQUENCES:
                 for name, number in self._sequences.items():
@@ -346,7 +345,7 @@ def _write_page(copy: TableCopy, table: CreateTable, name: str, page: Routed, fo
 
 
 async def _digest_rows(store: Store, copied: Iterable[CopiedTable | MergedLog]) -> Counter[tuple[int, str]]:
-    """Return, by partition and table, the sum of the hashes of all rows, which does not depend on their order."""
+    """Sum up, by partition and table, the hashes of all rows, which does not depend on their order."""
     digests = Counter[tuple[int, str]]()
     for table in copied:
         async for page, _ in table.read_pages(store):

@@ -30,7 +30,7 @@ def find_accepted(leaf: Leaf, owner: str, post_hash: str) -> Program[Post | None
 
 
 def refuse_post(leaf: Leaf, owner: str, post_hash: str, *, now_us: int) -> Program[None]:
-    """Void the id of a held post, on all boards of the post. Do nothing if the post is not held, or not any more."""
+    """Void the id of a held post, on all boards of the post. Do nothing if the post is not, or no longer, held."""
     held = yield from in_partition(leaf.partition, find_held(leaf, owner, post_hash))
     if held:
         yield from in_partition(leaf.partition, _refuse(leaf, held, now_us))

@@ -1,4 +1,4 @@
-"""Moves a board to another partition, or splits it into new segments, while posts to the board go on.
+"""Moves a board to another partition, or splits it into new segments, while posts to the board continue.
 
     begin: a lease, an empty table ──> copy: rows and post ids ──> catch up: rows that posts have changed ──> switch
                                                                      ^                                         │

@@ -140,7 +140,7 @@ class Refresher:
 
         Raises:
             NoJobProcessError: no job process is alive, or this process stops.
-            TimeoutError: the refresh takes longer than callers may wait; the refresh itself goes on.
+            TimeoutError: the refresh takes longer than callers may wait; the refresh itself continues.
             UnknownBoardError: the board was deleted or emptied during the refresh.
             StoreFullError: the disk of the store is full.
             StoreBusyError: the largest allowed number of requests is waiting; or the store or the refresh failed; or

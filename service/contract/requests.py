@@ -348,7 +348,7 @@ class HideOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether an owner is hidden openly or as a shadow, and why."""
 
     shadow: bool = False
-    """Answers about the owner go on as if the owner were ranked, so that the owner does not notice."""
+    """Answers about the owner continue as if the owner were ranked, so that the owner does not notice."""
     reason: Reason | None = None
 
 

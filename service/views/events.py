@@ -65,7 +65,7 @@ class WebhookAnswer(msgspec.Struct, frozen=True, kw_only=True):
     boards: Sequence[str]
     created_at: Time
     state: Literal["active", "failing", "paused"]
-    """Paused: deliveries failed for three days. They go on after a request to resume them."""
+    """Paused: deliveries failed for three days. They continue after a request to resume them."""
     delivered: int
     """The number of the last event that the receiver got, or that was not for it."""
     failures: int

@@ -1,4 +1,4 @@
-"""Moves and splits: programs that copy a board to other leaves while posts to the board go on, for `jobs.boards.move`.
+"""Moves and splits: programs that copy a board to other leaves while posts continue, for `jobs.boards.move`.
 
 The targets of a copy are a leaf in another partition (`begin_move`) or new segments (`begin_split`).
 

@@ -10,12 +10,12 @@ A transaction has three parts: `group_facts` locks and reads, `decision` merges 
 hidden owners, because the process remembers who is hidden and whether callers send ids again. `group_facts` says how it
 notices that this is outdated. Why a board refuses a post is one list, `rules`.
 
-The most important rule: a caller gets an outcome only when it is durable, and a post with an id takes effect only once.
-The id is stored in the transaction that applies the post. So a caller that does not know the outcome of a post sends
-the post again and gets its outcome.
+A caller gets an outcome only when it is durable, and a post with an id takes effect only once, because the id is stored
+in the transaction that applies the post. So a caller that does not know the outcome of a post sends the post again and
+gets its outcome.
 
 This package may import `reads`, `boards`, `leaves`, `log` and the packages below them. Begin with
-`writer.Writer.submit`, then `transaction.apply_posts`. `waiting_posts` decides which requests share a
-transaction, and estimates how long a post would wait. `remote_writer` is the writer of a front process;
-`post_server` takes its posts. `rebuild` and `voiding` make entries anew from the journal.
+`writer.Writer.submit`, then `transaction.apply_posts`. `waiting_posts` decides which requests share a transaction, and
+estimates how long a post would wait. `remote_writer` is the writer of a front process; `post_server` takes its posts.
+`rebuild` and `voiding` recompute entries from the journal.
 """

@@ -1,8 +1,9 @@
 """Decides what becomes of the posts of a group: a pure function from `GroupFacts` and posts to outcomes and changes.
 
-A post has a part for each of its boards. The post is applied to all boards or to none, except that a board refuses only
-its own part if the error is a `PeriodClosedError`. The posts of a group are decided one after the other, so each sees
-the values after the posts before it. Why a board refuses a post is decided by the list in `rules`.
+Because it does no I/O, tests can put any situation before it. A post has a part for each of its boards. It is applied
+to all boards or to none, except that a board refuses only its own part if the error is a `PeriodClosedError`. The posts
+of a group are decided one after the other, so each sees the values after the posts before it. Why a board refuses a
+post is decided by the list in `rules`.
 """
 
 from collections import defaultdict
@@ -36,8 +37,6 @@ from .rules import Attempt, find_refusal, list_rules
 
 
 class ChangedEntry(Entry):
-    """An owner's entry on a board, with the changes of the group's posts so far."""
-
     expected: int | None = None  # the row's version when it was read; None: there was no row
     changed: dict[int, Cell] | None = None  # changed cells by column index; None: no change
     counted: tuple[
@@ -55,7 +54,7 @@ class EntrantChanges(msgspec.Struct):
     changed: dict[str, int]  # what is to be stored, as `entrants.store_posts` takes it
 
     def describe(self, attempt: Attempt, owner: str, *, has_entry: bool) -> Attempt:
-        """Return the attempt of an owner with what the entry rules judge."""
+        """Add to an owner's attempt what the entry rules judge."""
         posts = self.posts.get(owner)
         return attempt._replace(is_entrant=has_entry or posts is not None, posts=posts or 0, owners=self.owners)
 
@@ -68,8 +67,6 @@ class EntrantChanges(msgspec.Struct):
 
 
 class BoardChanges(msgspec.Struct):
-    """The changes of a group of posts on one board."""
-
     entries: Entries
     rows_key: int
     attempt: Attempt  # what is known of the board, for the rules
@@ -115,7 +112,7 @@ class Decision(msgspec.Struct):
 
 
 def decide_posts(group: GroupFacts, posts: Sequence[Post]) -> Decision:
-    """Return the outcomes of the posts, in their order, and what is to be written. Neither argument is changed.
+    """Decide the posts, in their order, and what is to be written. Neither argument is changed.
 
     Raises:
         OutdatedFactsError: a post that would be refused may have been applied before, so the ids must be looked up.

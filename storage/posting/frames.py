@@ -92,7 +92,6 @@ def make_post_frame(requests: Sequence[tuple[int, Sequence[Post]]], deadline_s: 
 
 
 def unpack_requests(frame: TracingFrame) -> list[tuple[int, list[Post]]]:
-    """Return the number and the posts of each request of a frame."""
     leaves = [_decode_leaf(each) for each in frame.leaves]
     requests = [
         (number, [unpack_post(each, [leaves[index] for index in each.boards]) for each in posts])
@@ -155,5 +154,4 @@ class FrameLink(asyncio.Protocol):
         self._transport.pause_reading()
 
     def close(self) -> None:
-        """Send what was accepted, then end the connection."""
         self._transport.close()

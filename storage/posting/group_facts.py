@@ -53,8 +53,6 @@ T = TypeVar("T")
 
 
 class Facts(NamedTuple):
-    """The facts of one partition, see the docstring of the module."""
-
     version: int  # the version of the facts when they were read: `facts` in the counter of the change log
     owner_states: dict[str, str]  # such as `HIDDEN`, by owner, see `hidden_owners`
     epochs: dict[tuple[int, int], int]  # by (leaf key, `rows_key` of its `Place`); filled when post ids are looked up
@@ -109,8 +107,6 @@ def _add_facts(kept: dict[K, T], new: dict[K, T]) -> None:
 
 
 class BoardFacts(msgspec.Struct):
-    """The facts that a group has read of a board, or of the segment that its owners belong to."""
-
     entries: Entries
     rows_key: int  # the board's key in its table of rows
     exists: bool = True  # False: the board was deleted, or its rows are in another partition or table
@@ -147,8 +143,6 @@ def _at(group: GroupFacts, partition: int, program: Program[T]) -> Program[T]:
 
 
 class _Needs(msgspec.Struct):
-    """The facts that a group of posts needs, by the key of a board."""
-
     owners: dict[int, dict[str, None]]  # the owners whose rows they change
     dated: set[int] = set()  # boards with posts that name a time
     remembering: set[int] = set()  # boards for which ids of the group are to be stored
@@ -342,7 +336,7 @@ def _learn(
     resets: dict[int, int],
     demands: dict[int, str],
 ) -> None:
-    """Note facts of boards. If there are too many states of owners to remember any fact of a partition, do nothing."""
+    """Note facts of boards. Do nothing if there are too many states of owners to remember any fact of a partition."""
     facts = group.facts.get(partition)
     if facts is None or partition in group.learned.unbounded or not (epochs or resets or demands):
         return

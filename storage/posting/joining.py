@@ -3,7 +3,7 @@
     lock the gate ──> check the copy of the board ──> lock the count of owners ──> judge ──> write ──> lock the log
 
 The lock of the gate keeps the rules as they are until the transaction ends. The counter of the log shows that the owner
-was not merged into another one meanwhile, as for posts (see `group_facts`).
+was not merged into another one since it began, as for posts (see `group_facts`).
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ def join_leaf(leaf: Leaf, owner: str, *, now_us: int, opens_us: int | None = Non
     Raises:
         PostError: the first refusal of `RULES`.
         UnknownBoardError, BoardChangedError: the caller's copy of the board is outdated.
-        LostRaceError: an owner was hidden, shown or merged, or a board was changed, meanwhile.
+        LostRaceError: at the same time an owner was hidden, shown or merged, or a board was changed.
     """
     gates = yield from read_gates(leaf.partition, [leaf.key], held=True)
     yield from read_totals([leaf])

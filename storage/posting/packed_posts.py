@@ -25,7 +25,7 @@ class PackedPost(msgspec.Struct, array_like=True, gc=False):
     terms: PostTerms | None = None
 
     def changes_to(self, index: int) -> Sequence[ColumnChange]:
-        """Return the changes that the post makes to one of its leaves, given by its 0-based index in `boards`."""
+        """Select the changes that the post makes to one of its leaves, given by its 0-based index in `boards`."""
         return self.changes[index if len(self.changes) > 1 else 0]
 
 
@@ -65,7 +65,7 @@ def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arriv
 
 
 def unpack_post(packed: PackedPost, leaves: Sequence[Leaf]) -> Post:
-    """Return the post as it was before it was packed, but only with its changes to `leaves`."""
+    """Restore the post as it was before it was packed, but only with its changes to `leaves`."""
     changes = packed.changes * len(leaves) if len(packed.changes) == 1 else packed.changes
     parts = [BoardPost(leaf, theirs) for leaf, theirs in zip(leaves, changes, strict=True)]
     scope = None

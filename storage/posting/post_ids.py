@@ -1,7 +1,7 @@
 """Stores post ids with the outcomes of their posts, in the transaction that applies the posts, to tell a retry.
 
-So a caller who sends a post again gets the stored outcome. An id belongs to a board or a family, and to the owner of
-the post. It is stored as a key that joins a keyed hash of the id and a keyed hash of the owner:
+Because of this, a caller who sends a post again gets the stored outcome. An id belongs to a board or a family, and to
+the owner of the post. It is stored as a key that joins a keyed hash of the id and a keyed hash of the owner:
 
     the epoch and a dot (left out in the first epoch), 16 hex digits of the id, 16 hex digits of the owner
 
@@ -9,7 +9,8 @@ So rows are short and hold no data of callers in plain text, and the rows of one
 valid in one epoch of its board. When a board is emptied, a new epoch begins, so the board's earlier ids are no longer
 valid, without a write to their rows. They are deleted at the same age as all others.
 
-Beside the outcome stands a hash of what was posted, the post's fingerprint. With it, the same id is told from a retry.
+With the outcome comes a hash of what was posted, the post's fingerprint, which tells a retry from another post with the
+same id.
 """
 
 import hashlib
@@ -48,8 +49,6 @@ _ABOVE_HEX = "g"  # sorts after every hexadecimal digit
 
 
 class PostIds:
-    """Hashes post ids and owners with the salt of a store."""
-
     def __init__(self, salt: str) -> None:
         key = bytes.fromhex(salt)
         # Copying a keyed hash is faster than making one.
@@ -57,7 +56,7 @@ class PostIds:
         self._of_owner = hashlib.blake2b(digest_size=_HASH_BYTES, key=key, person=b"owner")
 
     def hash_post_id(self, post_id: str, owner: str) -> str:
-        """Return the key of an owner's post: the hash of the post id, then the hash of the owner."""
+        """Hash the post id, then the owner, into the key of an owner's post."""
         of_owner = self._of_owner.copy()
         of_owner.update(owner.encode())
         return self.hash_id(post_id) + of_owner.hexdigest()
@@ -75,7 +74,7 @@ def hash_post(
     at_us: int | None,
     facets: dict[str, str] | None = None,
 ) -> str:
-    """Return a hash of owner, values, `at` and facets. It distinguishes a retry from another post with the same id.
+    """Hash owner, values, `at` and facets, to tell a retry from another post with the same id.
 
     Equal numbers give the same hash, whether they are written as 6, 6.0 or 60e-1, and whatever the column's scale is.
     """
@@ -91,12 +90,12 @@ def hash_post(
 
 
 def range_of(begin: str) -> dict[str, str]:
-    """Return the SQL parameters with which the conditions of `in_range` select the keys that begin with `begin`."""
+    """Build the SQL parameters with which the conditions of `in_range` select the keys that begin with `begin`."""
     return {"first": begin, "beyond": begin + _ABOVE_HEX}
 
 
 def in_range(column: Term) -> tuple[Condition, Condition]:
-    """Return SQL conditions for the rows whose key in this column is between the bounds that `range_of` returns."""
+    """Build SQL conditions for the rows whose key in this column is between the bounds that `range_of` returns."""
     return column.ge(param("first", TEXT)), column.lt(param("beyond", TEXT))
 
 
@@ -113,7 +112,7 @@ class RememberedPost(msgspec.Struct):
 
     @property
     def is_voided(self) -> bool:
-        """Return whether the post was taken back on at least one of its boards."""
+        """Whether the post was taken back on at least one of its boards."""
         return any(part.status is PostStatus.VOIDED for part in self.parts)
 
 

@@ -33,8 +33,6 @@ _KEEP_SOCKET: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= 
 
 
 class PostServer:
-    """Takes the posts of front processes in the owner, and hands them to the owner's writer."""
-
     def __init__(self, writer: Writer, damaged: asyncio.Event) -> None:
         """Hand posts to `writer`. Set `damaged`, an attribute of the store, when a front has found damaged data."""
         self._writer, self._damaged = writer, damaged

@@ -11,8 +11,8 @@ begins a new epoch, in which its earlier post ids are no longer valid. The rebui
 with the times at which the posts were logged. If an owner has two posts with the same id, the second is left out.
 Resets and deletions of boards are ignored: a caller who gives a number before a reset wants the posts before it, too.
 
-The most important rule: a rebuild is all or nothing. It is one transaction, and posts to the board wait until it ends.
-Stored curves are deleted, and the next refresh makes new ones.
+A rebuild is all or nothing: one transaction, for which posts to the board wait. Stored curves are deleted, and the next
+refresh makes new ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -131,7 +131,7 @@ def _check_start(board: Board) -> Program[None]:
 
 
 def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf]]:
-    """Return, by key, the deleted leaves of boards with this id. `since`: by partition, the journal number to start at.
+    """Find, by key, the deleted leaves of boards with this id. `since`: by partition, the journal number to start at.
 
     Raises:
         JournalIncompleteError: the journal of a partition begins after its number in `since`.

@@ -61,8 +61,6 @@ ANSWER_S = 1.0
 
 
 class RemoteWriter:
-    """Takes the posts of a front process, and sends them to the owner."""
-
     def __init__(self, path: Path, limits: PostingSettings, meter: Meter) -> None:
         self._path, self._limits, self._meter = path, limits, meter
         self._numbers = count()
@@ -86,15 +84,14 @@ class RemoteWriter:
 
     @property
     def alive(self) -> bool:
-        """Return whether there is an owner, and it is ready."""
+        """Whether there is an owner, and it is ready."""
         return self._link is not None and self._silent_s < SILENT_S_MAX
 
     def hangs(self) -> bool:
-        """Return whether requests would wait in vain, because there has been no owner, or a silent one, for long."""
+        """Whether requests would wait in vain, because there has been no owner, or a silent one, for long."""
         return self._silent_s >= HUNG_S
 
     async def wait_ready(self) -> None:
-        """Wait until the owner is ready for the first time."""
         await self._ready.wait()
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:

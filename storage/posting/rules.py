@@ -1,11 +1,12 @@
 """The rules that refuse a post on a board: one list, in the order in which they are asked. The first refusal decides.
 
-Direct posts, posts to a family and queued posts pass the same list in the transaction that applies them (`decision`).
-A view also asks it when a post arrives, or before it queues the post, with what the process knows of the boards. And
+Direct posts, posts to a family and queued posts pass the same list in the transaction that applies them (`decision`). A
+view also asks it when a post arrives, or before it queues the post, with what the process knows of the boards. And
 `storage.queue.queue_application` asks it about boards that were deleted or emptied since a post was queued.
 
 To add a rule, write a function, put it into `RULES`, and give its error a class in `storage/errors.py` and a code in
-`service/contract/problems.py`. If all boards but this one may take the post, derive the error from `PeriodClosedError`.
+`service/contract/problems.py`. If all boards but this one may accept the post, derive the error from
+`PeriodClosedError`.
 
 A post that passes can still fail in its last step: `Merger.merge_changes` refuses a result outside a column's range.
 Rules know nothing of the form of a request, nor of names and types of columns: views refuse these while they parse.
@@ -75,7 +76,7 @@ class Attempt(NamedTuple):
 
     @property
     def pointer(self) -> str | None:
-        """Return where a body may have the time by which it is refused."""
+        """Where a body may have the time by which it is refused."""
         return None if self.joins else "/at"
 
 
@@ -218,12 +219,10 @@ RULES = (
 
 
 def list_rules(attempt: Attempt) -> list[Rule]:
-    """List the rules that judge a fact of this attempt."""
     return [rule for rule in RULES if getattr(attempt, rule.given)]
 
 
 def find_refusal(attempt: Attempt) -> PostError | None:
-    """Find the error of the first rule that refuses this attempt; return None if none does."""
     for rule in list_rules(attempt):
         if (error := rule.refuse(attempt)) is not None:
             return error

@@ -6,8 +6,9 @@
 All of this is one transaction, in which no other transaction changes these entries. The journal has to reach back to
 the post that made an entry. This post may itself be voided. If no other post remains, the entry is removed.
 
-The most important rule: an entry is replaced only if all its posts are known. So each board of a family has an outcome
-of its own. If a board refuses, its part of the post stays applied, and a later call tries this board again.
+An entry is replaced only if all its posts are known; otherwise the missing ones would be lost with the voided one. So
+each board of a family has an outcome of its own. If a board refuses, its part of the post stays applied, and a later
+call tries this board again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,8 +41,6 @@ from .post_ids import RememberedPost, find_known, replace_outcome
 
 
 class VoidedPart(NamedTuple):
-    """One board of a post that was taken back: the owner's values without the post, or an error."""
-
     leaf: Leaf
     stats: Sequence[StatValue | None] | None = None  # in column order; None: the owner has no entry any more
     error: StorageError | None = None  # why this board keeps its part of the post
@@ -66,8 +65,8 @@ class Voiding:
 
         Raises:
             UnknownPostError: no such post is remembered, or it belongs to an earlier entry, which was removed.
-            ArchivedError, JournalIncompleteError, UnknownOwnerError: no board could compute its entry again.
-            UnknownBoardError, BoardChangedError: a board was deleted, moved or split meanwhile.
+            ArchivedError, JournalIncompleteError, UnknownOwnerError: no board could recompute its entry.
+            UnknownBoardError, BoardChangedError: a board was deleted, moved or split at the same time.
         """
         if isinstance(self.place, Family):
             return (yield from in_partition(self.place.partition, self._void_post(self.place.key, {})))
@@ -110,7 +109,7 @@ class Voiding:
 
     @property
     def _id_partition(self) -> int:
-        """Return the partition that remembers the post's id. A merge may have moved the entry to another segment."""
+        """Find the partition that remembers the post's id. A merge may have moved the entry to another segment."""
         return (self.place if isinstance(self.place, Family) else self.place.leaf_of(self.posted_by)).partition
 
     def _find_post(self, key: int, epochs: Mapping[int, int]) -> Program[tuple[RememberedPost, Mapping[int, int]]]:
@@ -120,9 +119,9 @@ class Voiding:
         return known.posts[key, self.post_hash], known.epochs
 
     def _hold_leaves(self, post: RememberedPost) -> Program[dict[int, Leaf]]:
-        """Return the leaves that have the owner's entries, by the leaf key of each part of the post.
+        """Find the leaves that have the owner's entries, by the leaf key of each part of the post.
 
-        Lock the catalog's rows of the boards, so that nobody moves, splits or archives them meanwhile.
+        Lock the catalog's rows of the boards, so that nobody moves, splits or archives them until the end.
         """
         of_part = {part.leaf_key or 0: part.leaf_key or 0 for part in post.parts}
         if isinstance(self.place, Board):
@@ -143,7 +142,7 @@ class Voiding:
     def _compute_entries(
         self, held: Mapping[int, HeldEntry], errors: dict[int, StorageError]
     ) -> Program[tuple[list[RankingChange], dict[int, PartOutcome]]]:
-        """Compute entries without the post and write them. Return what to log, and the outcomes by leaf key.
+        """Recompute entries without the post and write them. Return what to log, and the outcomes by leaf key.
 
         Add an error to `errors` for each entry that cannot be computed.
         """

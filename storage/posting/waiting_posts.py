@@ -3,13 +3,13 @@
     append_request ──> waiting ── take_group ──> in flight ── release_group ──> removed
                           └── withdraw_request: the caller left or waited too long
 
-The most important rule: the posts of one owner are never in two groups of a writer at the same time, and no request
-overtakes an earlier request with the same owner. So the posts of one owner are applied in order. Two groups of a
-writer never need the same row, so no group waits for the other, and none loses a race to the other.
+The posts of one owner are never in two groups of a writer at the same time, and no request overtakes an earlier request
+with the same owner, so the posts of one owner are applied in order. Besides, two groups of a writer never need the same
+row, so neither waits for the other or loses a race to it.
 
-For admission, `DrainRate` estimates how long a new post would wait, from the rate at which posts leave the
-queue. The rate is measured only while posts stay in the queue after a group was taken. If every group empties the
-queue, nobody knows how many more posts the store could take. Then the estimated wait is 0, and no post is refused.
+For admission, `DrainRate` estimates how long a new post would wait, from the rate at which posts leave the queue. The
+rate is measured only while posts stay in the queue after a group was taken. If every group empties the queue, nobody
+knows how many more posts the store could take. Then the estimated wait is 0, and no post is refused.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class RequestQueue:
     """The requests of a writer: those that wait, in order of arrival, and the groups that are in flight."""
 
     def __init__(self, *, group_posts_max: int, enough: int | None = None) -> None:
-        """Make an empty queue. `enough`: a group that has this many posts takes no further request."""
+        """Make an empty queue. `enough`: a group with this many posts is complete."""
         self._group_posts_max = group_posts_max
         self._enough = group_posts_max if enough is None else enough
         self.requests: deque[WaitingRequest] = deque()
@@ -195,7 +195,7 @@ class DrainRate:
         self._commits += 1
 
     def estimate_wait_s(self, posts: int, *, now_s: float) -> float:
-        """Return the estimated seconds until `posts` posts are answered, or 0 if there is no measurement."""
+        """Estimate the seconds until `posts` posts are answered, or return 0 if there is no measurement."""
         if self._counted_to_s is None:
             return 0.0
         if self._commits < COMMITS_MIN:  # too few commits: use the time since the start of the measurement
@@ -205,6 +205,6 @@ class DrainRate:
 
 
 def _decayed(seconds: float) -> tuple[float, float]:
-    """Return how much of a second still counts `seconds` later, and how much of the last `seconds` counts in all."""
+    """Compute how much of a second still counts `seconds` later, and how much of the last `seconds` counts in all."""
     kept = 0.5 ** (seconds / HALF_LIFE_S)
     return kept, (1 - kept) * HALF_LIFE_S / math.log(2)

@@ -110,7 +110,6 @@ class Writer:
         return self._task is not None and not self._task.done()
 
     async def close(self) -> None:
-        """Finish the requests that were accepted, then stop."""
         self._closing = True
         self._wake.set()
         if self._task is not None:

@@ -10,9 +10,9 @@
        ├──> applied
        └──> rejected: the reason is stored, because the sender already has the answer "accepted" (outcomes)
 
-The most important rule: a block leaves the queue only in the transaction that applies its posts. So after a crash, no
-post is lost and none is applied twice. The posts of an owner to the boards of one partition keep their order, because
-all of them are in one shard, and a shard has one worker at a time.
+A block leaves the queue only in the transaction that applies its posts. So after a crash, no post is lost and none is
+applied twice. The posts of an owner to the boards of one partition keep their order, because all of them are in one
+shard, and a shard has one worker at a time.
 
 Every partition has its own queue, with its own shards, leases, counts and rejections. So the transaction that applies
 posts stays in their partition. Only posts to boards of several partitions wait in the control partition.

@@ -72,8 +72,6 @@ class WaitingBlock(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShardBacklog:
-    """The posts that wait in a shard."""
-
     posts: int
     oldest_us: int  # the time at which the oldest post was accepted
 
@@ -96,7 +94,6 @@ def list_queues(dialect: Dialect, partitions: int) -> list[int]:
 
 
 def find_queue(post: Post, dialect: Dialect) -> int:
-    """Find the partition in whose queue a post waits."""
     first = post.parts[0].leaf.partition
     if all(part.leaf.partition == first for part in post.parts):
         return first
@@ -123,7 +120,7 @@ def read_queues(queues: Iterable[int], read: Callable[[], Program[dict[int, T]]]
 
 
 def count_shards() -> Program[int]:
-    """Return the number of shards in each partition, or 0 if the queues were not divided into shards yet."""
+    """Read the number of shards in each partition, or 0 if the queues were not divided into shards yet."""
     rows = yield _SHARDS.bind().at(CONTROL)
     return int(rows[0][0])
 

@@ -3,8 +3,9 @@
     submit ──> waiting ──> one transaction at a time ──> accepted
        └──> refused, without waiting, if the queue is too deep or its oldest post too old
 
-A process takes the requests that wait as one group, the oldest first, and queues them before it takes the next group.
-So the requests of one process are queued in the order of their arrival.
+A transaction for each request would spend most of its time on the commit. So a process takes the requests that wait as
+one group, the oldest first, and queues them before it takes the next group. This also keeps the requests of one process
+in the order of their arrival.
 
 All posts of a request are queued in one transaction. If a request in the group has posts for the queues of several
 partitions, the whole group has one transaction. Otherwise, it has a transaction for each partition.
@@ -99,7 +100,6 @@ class Enqueuer:
             raise refused
 
     async def close(self) -> None:
-        """Refuse new posts, and return when the accepted ones are answered."""
         self._closing = True
         await self._requests.finish_questions()
 

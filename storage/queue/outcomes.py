@@ -1,8 +1,8 @@
 """Finds the fates of posts: whether a post was applied, was rejected or still waits in the queue.
 
 `find_post_fate` returns the fate of one owner's post, `list_post_fates` the fates of all posts with a post id. Both
-read the queue, the applied posts and the rejected posts in one snapshot. So a post that moves from the queue to a board
-meanwhile is always found. Only a post to boards on several servers can be missed, while the servers commit it.
+read the queue, the applied posts and the rejected posts in one snapshot, so a post that moves from the queue to a board
+at that moment is always found. Only a post to boards on several servers can be missed, while the servers commit it.
 
 The stored fate of a post has only a hash of its owner. A list takes the owners' names from the journal and the queue,
 where an erasure removes the names.

@@ -1,7 +1,7 @@
 """Blocks: the form in which posts wait in the ingest queue. A block is one text with many posts of a shard, in order.
 
-A block holds everything that is needed to apply its posts, except the boards, which are looked up later. A block
-also stores each board's epoch, which grows when the board is emptied. So a worker sees if this happened meanwhile.
+A block holds everything that is needed to apply its posts, except the boards, which are looked up later. It also stores
+each board's epoch, which grows when the board is emptied, so that a worker notices if this has happened.
 """
 
 import zlib
@@ -23,12 +23,12 @@ decode_block = msgspec.json.Decoder(Block).decode
 
 
 def shard_of(owner: str, shards: int) -> int:
-    """Return the number of the shard for all posts of an owner. It never changes, so the posts keep their order."""
+    """Choose the shard for all posts of an owner. It never changes, so the posts keep their order."""
     return zlib.crc32(owner.encode()) % shards
 
 
 def encode_posts(posts: Sequence[Post], now_us: int) -> str:
-    """Return the text of a block with these posts, which arrived at `now_us`."""
+    """Encode a block with these posts, which arrived at `now_us`."""
     leaves: dict[int, tuple[int, Leaf]] = {}
     packed = pack_posts(posts, leaves, now_us)
     return encode_json(Block([(leaf.key, leaf.epoch, leaf.partition) for _, leaf in leaves.values()], packed))

@@ -225,8 +225,6 @@ class Drainer:
 
 
 class _Piece(NamedTuple):
-    """A block of which a round takes all posts, or only the first ones."""
-
     head: BlockHead
     boards: list[tuple[int, int, int]]  # as in `Block`
     posts: list[PackedPost]  # the posts that the round takes
@@ -234,8 +232,6 @@ class _Piece(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A queued post that a board refuses, and why."""
-
     leaf_key: int
     partition: int  # the partition of the board
     there: bool  # whether the board exists; only then can a sender ask for the fate of the post

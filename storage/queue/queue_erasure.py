@@ -48,7 +48,6 @@ async def drop_queued_of(store: Store, owners: Iterable[str], leaf_keys: Iterabl
 
 
 def read_layout() -> Program[tuple[int, int]]:
-    """Read the number of shards in each partition, and the number of partitions."""
     shards = yield from ingest_queue.count_shards()
     return shards, (yield from count_partitions())
 
@@ -83,7 +82,7 @@ async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, leaf_key: 
 
 
 def _without(post: PackedPost, block: Block, leaf_key: int | None) -> PackedPost | None:
-    """Return the post without its changes to one board. Return None if no board is left, or if `leaf_key` is None."""
+    """Remove from the post its changes to one board. Return None if no board is left, or if `leaf_key` is None."""
     kept = [index for index, place in enumerate(post.boards) if block.boards[place][0] != leaf_key]
     if leaf_key is None or not kept:
         return None

@@ -40,14 +40,13 @@ class Share:
     workers: int = 0  # number of permit holders, including this worker
 
     def by_partition(self) -> list[tuple[int, list[tuple[int, WorkLease]]]]:
-        """Return the numbers and leases of shards by partition, in the order in which transactions lock partitions."""
+        """Group the numbers and leases of shards by partition, in the order in which transactions lock partitions."""
         found: dict[int, list[tuple[int, WorkLease]]] = {}
         for shard, lease in sorted(self.shards.items(), key=itemgetter(0)):
             found.setdefault(shard.partition, []).append((shard.number, lease))
         return list(found.items())
 
     def without(self, partition: int) -> Share:
-        """Return the share without the shards of a partition."""
         kept = {shard: lease for shard, lease in self.shards.items() if shard.partition != partition}
         return replace(self, shards=kept)
 
@@ -143,8 +142,6 @@ def release_leases(leases: WorkLeases, held: Iterable[WorkLease]) -> Program[Non
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The size of a semaphore, and the measurements from which the size was computed."""
-
     size: int
     capacity: int  # posts that the store applies per second; 0: not measured
     speed: int  # posts that one holder applies per second; 0: not measured
@@ -179,7 +176,7 @@ class Semaphore:
         return bool(rows[0][0])
 
     def holders(self) -> Program[int]:
-        """Return the number of permits that are held now."""
+        """Count the permits that are held now."""
         held = yield from self._leases.find_held(self._pool)
         return len(held)
 
@@ -222,7 +219,6 @@ class QueueState:
 
 
 def read_queue_state(semaphore: Semaphore, queues: Sequence[int]) -> Program[QueueState]:
-    """Read the state of the queues in these partitions."""
     backlog = yield from read_queues(queues, ingest_queue.read_backlog)
     counts = yield from read_queues(queues, ingest_queue.read_counts)
     holders = yield from semaphore.holders()
@@ -230,7 +226,6 @@ def read_queue_state(semaphore: Semaphore, queues: Sequence[int]) -> Program[Que
 
 
 def find_workers(leases: WorkLeases, queues: Sequence[int]) -> Program[dict[Shard, str]]:
-    """Find the worker that leases each shard of the queues in these partitions."""
     held = yield from read_queues(queues, partial(_find_held, leases))
     return {shard: lease.holder for shard, lease in held.items()}
 

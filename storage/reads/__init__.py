@@ -6,9 +6,9 @@ the same board. A read of one owner on many boards takes few statements, such as
 `point_reads` holds both kinds of reads. `open_boards` keeps the compiled statements and the merge rules of the boards
 in use, also for posting, refreshing and all other readers of rows. `away_partitions` asks which partitions answer.
 
-The most important rule: a result always belongs to the version of the board that the caller passed. If the board was
-deleted, emptied or archived, or got a new column, after the caller found it, the read raises `UnknownBoardError` or
-`BoardChangedError`. It never uses statements that do not fit the stored rows.
+A result always belongs to the version of the board that the caller passed. If the board was deleted, emptied or
+archived, or got a new column, after the caller found it, the read raises `UnknownBoardError` or `BoardChangedError`. It
+never uses statements that do not fit the stored rows.
 
 This package may import `leaves`, `archive` and the packages below these two. Begin with `point_reads.PointReads`.
 """

@@ -14,7 +14,7 @@ from storage.store import CONTROL, Program, Store, read_single
 
 
 async def find_away_partitions(store: Store, *, wait_s_max: float) -> list[int]:
-    """Ask all partitions at the same time, and return the numbers of the partitions that do not answer.
+    """Ask all partitions at the same time, and list the numbers of those that do not answer.
 
     Wait at most `wait_s_max` seconds. This bound does not apply if all partitions are in one schema.
 

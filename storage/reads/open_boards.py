@@ -1,6 +1,7 @@
 """Keeps compiled statements, and the rules by which posts change values, of the boards that this process uses.
 
-The number of boards is bounded: the least recently used board is forgotten first.
+Compiling them again for each request would cost more than most requests. The number of boards is bounded: the least
+recently used board is forgotten first.
 """
 
 from collections import OrderedDict
@@ -22,11 +23,11 @@ class OpenBoards:
         self._spread: OrderedDict[int, SegmentedEntries] = OrderedDict()
 
     def open_board(self, board: Board) -> OpenLeaf | SegmentedEntries:
-        """Return the programs that read this version of a board."""
+        """Open this version of a board for reading."""
         return self.open_segments(board) if board.is_spread else self.open_leaf(board.leaf)
 
     def open_segments(self, board: Board) -> SegmentedEntries:
-        """Return the programs that read this version of a board with segments."""
+        """Open this version of a board with segments for reading."""
         found = self._spread.get(board.key)
         # A job reads its boards from the store, so the same version of a board may be another, equal object.
         if found is None or (found.board is not board and found.board != board):
@@ -37,7 +38,7 @@ class OpenBoards:
         return found
 
     def open_leaf(self, leaf: Leaf) -> OpenLeaf:
-        """Return the programs that read this version of a leaf."""
+        """Open this version of a leaf for reading."""
         found = self._open.get(leaf.key)
         if found is None or (found.leaf is not leaf and found.leaf != leaf):
             found = Entries(leaf) if leaf.archived_us is None else ArchivedEntries(leaf)
@@ -47,7 +48,7 @@ class OpenBoards:
         return found
 
     def open_rows(self, leaf: Leaf) -> Entries:
-        """Return the statements and merge rules of a leaf for posts and jobs, which read and write its rows."""
+        """Open a leaf for posts and jobs, which read and write its rows."""
         found = self.open_leaf(leaf)
         return found if isinstance(found, Entries) else Entries(leaf)
 

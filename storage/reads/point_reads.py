@@ -1,6 +1,7 @@
 """Reads single entries with the totals of their boards, and the rows around an owner, for many callers together.
 
-The most important rule: entries and totals come from one snapshot, which belongs to the caller's version of the board.
+Entries and totals come from one snapshot, which belongs to the caller's version of the board. If they did not, a rank
+could exceed the number of entries.
 """
 
 from __future__ import annotations
@@ -40,8 +41,6 @@ _AskedEntry = tuple[Store, Leaf, str, Mapping[int, CountStart], Mapping[int, str
 
 
 class EntryRead(NamedTuple):
-    """An owner's entry and the totals of its board, both from one snapshot."""
-
     entry: Entry | None
     totals: dict[int, int]  # number of entries by column index
     # By column index, how many entries are better than the owner's cell, in this or a later snapshot. None: unknown,
@@ -143,7 +142,7 @@ class PointReads:
         return await self._store.at(leaf.partition).read(partial(find_shadow, leaf, owner))
 
     async def find_joined(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        """Return empty entries, dated to when they joined, of those among `owners` who have joined, by owner.
+        """Make empty entries, dated to when they joined, for those of `owners` who have joined, by owner.
 
         Call this for owners without an entry.
         """
@@ -300,7 +299,7 @@ def _read_and_count(
 
 
 def _limit_gaps(ranking: RowRanking, start: CountStart, gap_rows_max: int) -> int:
-    """Return the size of the longest gap in which to count: that of short gaps, if many changes follow the mark."""
+    """Choose the longest gap in which to count: that of short gaps, if many changes follow the mark."""
     return min(gap_rows_max, SHORT_GAP_ROWS) if ranking.gaps.passed_mark == start.mark else gap_rows_max
 
 

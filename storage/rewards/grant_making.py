@@ -59,8 +59,6 @@ def begin_grants(boards: Iterable[Board], *, now_us: int) -> Program[set[int]]:
 
 
 class GrantStep(NamedTuple):
-    """The next grants of a closed board, which were read from one snapshot."""
-
     changes: int  # the board's count of changes in the snapshot
     before: WalkMark
     after: WalkMark
@@ -68,7 +66,7 @@ class GrantStep(NamedTuple):
 
 
 def open_walk(board: Board, open_board: Callable[[Board], OpenBoard], rewards: Rewards) -> GrantWalk | LeagueWalk:
-    """Return the walk that finds who gets which of these rewards of a board."""
+    """Open the walk that finds who gets which of these rewards of a board."""
     if board.spec.league is not None:
         return LeagueWalk(board, rewards)
     return GrantWalk(board, open_board(board).rankings, rewards)
@@ -125,13 +123,12 @@ def store_step(known: Board, step: GrantStep, *, now_us: int) -> Program[bool]:
 
 
 def find_oldest_walk() -> Program[int | None]:
-    """Return when the board was closed that waits longest for its grants, in microseconds, or None if none waits."""
+    """Find when the board that has waited longest for its grants was closed, in microseconds, or None if none waits."""
     [[closed_us]] = yield _OLDEST.bind()
     return None if closed_us is None else int(closed_us)
 
 
 def has_walk(board_key: int) -> Program[bool]:
-    """Return whether a closed board waits for grants."""
     return bool((yield _FIND.bind(key=board_key)))
 
 

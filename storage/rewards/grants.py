@@ -1,7 +1,7 @@
 """Reads, claims, moves and deletes grants. Run these programs for the control partition.
 
-The id of a grant is the key of its board and its number among the grants of the board: `17-3`. It never changes, and
-no other grant of the store ever has it.
+The id of a grant is the key of its board and its number among the grants of the board: `17-3`. A game may use it as the
+key of a payout, so it never changes, and no other grant of the store ever has it.
 """
 
 import re
@@ -38,7 +38,7 @@ class Grant(NamedTuple):
 
 
 def parse_key(grant_id: str) -> GrantKey:
-    """Return the key of a grant. Raises UnknownGrantError if no grant can have this id."""
+    """Parse the id of a grant. Raises UnknownGrantError if no grant can have this id."""
     if re.fullmatch(GRANT_PATTERN[1:-1], grant_id) is None:
         raise UnknownGrantError
     board_key, _, number = grant_id.partition("-")
@@ -75,7 +75,7 @@ def claim_grant(key: GrantKey, *, now_us: int) -> Program[tuple[Grant, bool]]:
 
 
 def forget_owner(owner: str) -> Program[None]:
-    """Delete the grants of an erased owner, who has no entries any more."""
+    """Delete the grants of an erased owner, who no longer has entries."""
     yield from hold_walks()
     yield _FORGET.bind(owner=owner)
 

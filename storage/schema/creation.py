@@ -116,7 +116,6 @@ def add_partition(
 
 
 def read_meta() -> Program[dict[str, str]]:
-    """Read the content of the table `meta`, by name."""
     return {row[0]: row[1] for row in (yield select(col("name"), col("content")).from_(META).bind())}
 
 
@@ -135,7 +134,10 @@ def find_salt(*, reads_only: bool = False) -> Program[str | None]:
 
 
 def check_meta(meta: dict[str, str]) -> str:
-    """Return the salt in the content of the table `meta`. Raises SchemaUnknownError, StoreDamagedError."""
+    """Check the content of the table `meta`, and return the salt in it.
+
+    Raises SchemaUnknownError, StoreDamagedError.
+    """
     if not (meta.get("schema_version", "").isdecimal() and meta.get("salt")):
         raise StoreDamagedError("the table meta, which describes the store, is damaged: restore a backup")
     version = int(meta["schema_version"])
@@ -145,13 +147,12 @@ def check_meta(meta: dict[str, str]) -> str:
 
 
 def hold_partitions(*, lock: Lock = Lock.SHARE) -> Program[int]:
-    """Return how many partitions the store has, and let no other transaction add one until this transaction ends."""
+    """Count the partitions of the store, and let no other transaction add one until this transaction ends."""
     [[partitions]] = yield _find_meta.locked(lock).bind(name=_PARTITIONS)
     return int(partitions)
 
 
 def count_partitions() -> Program[int]:
-    """Return how many partitions the store has in this snapshot."""
     [[partitions]] = yield _COUNT.bind(name=_PARTITIONS)
     return int(partitions)
 

@@ -38,7 +38,7 @@ def list_tables(partitions: int, *, apart: bool) -> list[tuple[int, str]]:
 
 
 def prepare_put(table: str) -> Prepared:
-    """Return a statement that stores a row. The row replaces the row with the same primary key, if there is one.
+    """Prepare a statement that stores a row. The row replaces the row with the same primary key, if there is one.
 
     Its parameters have the names of the table's columns.
     """
@@ -47,13 +47,13 @@ def prepare_put(table: str) -> Prepared:
 
 
 def prepare_put_rows(table: str) -> Prepared:
-    """Return a statement that stores the rows of its parameter `rows`, each as the statement of `prepare_put` does."""
+    """Prepare a statement that stores the rows of its parameter `rows`, each as the statement of `prepare_put` does."""
     rows = insert(table).rows(param("rows"), **TABLES[table].kinds)
     return rows.on_conflict(*TABLES[table].keys).overwrite().prepared()
 
 
 def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Callable[[str], str | None]:
-    """Return a function that finds the schema of a table by name, for programs that run for this partition.
+    """Make a function that finds the schema of a table by name, for programs that run for this partition.
 
     `schema_of` returns the schema of a partition. The function returns None for a name that is no table of the store,
     such as the name of a subquery in a WITH clause.

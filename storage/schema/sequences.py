@@ -7,7 +7,6 @@ from .tables import LOG_COUNTER, SEQUENCES
 
 
 def take_keys(numbers: int = 1) -> Program[int]:
-    """Take `numbers` new keys of boards, families or tables. Return the last. Each key is unique in the store."""
     return (yield from in_partition(CONTROL, take_number("board_key", numbers)))
 
 

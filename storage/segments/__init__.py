@@ -8,6 +8,7 @@ the board, and it is closed and archived as a whole. `Board.leaf_of` returns the
 `segmented_entries` adds up counts, and merges rows that the segments return in order: within one program, or for many
 callers together (`reads.point_reads`) by asking all segments at the same time.
 
-The most important rule: a read returns the same as a read of one leaf with the rows of all segments. Only the
-snapshots differ: each segment is read in one snapshot, and on several servers these may be of different moments.
+A read returns the same as a read of one leaf with the rows of all segments, so no caller needs to know of segments.
+Only the snapshots differ: each segment is read in one snapshot, and on several servers these may be of different
+moments.
 """

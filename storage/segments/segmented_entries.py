@@ -87,7 +87,6 @@ class SegmentedRanking(Ranking):
         self._board, self._parts = board, parts
 
     def _each(self, ask: Callable[[RowRanking], Program[T]]) -> Program[list[T]]:
-        """Run a program for each segment in its partition, and return the results in the order of the segments."""
         found = []
         for part in self._parts:
             found.append((yield from in_partition(part.leaf.partition, ask(part.rankings[self.index]))))
@@ -101,7 +100,7 @@ class SegmentedRanking(Ranking):
         return sum((yield from self._each(lambda part: part.count_range(least=least, past=past))))
 
     def tally_cells(self, limit: int, below: str | None = None) -> Program[list[tuple[str, int]]]:
-        """Return up to `limit` cells worse than `below` (None: all), best first, each with its number of entries."""
+        """List up to `limit` cells worse than `below` (None: all), best first, each with its number of entries."""
         counted: Counter[str] = Counter()
         for rows in (yield from self._each(lambda part: part.tally_cells(limit, below))):
             for cell, ties in rows:
@@ -249,7 +248,7 @@ class SegmentedRanking(Ranking):
         start: CountStart | None = None,
         cells: Sequence[CellOf] = (),
     ) -> SegmentedRead[list[OwnersNeighbours]]:
-        """Read at most so many better and worse rows around each place. Count the entries better than the cells."""
+        """Read up to that many better and worse rows around each place. Count the entries better than the cells."""
 
         def read_and_count(part: Entries) -> Program[list[OwnersNeighbours]]:
             around = yield from self._read_around_in(places, rows_max, part)
@@ -314,7 +313,6 @@ def add_up_confirmed(found: Sequence[GapCount | None]) -> GapCount | None:
 
 
 def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
-    """Add up the counts of a cell in all segments."""
     return GapCount(
         sum([part.better_count for part in parts]),
         sum([part.ties_before for part in parts]),

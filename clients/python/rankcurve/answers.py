@@ -144,7 +144,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
 class HiddenOwner(msgspec.Struct, frozen=True, kw_only=True):
     """An owner who is hidden since then. `key` and `reason` are those of the act.
 
-    `shadow`: answers about the owner go on as if it were ranked.
+    `shadow`: answers about the owner continue as if it were ranked.
     """
 
     owner: str

@@ -166,12 +166,12 @@ def owner_path(owner: str, *rest: str) -> str:
 
 
 def ranking_path(board: str, column: str | None, *rest: str) -> str:
-    """Return a path of a ranking. Without a column, it is the ranking of a board's only ranked column."""
+    """Build a path of a ranking. Without a column, it is the ranking of a board's only ranked column."""
     return board_path(board, "rankings", column or "-", *rest)
 
 
 def check_owner(answer: Answered, owner: str) -> Answered:
-    """Return the answer. Raises UnexpectedAnswerError if it is about another owner."""
+    """Check that an answer is about this owner. Raises UnexpectedAnswerError if it is about another one."""
     check_name(answer.owner, owner)
     return answer
 
@@ -198,13 +198,13 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def top(
         self, board: str, limit: int = 10, column: str | None = None, *, profiles: bool = False
     ) -> Program[list[RankedEntry]]:
-        """Return the best rows of a board, best first. `page` and `entries` return more of them."""
+        """Fetch the best rows of a board, best first. `page` and `entries` return more of them."""
         query = {"limit": limit, "column": column, "profiles": profiles or None}
         return (yield from self._get(Page, board_path(board, "rankings"), query)).entries
 
     @operation
     def rank(self, board: str, owner: str, column: str | None = None) -> Program[int]:
-        """Return an owner's rank; 1 is the best. `positions` also says how exact it is.
+        """Look up an owner's rank; 1 is the best. `positions` also says how exact it is.
 
         Raises:
             NotFoundError: there is no such board, or the owner has no value there.
@@ -228,10 +228,10 @@ class Operations(Generic[Transport, Buffer, Holders]):
         next: bool = False,
         compare: Literal["previous"] | None = None,
     ) -> Program[list[OwnerPosition]]:
-        """Return an owner's positions in these columns, in their order; by default in every ranked column.
+        """Look up an owner's positions in these columns, in their order; by default in every ranked column.
 
-        With `next`, each has what is missing to the next better place. With `compare="previous"`, each has the position
-        in the period before.
+        With `next`, each has the next better place and the points still needed to reach it. With `compare="previous"`,
+        each has the position in the period before.
         """
         query = {"columns": columns or None, "rank": rank, "next": next or None, "compare": compare}
         return (yield from self._positions(board, owner, query))
@@ -240,7 +240,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def positions_on_boards(
         self, owner: str, boards: Sequence[str], column: str | None = None
     ) -> Program[list[OwnerPosition]]:
-        """Return one owner's positions on many boards, in their order. Each names its board."""
+        """Look up one owner's positions on many boards, in their order. Each names its board."""
         path, body = owner_path(owner, "positions"), {"boards": boards, "column": column}
         return check_owner((yield from self._ask(_OwnerPositions, "POST", path, body)), owner).positions
 
@@ -248,7 +248,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def value_positions(
         self, board: str, column: str | None, values: Sequence[Value | str], *, rank: Rank = "auto"
     ) -> Program[list[Position]]:
-        """Return the positions that these values have, or would have."""
+        """Look up the positions that these values have, or would have."""
         path = ranking_path(board, column, "positions")
         return (yield from self._get(_Positions, path, {"values": values, "rank": rank})).positions
 
@@ -264,7 +264,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         fill: bool = False,
         profiles: bool = False,
     ) -> Program[Page]:
-        """Return the rows around an owner, best to worst, with the owner's own.
+        """Fetch the rows around an owner, best to worst, including the owner's own.
 
         With `fill`, one side has more rows if the ranking ends on the other side.
         """
@@ -283,7 +283,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         fill: bool = False,
         profiles: bool = False,
     ) -> Program[Page]:
-        """Return the rows around a value, best to worst. `fill` is that of `around`."""
+        """Fetch the rows around a value, best to worst. `fill` is that of `around`."""
         query = {"value": value, "better": better, "worse": worse, "fill": fill or None, "profiles": profiles or None}
         return (yield from self._get(Page, ranking_path(board, column, "around"), query))
 
@@ -299,7 +299,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         tier: str | None = None,
         profiles: bool = False,
     ) -> Program[Page]:
-        """Return one page of a ranking, or of one tier: from the top, from a cursor, or from a rank on."""
+        """Fetch one page of a ranking, or of one tier: from the top, from a cursor, or from a rank on."""
         query = {"limit": limit, "cursor": cursor, "from_rank": from_rank, "tier": tier, "profiles": profiles or None}
         return (yield from self._get(Page, ranking_path(board, column), query))
 
@@ -322,13 +322,13 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def entry(self, board: str, owner: str, *, profiles: bool = False) -> Program[Entry]:
-        """Return an owner's stats."""
+        """Fetch an owner's stats."""
         path = board_path(board, "entries", owner)
         return check_owner((yield from self._get(Entry, path, {"profiles": profiles or None})), owner)
 
     @operation
     def lookup(self, board: str, owners: Sequence[str], column: str | None = None) -> Program[Lookup]:
-        """Return the entries of many owners, such as friends. With a column, each has its position and place."""
+        """Fetch the entries of many owners, such as friends. With a column, each has its position and place."""
         body = {"owners": owners} | ({} if column is None else {"column": column})
         return (yield from self._ask(Lookup, "POST", board_path(board, "entries", "lookup"), body))
 
@@ -336,7 +336,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def values(
         self, board: str, column: str | None = None, *, ranks: Sequence[int] = (), percentiles: Sequence[float] = ()
     ) -> Program[list[ValueAt]]:
-        """Return the values at these ranks, and then those at these percentiles."""
+        """Look up the values at these ranks, and then those at these percentiles."""
         query = {"ranks": ranks or None, "percentiles": percentiles or None}
         return (yield from self._get(_Values, ranking_path(board, column, "values"), query)).values
 
@@ -349,13 +349,13 @@ class Operations(Generic[Transport, Buffer, Holders]):
         buckets: int = 20,
         rank: Literal["exact", "estimate"] = "exact",
     ) -> Program[list[Bucket]]:
-        """Return how many entries lie in each of so many parts of the values' range."""
+        """Count the entries in each of `buckets` equal parts of the range of values."""
         path = ranking_path(board, column, "buckets")
         return (yield from self._get(_Buckets, path, {"buckets": buckets, "rank": rank})).buckets
 
     @operation
     def curve(self, board: str, column: str | None = None) -> Program[OfflineCurve]:
-        """Return the curve of a column, which ranks values in microseconds without further requests."""
+        """Fetch the curve of a column, which ranks values in microseconds without further requests."""
         path = ranking_path(board, column, "curve")
         reply: Reply = yield from self._sender.send(Send("GET", path))
         return OfflineCurve(decode(reply.content, Curve), path, reply.headers.get("etag", ""))
@@ -383,8 +383,8 @@ class Operations(Generic[Transport, Buffer, Holders]):
     ) -> Walk[StreamEvent]:
         """Yield the top of a ranking, or an owner's position, whenever it changes, until the caller stops.
 
-        After a break the stream goes on where it stopped, if one of `attempts_max` attempts succeeds. `last_event_id`
-        continues an earlier stream.
+        After an interruption the stream continues where it stopped, if one of `attempts_max` attempts succeeds.
+        `last_event_id` continues an earlier stream.
         """
         path = with_query(board_path(board, "stream"), {"column": column, "top": top, "owner": owner})
         yield from follow(path, last_event_id, self._sender.retries, attempts_max=attempts_max)
@@ -497,9 +497,9 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def void_post(
         self, board: str, post_id: str, *, owner: str, reason: str | None = None
     ) -> Program[list[VoidedBoard]]:
-        """Take back a post: its owner's entry becomes what it would be without the post (role `ops`).
+        """Take back a post: recompute its owner's entry without it (role `ops`).
 
-        A second call returns the same. The id stays taken, so the same post again is rejected with `post_voided`.
+        A second call returns the same. The id stays reserved, so the same post again is rejected with `post_voided`.
         `reason` is kept in the list of acts.
         """
         return (yield from self._void(board_path(board, "posts", post_id), owner, reason))
@@ -544,7 +544,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def owner_posts(self, owner: str, *, limit: int = 20) -> Program[list[JournalLine]]:
-        """Return an owner's newest posts."""
+        """Fetch an owner's newest posts."""
         return (yield from self._get(_OwnerPosts, owner_path(owner, "posts"), {"limit": limit})).posts
 
     # Boards, families and owners
@@ -570,7 +570,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def board(self, board: str) -> Program[Board]:
-        """Return a board's specification, its number of entries and the state of its curves."""
+        """Fetch a board's specification, its number of entries and the state of its curves."""
         return (yield from self._get(Board, board_path(board)))
 
     @walk
@@ -611,14 +611,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @walk
     def preview_rewards(self, board: str) -> Walk[ExpectedGrant]:
-        """Yield who would get which reward if the board closed now, by reward and rank."""
+        """Yield the rewards that owners would get if the board closed now, by reward and rank."""
         yield from self._walk_list(board_path(board, "rewards", "preview"), "grants", ExpectedGrant, {})
 
     @walk
     def owner_grants(self, owner: str, *, state: Literal["open", "claimed"] | None = None) -> Walk[Grant]:
-        """Yield an owner's grants, those of the newest board first. `state`: only those that are not claimed, or are.
+        """Yield an owner's grants, newest board first. `state`: only those that are not claimed, or are.
 
-        The grants of deleted boards are among them.
+        Grants of deleted boards are included.
         """
         yield from self._walk_list(owner_path(owner, "grants"), "grants", Grant, {"state": state})
 
@@ -626,8 +626,8 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def claim_grant(self, grant: str) -> Program[ClaimedGrant]:
         """Claim a grant by its id (role `writer`). A second call returns the same, with `first` false.
 
-        `first` is true in one answer only. If it gets lost, a repeated request has `first` false, so let `id` be the
-        key of what you pay out.
+        `first` is true in exactly one answer. That answer can get lost, so use `id` as the idempotency key of your
+        payout.
         """
         return (yield from self._ask(ClaimedGrant, "POST", path_of("v1", "grants", grant, "claim")))
 
@@ -677,7 +677,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def family(self, family: str) -> Program[Record]:
-        """Return a family's specification and its number of boards."""
+        """Fetch a family's specification and its number of boards."""
         return (yield from self._get(Record, family_path(family)))
 
     @operation
@@ -708,7 +708,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         at: datetime | str | None = None,
         facets: Mapping[str, str] | None = None,
     ) -> Program[FamilyBoard]:
-        """Return a family's board: of a kind of period (`year`, `week`, …), at a time in it, for values of facets."""
+        """Find a family's board: of a kind of period (`year`, `week`, …), at a time in it, for values of facets."""
         query = {**(facets or {}), "period": period, "at": at}
         return (yield from self._get(FamilyBoard, family_path(family, "boards"), query))
 
@@ -745,7 +745,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def league(self, league: str) -> Program[Record]:
-        """Return the specification of a league."""
+        """Fetch the specification of a league."""
         return (yield from self._get(Record, league_path(league)))
 
     @operation
@@ -770,7 +770,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def league_owner(self, league: str, owner: str) -> Program[LeagueOwner]:
-        """Return an owner's division and its cohort in the current period. Raises UnknownOwnerError."""
+        """Fetch an owner's division and its cohort in the current period. Raises UnknownOwnerError."""
         return check_owner((yield from self._get(LeagueOwner, league_path(league, "owners", owner))), owner)
 
     @walk
@@ -785,7 +785,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def cohort(self, league: str, cohort: str, *, period: str | None = None) -> Program[Cohort]:
-        """Return a cohort, such as `silver-12`, of the current period or of another one."""
+        """Fetch a cohort, such as `silver-12`, of the current period or of another one."""
         return (yield from self._get(Cohort, league_path(league, "cohorts", cohort), {"period": period}))
 
     @walk
@@ -798,14 +798,14 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def divisions(self, league: str) -> Program[list[Division]]:
-        """Return the divisions of a league, the best one last, with the owners who have seats in the current period."""
+        """List the divisions of a league, the best one last, with how many owners have seats in the current period."""
         return (yield from self._get(_Divisions, league_path(league, "divisions"))).divisions
 
     @operation
     def hide_owner(self, owner: str, *, shadow: bool = False, reason: str | None = None) -> Program[int]:
         """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged.
 
-        With `shadow`, answers about the owner go on as if the owner were ranked, so that a cheater does not notice.
+        With `shadow`, answers about the owner continue as if the owner were ranked, so that a cheater does not notice.
         Return on how many boards, archived ones included, the owner has or had an entry.
         """
         body = {"shadow": shadow, "reason": reason}
@@ -864,7 +864,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def export_owner(self, owner: str) -> Program[list[Record]]:
-        """Return all that is stored of one person, as lines with `kind` and `data` (role `ops`)."""
+        """Export everything stored about one person, as lines with `kind` and `data` (role `ops`)."""
         reply: Reply = yield from self._sender.send(Send("GET", owner_path(owner, "export")))
         lines = [decode(line, Record) for line in reply.content.splitlines()]
         if not lines or lines[-1].get("kind") != "end":
@@ -878,7 +878,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @walk
     def acts(self, *, owner: str | None = None, board: str | None = None, key: str | None = None) -> Walk[Act]:
-        """Yield what operators have done, the newest act first (role `ops`).
+        """Yield what operators have done, newest first (role `ops`).
 
         With `owner`, `board` or `key` (the id of an API key), yield only the acts that concern these.
         """
@@ -889,7 +889,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def merge_owner(
         self, owner: str, into: str, *, source: str = "journal", reason: str | None = None
     ) -> Program[list[MergedBoard]]:
-        """Merge an owner into another one: two accounts of one person become one (role `ops`).
+        """Merge an owner into another one, so that two accounts of one person become one (role `ops`).
 
         `source`: `journal` makes the entries from the posts of both, `entries` from the stored values. A second call
         returns the same, and finishes what an interrupted one left.
@@ -908,9 +908,9 @@ class Operations(Generic[Transport, Buffer, Holders]):
         expires_in_s: int = 900,
         limits: Mapping[str, Value | str] | None = None,
     ) -> Program[IssuedToken]:
-        """Return a player token, with which an owner posts to these boards and families (role `writer`).
+        """Issue a player token, with which an owner posts to these boards and families (role `writer`).
 
-        Each of them takes so many `posts`, with the numbers `n` from 0 on. `limits` are the best values, by column,
+        Each of them accepts that many `posts`, with the numbers `n` from 0 on. `limits` are the best values, by column,
         that one post may bring.
         """
         given = {"boards": boards, "families": families, "limits": limits or {}}
@@ -924,7 +924,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
 
     @operation
     def profile(self, owner: str) -> Program[Record]:
-        """Return an owner's profile, a small object such as a name and a picture."""
+        """Fetch an owner's profile, a small object such as a name and a picture."""
         return (yield from self._get(_Profile, owner_path(owner, "profile"))).profile
 
     @operation
@@ -979,7 +979,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         on_result: Callable[[Receipt], object] | None = None,
         retries: Retries = BUFFER_RETRIES,
     ) -> Buffer:
-        """Return a buffer for posts to a board, to a family, or, with neither, for posts that name their boards.
+        """Make a buffer for posts to a board, to a family, or, with neither, for posts that name their boards.
 
         It sends after `posts_per_request` posts, or `delay_s` after the oldest. At most `posts_max` posts wait; then
         `submit` waits. `spool` is a folder that keeps them until they are settled, also if the process ends.
@@ -1015,7 +1015,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], datetime] = utc_now,
     ) -> Holders:
-        """Return the leases of this program. `region` is where new resources come from.
+        """Make the leases of this program. `region` is where new resources come from.
 
         A remembered lease is returned without a request if it still lasts longer than `renew_before_s`, and at least
         `enough_ratio` times as long as the caller asks for. The `leases_max` leases used last are remembered.

@@ -25,7 +25,7 @@ SHORT_SCALE = re.compile(r"(sum|max|min|last|high|low)\.([0-9])")
 
 
 def parse_column(text: str) -> dict[str, Any]:
-    """Return the specification of a column in words. Raises ValueError."""
+    """Parse a column in words into its specification. Raises ValueError."""
     name, *words = text.split(":")
     spec: dict[str, Any] = {"name": name}
     for word in words:
@@ -54,7 +54,7 @@ def parse_column(text: str) -> dict[str, Any]:
 
 
 def parse_number(option: str, text: str) -> object:
-    """Return a whole number as an int, and a decimal as its text, so that no digit is lost. Raises ValueError."""
+    """Parse a whole number as an int, and keep a decimal as its text, so that no digit is lost. Raises ValueError."""
     form = r"[0-9]{1,32}" if option in ("scale", "from") else r"-?[0-9]{1,31}(\.[0-9]{1,31})?"
     if not re.fullmatch(form, text):
         raise ValueError(f"{option}={text} is not a number that {option} accepts")
@@ -64,7 +64,7 @@ def parse_number(option: str, text: str) -> object:
 def whole_spec(
     spec: Mapping[str, Any] | str, columns: Sequence[str], ties: str | Sequence[str] | None, members: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return a specification with these columns in words and further members.
+    """Build a specification from columns in words and further members.
 
     `spec` is the first column in words, or a specification whose members the others overwrite. `ties` may be `shared`,
     `earliest`, or the columns that order equal values and perhaps `earliest`: a list, or a text such as

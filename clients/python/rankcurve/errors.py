@@ -30,7 +30,7 @@ PASSING_STATUSES = (408, 429)
 
 
 def one_line(text: str) -> str:
-    """Return `text` with `?` in place of each unprintable character, because a terminal obeys control characters."""
+    """Replace each unprintable character by `?`, because a terminal obeys control characters."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
@@ -53,7 +53,7 @@ class Problem(msgspec.Struct, frozen=True):
     into: str | None = None  # the owner who has the entries, if the owner of the request was merged
 
     def text(self) -> str:
-        """Return the code, the detail and the first pointers of the problem on one line, without control characters."""
+        """Format the code, the detail and the first pointers of the problem on one line, without control characters."""
         text = f"{self.code or 'error'}: {self.detail or self.title or 'no detail given'}"
         added = [error for error in self.errors if not (error.detail in self.detail and error.pointer in self.detail)]
         shown = [f"{error.pointer or '/'} {self._added_detail(error.detail)}".strip() for error in added[:3]]
@@ -132,7 +132,7 @@ class ApiError(RankcurveError):
 
     @property
     def final(self) -> bool:
-        """Return whether the service itself refused, and would refuse again. What a proxy answers may pass."""
+        """Whether the service itself refused, and would refuse again. What a proxy answers may pass."""
         own = self.problem.type.startswith(PROBLEM_TYPES)
         return own and self.status < 500 and self.status not in PASSING_STATUSES
 
@@ -144,7 +144,7 @@ class ApiError(RankcurveError):
 
 
 def refusal_of(status: int, content: bytes) -> ApiError:
-    """Return the error for an answer that is no success. Without a problem document, its code names the HTTP status."""
+    """Build the error for an answer that is no success. Without a problem document, its code names the HTTP status."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Follows server-sent events, and comes back after a break where it stopped."""
+"""Follows server-sent events, and after an interruption continues where it stopped."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Place:
 
 
 def check_id(event_id: str) -> str:
-    """Return the id of an event. Raises UnexpectedAnswerError if it can't be sent as `Last-Event-ID`."""
+    """Check the id of an event. Raises UnexpectedAnswerError if it can't be sent as `Last-Event-ID`."""
     if event_id.isascii() and event_id.isprintable():
         return event_id
     raise UnexpectedAnswerError(f"{one_line(event_id)!r} is not the id of an event")

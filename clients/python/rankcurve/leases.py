@@ -4,9 +4,9 @@
     with leases.hold("acme", "numbers", "call-8812") as lease:
         dial_from(lease.resource)  # lease.version is its fencing number
 
-A lease never counts for longer than it lasts: its time is measured on the monotonic clock, from before the request was
-sent. From then on `lost` is set, whether an answer comes or not. The wall clock only decides whether a remembered lease
-lasts until a time that the caller names.
+A lease must never be trusted for longer than it lasts, because its resource may then be somebody else's. So its time is
+measured on the monotonic clock, from before the request was sent, and when it is over `lost` is set, whether an answer
+comes or not. The wall clock only decides whether a remembered lease lasts until a time that the caller names.
 """
 
 from __future__ import annotations
@@ -127,10 +127,10 @@ class _Leasing:
 
     @operation
     def get(self, client_id: str, pool_id: str, key: str, lease_expires: Term) -> Program[Lease]:
-        """Return a lease until about `lease_expires`, of the resource that the key already has, or of a new one.
+        """Get a lease until about `lease_expires`, of the resource that the key already has, or of a new one.
 
-        `lease_expires` is a time, or a number of seconds, which the service adds to the time of its own clock.
-        A remembered lease that lasts long enough is returned without a request. Callers that want the same lease at the
+        `lease_expires` is a time, or a number of seconds, which the service adds to the time of its own clock. A
+        remembered lease that lasts long enough is returned without a request. Callers that want the same lease at the
         same time share one request.
 
         Raises:
@@ -188,7 +188,7 @@ class _Leasing:
                 lease.fail(error)
 
     def _leave(self, name: Name, *, extending: bool) -> Program[None]:
-        """Give back a held lease, unless an attempt to extend it is under way, which could then lease it anew."""
+        """Give back a held lease, unless an attempt to extend it is under way, which could then lease it again."""
         until_s = self._monotonic() + LEAVE_S
         asked = self._sender
         sender = Sender(asked.url, asked.retries, asked.on_unreachable, lambda: self._monotonic() >= until_s)

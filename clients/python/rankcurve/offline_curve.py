@@ -57,7 +57,7 @@ class OfflineCurve:
     def rank(
         self, value: Value | str, reached_at: datetime | None = None, ties: Mapping[str, Value | str] | None = None
     ) -> Bracket:
-        """Return the rank of a value, which nobody needs to have.
+        """Compute the rank of a value, which nobody needs to have.
 
         On a board where the earliest of equal values is better, `reached_at` (with a zone) breaks ties; without it the
         value counts as reached after all others. `ties` has values of the board's tie columns, by name; an entry
@@ -73,7 +73,7 @@ class OfflineCurve:
     def tier(
         self, value: Value | str, reached_at: datetime | None = None, ties: Mapping[str, Value | str] | None = None
     ) -> OfflineTier:
-        """Return the tier of the rank that `rank` returns for the same arguments."""
+        """Find the tier of the rank that `rank` returns for the same arguments."""
         bracket = self.rank(value, reached_at, ties)
         name, first, last = (self._find_tier(value, each) for each in (bracket.rank, bracket.low, bracket.high))
         return OfflineTier(name, first == last)
@@ -126,7 +126,7 @@ def _scaled(value: Value | str, scale: int) -> int:
 
 
 def _place(column: TieColumn, value: Value | str | None) -> tuple[int, int]:
-    """Return how many places a tie column has in a key, and the place of a value: 0 for the best, the last for None."""
+    """Find how many places a tie column has in a key, and the place of a value: 0 for the best, the last for None."""
     least, most = _scaled(column.min, column.scale), _scaled(column.max, column.scale)
     places: int = 10 ** len(str(most - least + 1))
     if value is None:
@@ -182,7 +182,7 @@ class _Segment(NamedTuple):
 
 
 def _estimate(low: int, high: int, at: int, run: int, shape: tuple[int, int] | None) -> int:
-    """Return the rank at the place `at` of a gap, rounded half up.
+    """Estimate the rank at the place `at` of a gap, rounded half up.
 
     The ranks rise from `low` at 0 to `high` at `run`, along a line or, with a `shape`, along a cubic.
     """

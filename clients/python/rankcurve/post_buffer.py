@@ -171,7 +171,10 @@ class _Buffering:
 
     @operation
     def wait(self, receipt: Receipt, timeout_s: float | None = None) -> Program[PostResult]:
-        """Return the result of a post. Raises TimeoutError, and RankcurveError if the buffer ends without a result."""
+        """Wait for the result of a post.
+
+        Raises TimeoutError, and RankcurveError if the buffer ends without a result.
+        """
         self._check_process()
         self._hurry(1)
         try:
@@ -262,7 +265,7 @@ class _Buffering:
                     signal.set()
 
     def _take(self) -> tuple[list[_Waiting], float]:
-        """Return the posts to send now. If it is too early for a request, return none, and for how many seconds."""
+        """Take the posts to send now. If it is too early for a request, return none, and for how many seconds."""
         self._check_process()
         with self._guard:
             waiting = self._waiting

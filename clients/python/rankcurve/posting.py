@@ -42,12 +42,11 @@ _owned = msgspec.json.Decoder(_Owned).decode
 
 
 def make_post_id() -> str:
-    """Return 128 random bits as text."""
     return os.urandom(16).hex()
 
 
 def encode_posts(posts: Iterable[Post]) -> list[bytes]:
-    """Return the posts as JSON. One with neither `post_id` nor `n` gets an id, so that a retry never counts twice."""
+    """Encode the posts as JSON. One with neither `post_id` nor `n` gets an id, so that a retry never counts twice."""
     return [
         ENCODER.encode(post if post.get("post_id") is not None or "n" in post else {**post, "post_id": make_post_id()})
         for post in posts
@@ -61,7 +60,7 @@ def find_scales(sender: Sender, path: str) -> Program[dict[str, int]]:
 
 
 def round_post(post: Post, scales: Mapping[str, int]) -> Post:
-    """Return a post whose floats are rounded to the decimals of their columns, halves away from zero."""
+    """Round the floats of a post to the decimals of their columns, halves away from zero."""
 
     def rounded(column: str, value: object) -> object:
         if column not in scales or not isinstance(value, float) or not abs(value) < ROUNDED_MAX:

@@ -83,7 +83,7 @@ class Sender:
         self._answered = self._away = False
 
     def send(self, request: Send) -> Program[Reply]:
-        """Return the answer to a request: 2xx or 304. Raises ApiError and UnreachableError."""
+        """Send a request until it is answered with 2xx or 304. Raises ApiError and UnreachableError."""
         return (yield from self.send_and_read(request, lambda reply: reply))
 
     def send_and_read(self, request: Send, read: Callable[[Reply], T], *, divisible: bool = False) -> Program[T]:
@@ -118,7 +118,7 @@ class Sender:
         raise UnreachableError(f"no attempt was made to reach {self.url}")
 
     def _pause_after(self, request: Send, reply: Reply | None, failure: RankcurveError, attempt: int) -> float | None:
-        """Return how long to wait before the request is sent again, or None if that is of no use, or does harm."""
+        """Choose how long to wait before the request is sent again, or None if that is of no use, or does harm."""
         retries = self.retries
         if reply is None:
             may_pass = isinstance(failure, UnreachableError) and (self._answered or retries.before_first_answer)

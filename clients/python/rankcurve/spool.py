@@ -126,7 +126,7 @@ class Spool:
         _unlock(self._lock)
 
     def _begin(self) -> Segment:
-        """Return a new segment. It exists only with its whole header: without one, its posts would be lost."""
+        """Begin a new segment. It exists only with its whole header: without one, its posts would be lost."""
         self._number += 1
         path = self.folder / f"{self._number:012}{SUFFIX}"
         file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o600)

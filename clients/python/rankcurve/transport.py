@@ -273,7 +273,7 @@ class AsyncRunner:
 
 
 def check_address(url: str) -> str:
-    """Return the address without a slash at its end. Raises RankcurveError if no path can be added to it."""
+    """Strip the slash at the end of an address. Raises RankcurveError if no path can be added to it."""
     try:
         parts = urlsplit(url)
         whole = parts.port is None or parts.port > 0
@@ -285,17 +285,17 @@ def check_address(url: str) -> str:
 
 
 def quote_segment(text: str) -> str:
-    """Return one path segment, percent-encoded. `.` and `..` are encoded too, because URL libraries remove them."""
+    """Percent-encode one path segment. `.` and `..` are encoded too, because URL libraries remove them."""
     return "%2E" * len(text) if text in (".", "..") else quote(text, safe="")
 
 
 def path_of(*segments: str) -> str:
-    """Return the path of these segments, each percent-encoded."""
+    """Join segments to a path, each percent-encoded."""
     return "".join(f"/{quote_segment(segment)}" for segment in segments)
 
 
 def with_query(path: str, query: Mapping[str, object]) -> str:
-    """Return a path with its query. Members that are None are left out; a list is joined by commas."""
+    """Add a query to a path. Members that are None are left out; a list is joined by commas."""
     pairs = [f"{quote(name)}={quote(_text_of(value), safe='')}" for name, value in query.items() if value is not None]
     return f"{path}?{'&'.join(pairs)}" if pairs else path
 
@@ -311,13 +311,12 @@ def _text_of(value: object) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return an address as errors show it."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def bear(key: str | AskToken | AskTokenAsync | None) -> dict[str, Any]:
-    """Return the options of an HTTP client whose requests have this key, or the token that this function returns."""
+    """Build the options of an HTTP client whose requests have this key, or the token that this function returns."""
     headers = {"Accept": "application/json"}
     if callable(key):
         from .tokens import TokenAuth
@@ -327,7 +326,7 @@ def bear(key: str | AskToken | AskTokenAsync | None) -> dict[str, Any]:
 
 
 def check_key(key: object) -> str:
-    """Return a key or a token. Raises RankcurveError, which does not show it, if it can't be sent."""
+    """Check a key or a token. Raises RankcurveError, which does not show it, if it can't be sent."""
     if isinstance(key, str) and key.isascii() and key.isprintable() and " " not in key:
         return key
     raise RankcurveError("the API key has a line end, a space, or another character that no key has")

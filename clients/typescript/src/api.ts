@@ -737,7 +737,7 @@ export type HiddenOwner = {
 
 /** Whether an owner is hidden openly or as a shadow, and why. */
 export type HideOwner = {
-  /** Answers about the owner go on as if the owner were ranked, so that the owner does not notice. */
+  /** Answers about the owner continue as if the owner were ranked, so that the owner does not notice. */
   shadow?: boolean;
   reason?: string | null;
 };
@@ -1757,7 +1757,7 @@ export type WebhookAnswer = {
   boards: Array<string>;
   /** ISO 8601 in UTC, with microseconds */
   created_at: string;
-  /** Paused: deliveries failed for three days. They go on after a request to resume them. */
+  /** Paused: deliveries failed for three days. They continue after a request to resume them. */
   state: "active" | "failing" | "paused";
   /** The number of the last event that the receiver got, or that was not for it. */
   delivered: number;

@@ -133,7 +133,7 @@ partition_app = typer.Typer(
     no_args_is_help=True,
     help="""Add and list the partitions of a PostgreSQL store, in the store itself.
 
-    A partition is a schema with the tables of its boards. The services that use the store may go on.""",
+    A partition is a schema with the tables of its boards. The services that use the store may keep running.""",
 )
 
 
