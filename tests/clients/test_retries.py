@@ -252,7 +252,7 @@ async def test_one_post_without_a_valid_form_is_rejected_alone_if_the_request_ma
         with pytest.raises(BadRequestError):
             await client.post("b", posts)
         with pytest.raises(
-            PostsRejectedError, match=r"1 of 4 posts were rejected; post 3: bad_request: The request"
+            PostsRejectedError, match=r"1 of 4 posts were rejected; post 3: bad_request: Malformed request"
         ) as met:
             await client.post("b", posts, split=True)
         results = met.value.results
