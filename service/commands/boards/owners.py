@@ -213,7 +213,9 @@ async def void(
 async def accept(
     client: AsyncClient, board: BoardArgument, post_id: PostIdArgument, owner: OwnerOption, reason: ReasonOption = None
 ) -> None:
-    """Accept a held post (role `ops`): apply it with its original time. Prints the result as JSON.
+    """Accept a held post (role `ops`): apply it with its original time.
+
+    Prints the result as JSON.
 
     For example:
 
