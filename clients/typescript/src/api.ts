@@ -4,9 +4,9 @@
  */
 
 /**
- * The answer to posts that were stored durably in the queue. Workers apply these posts within seconds. `accepted`
- * is how many posts the request had. `duplicates` is how many of these posts were already applied before their
- * leaderboards closed. Such posts are not queued again.
+ * The answer to posts that were stored durably in the queue. Workers apply them within seconds. `accepted` is the
+ * number of posts in the request. `duplicates` of them were already applied before their leaderboards closed;
+ * they are not queued again.
  */
 export type Accepted = {
   accepted: number;
@@ -20,10 +20,9 @@ export type ActList = {
 };
 
 /**
- * An act of an operator, and its reason. `key` is the id of the operator's API key, and null if the service had
- * no keys. `owner` and `board` say whom and which leaderboard the act concerns, and `detail` what else it
- * concerns, such as a family or a post. An act that concerned an owner who was erased later has no owner and no
- * detail.
+ * An act of an operator, and its reason. `key` is the id of the operator's API key; null if the service had no
+ * keys. `owner` and `board` say whom and which leaderboard the act concerns, and `detail` names anything else,
+ * such as a family or a post. If the owner was erased later, the act has no owner and no detail.
  */
 export type ActAnswer = {
   id: string;
@@ -44,7 +43,7 @@ export type AddResources = {
   reason?: string | null;
 };
 
-/** The answer to adding resources: how many are new (`added`), and how many the pool already had (`known`). */
+/** The result of adding resources: how many are new (`added`), and how many the pool already had (`known`). */
 export type AddedResources = {
   added: number;
   known: number;
@@ -69,13 +68,12 @@ export type AskLease = {
 };
 
 /**
- * The relative errors of the ranks that a curve gives to random owners. The service compares these ranks with the
- * true ranks at the curve's time `as_of`. To get the true ranks, it counts the current entries and takes back the
- * changes since `as_of`. If it does not know all of these changes, or there are too many, it compares nothing:
- * `outcome` is `changed`. `outcome` is `empty` if the column has no entry. `broken` lists the first few values
- * whose true rank is outside the bracket. `certificate` is the largest possible error at any rank, and `bound` is
- * the largest possible error at ranks greater than `exact_top`. `mean_error`, `p99_error` and `worst_error` are
- * also about ranks greater than `exact_top`.
+ * The relative errors of the ranks that a curve gives to random owners. These ranks are compared with the true
+ * ranks at the curve's time `as_of`, which the service gets by counting the current entries and undoing the
+ * changes since. If it does not know all of these changes, or there are too many, it compares nothing: `outcome`
+ * is `changed`. `outcome` is `empty` if the column has no entry. `broken` lists the first few values whose true
+ * rank is outside the bracket. `certificate` is the largest possible error at any rank, and `bound` at ranks
+ * greater than `exact_top`, as are `mean_error`, `p99_error` and `worst_error`.
  */
 export type AuditAnswer = {
   method: "scan" | "skip";
@@ -96,10 +94,7 @@ export type AuditAnswer = {
   seconds: number;
 };
 
-/**
- * A value whose true rank is outside the bracket that the curve gives, which is from `low` to `high`. The true
- * rank and the bracket are of the same time: the curve's `as_of`.
- */
+/** A value whose true rank is outside the curve's bracket from `low` to `high`, both as of the curve's `as_of`. */
 export type AuditedRank = {
   /** fixed point, with the column's scale */
   value: number;
@@ -117,8 +112,8 @@ export type AuditedRank = {
  * much it grows says how busy the leaderboard is. A reset may set it back. `entry` is present if it has entry
  * rules, and `owners` then says how many owners take part: who joined or posted. `partition` is present if the
  * store has several partitions and the leaderboard has one segment. `rewards` and `each` are present if there are
- * rewards. A `closed` leaderboard takes no posts. An `archived` leaderboard no longer has rows: its archive
- * answers requests for its top, its owners, its values and its curve. Any other request is answered with 410.
+ * rewards. A `closed` leaderboard accepts no posts. An `archived` leaderboard no longer has rows: requests for
+ * its top, its owners, its values and its curve are answered from its archive, and all others with 410.
  */
 export type BoardAnswer = {
   id: string;
@@ -150,7 +145,7 @@ export type BoardAnswer = {
 /**
  * A column of a leaderboard, with every default filled in. For a column of text, `min` and `max` are null. `of`
  * is present if the column follows another one or is a quotient, `per` and `from` if it is a quotient, `tiers` if
- * it has tiers, and the last four as far as posts to it have limits.
+ * it has tiers, and the last four if there are such limits on posts.
  */
 export type ColumnAnswer = {
   name: string;
@@ -195,15 +190,15 @@ export type PredictorSpec = {
 };
 
 /**
- * The rules by which a leaderboard takes posts. At least one of them is given. They can change at any time. A
- * limit below what was reached refuses only what is new.
+ * The rules by which a leaderboard accepts posts. Give at least one. They can change at any time. A limit below
+ * what has already been reached refuses only what is new.
  */
 export type EntryBody = {
   /** True: only owners who have joined may post. The others' posts are rejected, `not_joined`. */
   join?: boolean;
   /** The most posts of an owner that are accepted, whatever they change. More are rejected, `no_posts_left`. */
   posts_max?: number;
-  /** The most owners who take part. Who comes later is refused, `board_full`. */
+  /** Maximum number of owners. Who comes later is refused, `board_full`. */
   owners_max?: number;
 };
 
@@ -238,7 +233,7 @@ export type CurveState = {
 };
 
 /**
- * A page of the grants of a leaderboard, by reward and rank. `next` is null on the last page. `made` is true when
+ * A page of the grants of a leaderboard, by reward and rank. `next` is null on the last page. `made` is true once
  * the leaderboard has closed and all its grants are made.
  */
 export type BoardGrants = {
@@ -249,8 +244,8 @@ export type BoardGrants = {
 };
 
 /**
- * A reward that an owner has got. `rank` is that of the owner when the leaderboard had closed. `id` never changes
- * and belongs to no other grant. `claimed_at` is null until the grant is claimed.
+ * A reward that an owner has got. `rank` is the owner's rank when the leaderboard closed. `id` is unique and
+ * never changes. `claimed_at` is null until the grant is claimed.
  */
 export type GrantAnswer = {
   owner: string;
@@ -264,7 +259,7 @@ export type GrantAnswer = {
 
 /**
  * A page of leaderboards, ordered by id or activity. `next` is the next page's cursor; null on the last page.
- * `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
+ * `partitions_away` lists the partitions that do not answer. Their leaderboards are missing.
  */
 export type BoardList = {
   leaderboards: Array<BoardAnswer>;
@@ -300,7 +295,7 @@ export type Bucket = {
   exact?: boolean;
 };
 
-/** A claimed grant. `first` is true in the answer to the only request that has claimed it. */
+/** A claimed grant. `first` is true only in the answer to the request that claimed it. */
 export type ClaimedGrant = {
   owner: string;
   reward: string;
@@ -354,7 +349,7 @@ export type CohortEvent = {
   entries: Array<LeagueEntry>;
 };
 
-/** An API key that was just created. `key` is the text to send in requests, which is never shown again. */
+/** An API key that was just created. `key` is the text to send in requests. It is never shown again. */
 export type CreatedKey = {
   id: string;
   name: string;
@@ -366,16 +361,15 @@ export type CreatedKey = {
 };
 
 /**
- * A curve with everything that a client needs to calculate ranks offline. docs/curve.md has the formula. Between
- * two neighbouring knots, the rank follows a straight line, or a cubic Bézier curve if there are `shapes`.
- * `shapes` has two inner control values for each pair of neighbouring knots, in units of 1/65536 of the
- * difference between their ranks. `errors` has, for each pair, by how many ranks an estimate between the knots
- * can be wrong; null if this was not measured. The formula turns each value into a whole number, the key of the
- * value. Lattice points are the key of the first knot plus multiples of `step`. Each line or cubic begins at the
- * first lattice point after a knot, and ends at the next knot. If `snaps` is true, the key of every stored value
- * is a lattice point. Only a leaderboard with several segments has `segments`, and then `knots` is empty. To get
- * a rank, add up the number of better entries in each segment, and add up the bounds in the same way.
- * `certificate` is about this sum. `tiers` is present if the column has tiers.
+ * A curve with everything that a client needs to rank offline. docs/curve.md has the formula. Between two
+ * neighbouring knots, the rank follows a straight line, or a cubic Bézier curve if there are `shapes`: two inner
+ * control values for each pair of neighbouring knots, in units of 1/65536 of the difference between their ranks.
+ * For each pair, `errors` says how many ranks an estimate between the knots can be off; null if not measured. The
+ * formula turns each value into a whole number, the key of the value. Lattice points are the key of the first
+ * knot plus multiples of `step`. Each line or cubic begins at the first lattice point after a knot and ends at
+ * the next knot. If `snaps` is true, the key of every stored value is a lattice point. A leaderboard with several
+ * segments has `segments`, and then `knots` is empty. To get a rank, sum the segments' counts of better entries;
+ * bounds add up the same way. `certificate` is about this sum. `tiers` is present if the column has tiers.
  */
 export type CurveAnswer = {
   column: string;
@@ -440,11 +434,10 @@ export type KnotAnswer = {
 };
 
 /**
- * The limits of the values beyond the best and the worst knot of a curve. Entries got such values after the fit.
- * `best` is the limit of the values that are better than the best knot: none of them is better than `best`. If
- * there are no such values, `best` is null. In the same way, `worst` is the limit of the values worse than the
- * worst knot. `errors` has two numbers: by how many ranks estimates can be wrong beyond these two knots; null if
- * not measured.
+ * The limits of values beyond the best and the worst knot of a curve, which entries got after the fit. No value
+ * is better than `best`, which is null if none is better than the best knot. `worst` is the same for values worse
+ * than the worst knot. `errors` has two numbers: how many ranks estimates can be off beyond these two knots; null
+ * if not measured.
  */
 export type OutsideAnswer = {
   best: EndAnswer | null;
@@ -461,7 +454,7 @@ export type EndAnswer = {
   tie_values?: Array<number | null>;
 };
 
-/** The divisions of a league, the best one last, in its current period. */
+/** The divisions of a league in its current period, the best one last. */
 export type DivisionList = {
   league: string;
   period: string;
@@ -478,9 +471,9 @@ export type DivisionAnswer = {
 };
 
 /**
- * One owner's stats on a leaderboard. `hidden` is true if the owner is hidden; otherwise this field is missing.
- * Only for callers with the role `ops`, it is `"shadow"` if the owner is shadowed. An owner who has joined and
- * has no value yet has null in every column.
+ * One owner's stats on a leaderboard. `hidden` is true if the owner is hidden, and absent otherwise. It is
+ * `"shadow"` if the owner is shadowed, but only for callers with the role `ops`. An owner who has joined and has
+ * no value yet has null in every column.
  */
 export type EntryAnswer = {
   owner: string;
@@ -527,11 +520,11 @@ export type EventLine = {
 };
 
 /**
- * A line of the export of all that is stored of one person. `kind` says what it is about: the state of a hidden
+ * A line of the export of everything stored about one person. `kind` says what it is about: the state of a hidden
  * or shadowed owner, boards that it joined, held posts, what it gained within an hour, the profile, acts, ids
  * that were merged into it, changes that wait for a partition, when tokens were voided, grants, posts that wait
  * in the queue, entries on boards and in archives, and lines of the journal. `data` has what is stored. The first
- * line is of the kind `export`. The last one is of the kind `end`; an export without it is not complete.
+ * line is of the kind `export`, the last one of the kind `end`; an export without it is incomplete.
  */
 export type ExportLine = {
   kind: "acts" | "archived_entries" | "changes" | "end" | "entrants" | "entries" | "export" | "gains" | "grants" | "held_posts" | "hidden_owners" | "merged_entries" | "merged_owners" | "owner_changes" | "profiles" | "queued_posts" | "seats" | "standings" | "token_voids";
@@ -547,8 +540,8 @@ export type FacetList = {
 };
 
 /**
- * A period of a family, such as a day. If `closed` is true, the period takes no more posts, not even late posts.
- * For the all-time period, `starts_at`, `ends_at` and `closed` are null.
+ * A period of a family, such as a day. If `closed` is true, it accepts no more posts, not even late ones. For the
+ * all-time period, `starts_at`, `ends_at` and `closed` are null.
  */
 export type PeriodAnswer = {
   name: string;
@@ -565,9 +558,9 @@ export type FacetValue = {
 };
 
 /**
- * A post to a family. The post reaches leaderboards of every period that contains the time of the post. In each
- * of these periods, the post reaches the leaderboard for everybody, if the family has one, and the leaderboards
- * for the facet values of the post.
+ * A post to a family. It reaches leaderboards of every period that contains the time of the post. In each of
+ * these periods, it reaches the leaderboard for everybody, if the family has one, and those for the post's facet
+ * values.
  */
 export type FacetedPostBody = {
   /**
@@ -598,9 +591,9 @@ export type FacetedPostList = {
 };
 
 /**
- * A family with its full specification. `boards` is how many of its leaderboards have received posts. `partition`
- * is present if the store has several partitions, `rewards` and `each` if there are rewards, and `league` if the
- * family is a league.
+ * A family with its full specification. `boards` is the number of its leaderboards that have received posts.
+ * `partition` is present if the store has several partitions, `rewards` and `each` if there are rewards, and
+ * `league` if the family is a league.
  */
 export type FamilyAnswer = {
   id: string;
@@ -624,8 +617,8 @@ export type FamilyAnswer = {
 };
 
 /**
- * Periods that are not those of the calendar: of one length, or between bounds. Their ids end in 1, 2, 3 and so
- * on. Times are in ISO 8601, without a zone: those of the family's zone.
+ * Periods other than those of the calendar, of one length or between bounds. Their ids end in 1, 2, 3 and so on.
+ * Times are in ISO 8601 without a zone, because they are in the family's zone.
  */
 export type PeriodBody = {
   /** The ids of leaderboards have it: `arena:season-3`. `this-season` and `last-season` are aliases. */
@@ -641,7 +634,7 @@ export type PeriodBody = {
 /**
  * A family's leaderboard for one period and some facet values. `previous` is the id of the leaderboard of the
  * previous period; null for the all-time period. If `archived` is true, requests are answered from the
- * leaderboard's archive, or with 410 if the archive does not contain the answer.
+ * leaderboard's archive, or with 410 if the archive does not have the answer.
  */
 export type FamilyBoardAnswer = {
   board: string;
@@ -696,14 +689,17 @@ export type Health = {
   status: string;
 };
 
-/** A page of the held posts of a leaderboard, the oldest first. `next` is null on the last page. */
+/** A page of the held posts of a leaderboard, oldest first. `next` is null on the last page. */
 export type HeldPosts = {
   board: string;
   posts: Array<HeldPostAnswer>;
   next: string | null;
 };
 
-/** A post that waits for a verdict. `at` is its time, `reason` says why it is held. `set` is missing if empty. */
+/**
+ * A post that waits for a verdict. `at` is its time, and `reason` says why it is held. An empty `set` is left
+ * out.
+ */
 export type HeldPostAnswer = {
   post_id: string;
   owner: string;
@@ -723,8 +719,8 @@ export type HiddenList = {
 };
 
 /**
- * An owner who is hidden since the time `since`. `key` is as in an act. `shadow` is true if the owner does not
- * notice it, because answers about the owner go on as if it were ranked.
+ * An owner who has been hidden since the time `since`. `key` is as in an act. If `shadow` is true, the owner does
+ * not notice, because answers about the owner continue as if it were ranked.
  */
 export type HiddenOwner = {
   owner: string;
@@ -743,9 +739,9 @@ export type HideOwner = {
 };
 
 /**
- * An owner's final positions in closed periods, the newest period first. Periods without posts are left out.
- * `next` is the cursor of the next page, which has older periods; null on the last page. If posts are rare, a
- * page can have fewer periods than the limit.
+ * An owner's final positions in closed periods, newest first. Periods without posts are left out. `next` is the
+ * cursor of the next page, which has older periods; null on the last page. If posts are rare, a page can have
+ * fewer periods than the limit.
  */
 export type HistoryAnswer = {
   owner: string;
@@ -766,13 +762,13 @@ export type PastPosition = {
 
 /**
  * A rank with its bracket: at the time `as_of`, the true rank is between `low` and `high`. `exact` is true if
- * `low` and `high` are equal. `next` and `previous` are present if the request asks for them. `next` is null if
- * nobody is better. `previous` is null if there is no previous period. `tier` is present if the column has tiers:
- * the tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from `low` to
- * `high` have several tiers. Only positions on many leaderboards have `board`: the id of the leaderboard. An
- * owner's position has `reached_at` if the earlier of two equal values ranks better: when the owner reached the
- * value. Only results of posts with `moved=true` have `rank_before`: the rank that the owner's value before the
- * post has now, without the owner's new value. It is null if there was none.
+ * `low` and `high` are equal. `next` and `previous` are present if the request asks for them; `next` is null if
+ * nobody is better, and `previous` if there is no previous period. `tier` is present if the column has tiers: the
+ * tier of `rank`, null if no tier fits. `tier_certain` is present, and false, if the ranks from `low` to `high`
+ * span several tiers. Only positions on many leaderboards have `board`, the id of the leaderboard. An owner's
+ * position has `reached_at` if the earlier of two equal values ranks better: when the owner reached the value.
+ * Only results of posts with `moved=true` have `rank_before`: the rank that the owner's previous value would have
+ * now. It is null if there was none.
  */
 export type Position = {
   column: string;
@@ -798,11 +794,10 @@ export type Position = {
 };
 
 /**
- * The next better entry: its rank (from `low` to `high`), its value, and the `points` that the owner lacks.
- * `points` is the difference between the owner's value and the value of that entry. If time or other columns
- * order equal values, an equal value may not be enough, so `points` is greater by one unit of the last digit.
- * Then `points` is null if the owner would need a value outside the column's range. The owner's own position may
- * have another `as_of`.
+ * The next better entry: its rank (from `low` to `high`), its value, and the `points` that the owner still needs.
+ * `points` is the difference between the two values. If time or other columns order equal values, an equal value
+ * may not be enough, so `points` is one unit of the last digit more; it is null if the owner would then need a
+ * value outside the column's range. The owner's own position may have another `as_of`.
  */
 export type NextPlace = {
   rank: number;
@@ -819,8 +814,8 @@ export type NextPlace = {
 /**
  * A comparison with the previous period. `board` is the id of the leaderboard of that period. `position` is the
  * owner's position in that period, or null. `value_position` is the position that a new entry with the owner's
- * current value would have in that period; null if the owner has no value now. The owner's own entry of that
- * period is counted, too. If time or other columns order equal values, these precede the new entry.
+ * current value would have had there; null if the owner has no value now. The owner's own entry of that period is
+ * counted, too. If time or other columns order equal values, these precede the new entry.
  */
 export type Previous = {
   board: string;
@@ -858,7 +853,7 @@ export type IssuedToken = {
   expires_at: string;
 };
 
-/** An owner who takes part in a leaderboard with entry rules. */
+/** An owner who has joined a leaderboard with entry rules. */
 export type JoinAnswer = {
   board: string;
   owner: string;
@@ -890,12 +885,12 @@ export type JolokiaAnswer = {
 /**
  * A line of the journal: a post, or a change of an owner or of a leaderboard. `stored` has the values of the
  * owner's entry after the post was applied. A line of the kind `void` says that the post `post_id` was taken
- * back. It has no `stored` if the owner has no entry without the post. When the entry of an owner is merged into
- * that of another one, each has a line of the kind `merge`: that of the first owner names the other one in
- * `into`, and that of the other one has `stored`. If a queued post was rejected when a worker took it from the
- * queue, `error` says why. If the owner was erased later, `owner` is null and the fields after `accepted_at` are
- * missing. If the leaderboard was deleted long ago, `board` is null. `seq` is the sequence number of the line, or
- * an opaque cursor if the store has several partitions.
+ * back; it has no `stored` if the owner has no entry without the post. When an owner's entry is merged into
+ * another one's, each owner has a line of the kind `merge`: the first one's names the other in `into`, and the
+ * other one's has `stored`. If a queued post was rejected when a worker took it from the queue, `error` says why.
+ * If the owner was erased later, `owner` is null and the fields after `accepted_at` are missing. If the
+ * leaderboard was deleted long ago, `board` is null. `seq` is the sequence number of the line, or an opaque
+ * cursor if the store has several partitions.
  */
 export type JournalLine = {
   seq: number | string;
@@ -1023,9 +1018,9 @@ export type LeagueList = {
 
 /**
  * An owner in the current period of a league, with all owners of its cohort, best first. Before its first post in
- * the period, an owner has a division and no seat: `cohort` is null. After it, an owner whose last result is not
- * in yet waits for a seat: `waiting` is true, and `division` is null. The owner's posts count all the same.
- * `position` and `zone` are null without a value, without a seat, and if the owner is hidden.
+ * the period, an owner has a division and no seat: `cohort` is null. After that post, an owner whose previous
+ * result is not known yet waits for a seat: `waiting` is true, and `division` is null; its posts count all the
+ * same. `position` and `zone` are null without a value, without a seat, and if the owner is hidden.
  */
 export type LeagueOwner = {
   league: string;
@@ -1115,10 +1110,9 @@ export type LookupAnswer = {
 };
 
 /**
- * An entry that a lookup found. If the lookup names a column, the entry also has `position` and `place`.
- * `position` is the owner's position in that column, and `place` is the owner's rank among the requested owners.
- * Both are null if the owner has no value in the column. If the earlier of two equal values ranks better,
- * `reached_at` is when the owner reached the value.
+ * An entry that a lookup found. If the lookup names a column, the entry also has `position`, the owner's position
+ * in that column, and `place`, its rank among the requested owners. Both are null if the owner has no value in
+ * the column. If the earlier of two equal values ranks better, `reached_at` is when the owner reached the value.
  */
 export type LookupEntry = {
   owner: string;
@@ -1144,7 +1138,7 @@ export type ManyBoards = {
   column?: string | null;
 };
 
-/** The owner who gets the entries, and what makes them. */
+/** The owner who gets the entries, and what they are made of. */
 export type MergeOwner = {
   /**
    * 1 to 128 Unicode characters after normalisation to NFC, which the service does; no control characters, no
@@ -1160,7 +1154,7 @@ export type MergeOwner = {
   reason?: string | null;
 };
 
-/** The result of merging an owner into another one. A second request gets the same result. */
+/** The result of merging an owner into another one. Repeating the request gives the same result. */
 export type MergedOwner = {
   owner: string;
   into: string;
@@ -1168,8 +1162,8 @@ export type MergedOwner = {
 };
 
 /**
- * One leaderboard on which the merged owner had an entry, with either `status` or `error`. `stats` has the values
- * that the merge made. With an `error`, the entry still has the earlier id.
+ * One leaderboard on which the merged owner had an entry, with either `status` or `error`. `stats` has the merged
+ * values. If there is an `error`, the entry still has the earlier id.
  */
 export type MergedBoard = {
   board: string;
@@ -1178,7 +1172,7 @@ export type MergedBoard = {
   error?: ProblemDocument;
 };
 
-/** The answer for a column in which the owner has no value, or is hidden: `value` and `rank` are null. */
+/** A column in which the owner has no value or is hidden: `value` and `rank` are null. */
 export type NoPosition = {
   column: string;
   value?: null;
@@ -1190,8 +1184,8 @@ export type NoPosition = {
 
 /**
  * The leaderboards on which an owner has an entry, by id. `next` is the next page's cursor; null on the last
- * page. A request looks at a bounded number of leaderboards. So a page with a `next` may have few leaderboards or
- * none. `partitions_away` has the partitions that do not answer, whose leaderboards are left out.
+ * page. Each request looks at a bounded number of leaderboards, so a page can be short or empty and still have a
+ * `next`. `partitions_away` lists the partitions that do not answer. Their leaderboards are missing.
  */
 export type OwnerBoards = {
   owner: string;
@@ -1209,8 +1203,8 @@ export type OwnerBoard = {
 };
 
 /**
- * The number of leaderboards, even archived ones, with an entry of the owner. If 0, the name may be wrong.
- * `partitions_away` has the partitions that do not answer. The owner's entries there are changed when they are
+ * The number of leaderboards, archived ones included, with an entry of the owner. If it is 0, check the name.
+ * `partitions_away` lists the partitions that do not answer. The owner's entries there are changed once they are
  * back.
  */
 export type OwnerEntries = {
@@ -1239,7 +1233,7 @@ export type OwnerEvent = {
   reached_at?: string;
 };
 
-/** A page of an owner's grants, those of the newest leaderboard first. `next` is null on the last page. */
+/** A page of an owner's grants, newest leaderboard first. `next` is null on the last page. */
 export type OwnerGrants = {
   owner: string;
   grants: Array<GrantAnswer>;
@@ -1253,9 +1247,9 @@ export type OwnerPositions = {
 };
 
 /**
- * A page of an owner's posts, the newest first, with a line for each post that was taken back. To get the next
- * page, send the value of `next` as the parameter `before`. `next` is null if no older posts are kept.
- * `partitions_away` has the partitions that do not answer, whose posts are left out.
+ * A page of an owner's posts, newest first, with a line for each post that was taken back. For the next page,
+ * send `next` as the parameter `before`. `next` is null if no older posts are kept. `partitions_away` lists the
+ * partitions that do not answer. Their posts are missing.
  */
 export type OwnerPosts = {
   owner: string;
@@ -1318,7 +1312,7 @@ export type RegionAnswer = {
   headroom: number | null;
 };
 
-/** A page of pools, sorted by client id and pool id. `next` is the next page's cursor; null on the last page. */
+/** A page of pools by client id and pool id. `next` is the next page's cursor; null on the last page. */
 export type PoolList = {
   pools: Array<PoolAnswer>;
   next: string | null;
@@ -1354,7 +1348,7 @@ export type PostBody = {
   n?: number;
 };
 
-/** An API key to create. `name` says whom the key is for. `role` says what callers may do with the key. */
+/** An API key to create. `name` says whom the key is for, and `role` what callers may do with it. */
 export type PostKey = {
   name: string;
   role: "ops" | "reader" | "writer";
@@ -1374,9 +1368,9 @@ export type PostResults = {
 /**
  * The result of a post. `stats` has the values of the owner's entry after the post. `positions` has the owner's
  * positions after the request, if the request asks for them and the post was applied. A post that is `held` has a
- * `post_id`, its own or one that the service made, and no `stats`. A post to a family, or a post that names its
- * leaderboards, has `boards` instead: a result for each leaderboard. A rejected post was applied to no
- * leaderboard. Its `error` says why. If it has `boards`, one of these has this error.
+ * `post_id`, its own or one that the service made, and no `stats`. A post to a family, or one that names its
+ * leaderboards, has `boards` instead: a result for each leaderboard. A rejected post was applied to none of them,
+ * and its `error` says why; if it has `boards`, one of these has the same error.
  */
 export type PostResult = {
   owner: string;
@@ -1403,10 +1397,10 @@ export type BoardResult = {
 
 /**
  * The state of a post on a leaderboard. In a list, `owner` is null if the owner was erased, or if the journal was
- * pruned and no longer names the owner. `status` is `pending` while the post waits in the queue, and then the
- * same as for a post that is not queued. It is `held` while it waits for the verdict of an operator, and `voided`
- * once it was refused or taken back. `updated_at` and `stats` describe the owner's entry after the post. `error`
- * says why the post was rejected.
+ * pruned and no longer names the owner. `status` is `pending` while the post waits in the queue, `held` while it
+ * waits for an operator's verdict, and `voided` once it was refused or taken back; otherwise it is that of a post
+ * that was not queued. `updated_at` and `stats` describe the owner's entry after the post. `error` says why the
+ * post was rejected.
  */
 export type PostState = {
   post_id: string;
@@ -1435,7 +1429,10 @@ export type ProfileAnswer = {
 /** The profile of an owner: a small JSON object with any fields, such as a name or an avatar. */
 export type ProfileBody = Record<string, unknown>;
 
-/** The specification of a leaderboard. You can add `closes_at` later. You can neither add nor remove `opens_at`. */
+/**
+ * The specification of a leaderboard. You can add `closes_at` later, but you can neither add nor remove
+ * `opens_at`.
+ */
 export type PutBoard = {
   columns: Array<ColumnBody>;
   ties?: "earliest" | "shared" | Array<string>;
@@ -1585,10 +1582,10 @@ export type PutWebhook = {
 };
 
 /**
- * The ingest queue. `workers` is how many workers run now, and `workers_max` is how many may run. `capacity` is
- * how many posts the store applies per second. `speed` is how many posts one worker applies per second. The
- * service calculates `workers_max` from both. Both are null before the first calculation. `partitions_away` has
- * the partitions that do not answer, whose posts and shards are left out.
+ * The ingest queue. `workers` run now, and at most `workers_max` may run. `capacity` is how many posts per second
+ * the store can apply, and `speed` how many one worker can apply. The service calculates `workers_max` from both.
+ * Both are null before the first calculation. `partitions_away` lists the partitions that do not answer. Their
+ * posts and shards are missing.
  */
 export type QueueAnswer = {
   posts: number;
@@ -1602,10 +1599,10 @@ export type QueueAnswer = {
 };
 
 /**
- * A shard, which is a part of the ingest queue, and the `worker` that applies its posts. `posts` is how many
- * posts wait, `age_seconds` is the age of the oldest waiting post, and `applied` is how many posts were ever
- * applied or rejected. Each partition has shards of its own, numbered from 0. If `partition` is null, the shard
- * is for posts to leaderboards in several partitions.
+ * A shard, which is a part of the ingest queue, and the `worker` that applies its posts. `posts` is the number of
+ * waiting posts, `age_seconds` the age of the oldest of them, and `applied` the number of posts that were ever
+ * applied or rejected. Each partition has its own shards, numbered from 0. If `partition` is null, the shard is
+ * for posts to leaderboards in several partitions.
  */
 export type ShardAnswer = {
   partition: number | null;
@@ -1643,9 +1640,8 @@ export type RemoveResources = {
 };
 
 /**
- * The numbers of resources that were removed, that stay because they are leased, and that the pool did not have.
- * A leased resource can be removed after its key gave it back, or after its lease ended and the service took it
- * back.
+ * How many resources were removed, stay because they are leased, and were unknown to the pool. A leased resource
+ * can be removed once its key has given it back, or once its lease has ended and the service has taken it back.
  */
 export type RemovedResources = {
   removed: number;
@@ -1665,7 +1661,7 @@ export type ResetFamily = {
   reason?: string | null;
 };
 
-/** A page of resources in the order of their texts. `next` is the cursor of the next page; null on the last page. */
+/** A page of resources by name. `next` is the cursor of the next page; null on the last page. */
 export type ResourceList = {
   resources: Array<ResourceAnswer>;
   next: string | null;
@@ -1681,8 +1677,8 @@ export type ResourceAnswer = {
 };
 
 /**
- * A page of the grants that would be made now, by reward and rank. `next` is null on the last page. A page with a
- * `next` may have few grants or none, because owners who get only one reward are left out of others.
+ * A page of the grants that would be made now, by reward and rank. `next` is null on the last page. A page can be
+ * short or empty and still have a `next`, because owners who get only one reward are left out of others.
  */
 export type RewardPreview = {
   board: string;
@@ -1690,7 +1686,7 @@ export type RewardPreview = {
   next: string | null;
 };
 
-/** A reward that an owner would get if the leaderboard closed now. `data` is as the reward has it. */
+/** A reward that an owner would get if the leaderboard closed now. `data` comes from the reward. */
 export type ExpectedGrant = {
   owner: string;
   reward: string;
@@ -1719,8 +1715,8 @@ export type Values = {
 
 /**
  * The worst value that still reaches this rank or this percentile. The true value lies between `low` and `high`.
- * If the value comes from the curve, it holds for the curve's time `as_of`. Then `exact` is true only if the
- * leaderboard has not changed since `as_of`. On an empty leaderboard, `value`, `low` and `high` are null.
+ * If the value comes from the curve, it holds for the curve's time `as_of`, and `exact` is true only if the
+ * leaderboard has not changed since then. On an empty leaderboard, `value`, `low` and `high` are null.
  */
 export type RankValue = {
   value: number | null;
@@ -1731,7 +1727,7 @@ export type RankValue = {
   percentile?: number;
 };
 
-/** The result of taking back a post. A second request for the same post gets the same result. */
+/** The result of taking back a post. Repeating the request gives the same result. */
 export type VoidedPost = {
   post_id: string;
   owner: string;
