@@ -1,4 +1,4 @@
-"""Take the screenshots of the dashboard that the documents show, from the season of the demo.
+"""Take the screenshots of the dashboard that the documents show, from the season of the demo and a few other boards.
 
 .venv/bin/python -m docs.take_screenshots        (`make screenshots`)
 
@@ -6,10 +6,15 @@ Needs Chromium, which `tests/install_missing.sh` installs. A small season is eno
 """
 
 import asyncio
+import random
 import tempfile
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any, cast
 
-from examples.season_demo import BOARD, LOG, owner_name, serving, set_up
+from rankcurve import Client
+
+from examples.season_demo import BOARD, LOG, SEED, SPEC, owner_name, serving, set_up
 from tests.browser import Page, open_page
 from tests.chromium import chromium
 from tests.servers import free_port
@@ -20,10 +25,70 @@ SIZE = (1280, 800)
 # The name of each picture, the part of the page's address after `#`, and a text that the complete page has.
 VIEWS = {
     "dashboard": (f"/boards/{BOARD}?owner={owner_name(PLAYERS // 3)}", "Around by xp"),
-    "dashboard_overview": ("/boards", "entries"),
-    "dashboard_owner": (f"/owners/{owner_name(PLAYERS // 3)}", "Acts"),
-    "dashboard_moderation": ("/moderation", "posts of the last hour"),
+    "dashboard_overview": ("/boards", "changes a minute"),
+    "dashboard_contest": ("/boards/time-attack", "Who would get a prize now"),
+    "dashboard_moderation": ("/moderation", "posts of the last"),
 }
+NAMES = (
+    "Ada Lovelace", "Grace Hopper", "Edsger", "Barbara", "Linus", "Margaret", "Alan", "Katherine", "Donald", "Radia",
+    "Hedy", "Ken", "Dennis", "Sophie", "Shafi", "Frances", "Jean", "Mary", "Evelyn", "Joan",
+)  # fmt: skip
+RACERS = 120
+TIERS = [
+    {"name": "diamond", "to_rank": 10}, {"name": "gold", "to_percent": 1}, {"name": "silver", "to_percent": 10},
+    {"name": "bronze", "to_percent": 50},
+]  # fmt: skip
+
+
+def add_others(client: Client) -> None:
+    """Add what a game has beside its season: tiers, names, a contest, a family, a league, a cheater."""
+    rng = random.Random(SEED)
+    columns = [
+        {**each, "tiers": TIERS} if each["name"] == "xp" else each
+        for each in cast(list[dict[str, Any]], SPEC["columns"])
+    ]
+    client.create_board(BOARD, {"columns": columns})
+    for entry, name in zip(client.top(BOARD, len(NAMES), "xp"), NAMES, strict=True):
+        client.put_profile(entry.owner, {"name": name})
+    contest = {
+        "columns": [
+            {"name": "points", "merge": "max", "tiers": TIERS[1:], "post_max": 5_000, "on_breach": "hold"},
+            {"name": "time_s", "merge": "with", "of": "points", "best": "low", "scale": 2, "sorted": False},
+            {"name": "replay", "type": "text", "merge": "with", "of": "points", "sorted": False},
+        ],
+        "ties": ["time_s", "earliest"],
+        "closes_at": (datetime.now(UTC) + timedelta(hours=5)).isoformat(),
+        "entry": {"posts_max": 50, "owners_max": 1_000},
+        "rewards": [
+            {"name": "champion", "column": "points", "to_rank": 1, "data": {"gems": 500}},
+            {"name": "top_ten", "column": "points", "to_rank": 10, "data": {"gems": 100}},
+        ],
+    }
+    client.create_board("time-attack", contest)
+    runs = [{"points": rng.randrange(100, 1_000, 10), "time_s": f"{rng.uniform(40, 70):.2f}"} for _ in range(RACERS)]
+    runs.append({"points": 9_999, "time_s": "3.00"})
+    posts = [
+        {
+            "owner": owner_name(number),
+            "post_id": f"run-{number}",
+            "stats": {**run, "replay": f"https://game.example/{number}"},
+        }
+        for number, run in enumerate(runs)
+    ]
+    client.post("time-attack", posts)
+    client.create_family("arena", {"columns": [{"name": "xp", "merge": "sum"}], "periods": ["month", "week", "day"]})
+    client.post_to_family(
+        "arena", [{"owner": owner_name(number), "stats": {"xp": number * 7}} for number in range(RACERS)]
+    )
+    divisions = [
+        {"name": "bronze", "promote": 3},
+        {"name": "silver", "promote": 2, "relegate": 2},
+        {"name": "gold", "relegate": 2},
+    ]
+    league = {"columns": [{"name": "xp", "merge": "sum"}], "column": "xp", "period": "week", "cohort": 10}
+    client.create_league("climb", {**league, "divisions": divisions})
+    client.post_to_league("climb", [{"owner": owner_name(number), "stats": {"xp": number}} for number in range(RACERS)])
+    client.hide_owner(owner_name(20), reason="Speed hack, seen by three players")
 
 
 async def take_screenshots(url: str, address: str) -> None:
@@ -54,6 +119,8 @@ def main() -> None:
         folder = Path(name)
         with serving(port, folder) as server:
             set_up(url, PLAYERS, server, folder / LOG)
+            with Client(url) as client:
+                add_others(client)
             asyncio.run(take_screenshots(url, browser.address))
 
 

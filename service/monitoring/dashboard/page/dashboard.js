@@ -15,8 +15,6 @@ class Nowhere {
     this.title = el("h1", { tabindex: "-1" }, "Nothing is at this address");
     show(root, el("header", { class: "head" }, this.title), el("p", {}, el("a", { href: toBoards() }, "Overview")));
   }
-
-  update() {}
 }
 
 const VIEWS = {
@@ -58,7 +56,7 @@ async function go({ anew = false } = {}) {
     else link.removeAttribute("aria-current");
   }
   if (!anew && current?.key === key) {
-    current.view?.update(route);
+    current.view?.update?.(route);
   } else {
     const first = current === null;
     current?.abort.abort();

@@ -1,16 +1,21 @@
-// Finds whose posts of the last hour stand out. It reads these posts from the journal, adds up what each owner gained in
+// Finds whose posts stand out lately. It reads these posts from the journal, adds up what each owner gained in
 // each column, and asks which rank such a gain alone would have among all values of the column.
 
 import { ask, call, parsed, path } from "./api.js";
-import { GAIN_COLUMNS_MAX, GAIN_PAGES_MAX, GAIN_WINDOW_MS, GAINS_OF_COLUMN, GAINS_SHOWN, JOURNAL_PAGE } from "./limits.js";
+import { GAIN_COLUMNS_MAX, GAIN_PAGES_MAX, GAIN_WINDOWS_MS, GAINS_OF_COLUMN, GAINS_SHOWN, JOURNAL_PAGE } from "./limits.js";
 
 /**
- * Return {gains, posts, complete}. A gain is {owner, board, column, value, rank, total, median}: the median of what
- * others gained. Return null if the store has several partitions, whose journal has no numbers to search by.
+ * Return {gains, posts, complete, windowMs}: of the longest window whose posts can all be read. A gain is {owner, board,
+ * column, value, rank, total, median}: the median of what others gained. Return null if the store has several
+ * partitions, whose journal has no numbers to search by.
  */
 export async function readGains(now, signal) {
-  const { posts, complete } = await readPosts(now - GAIN_WINDOW_MS, signal);
-  if (posts === null) return null;
+  let [posts, complete, windowMs] = [[], false, 0];
+  for (windowMs of GAIN_WINDOWS_MS) {
+    ({ posts, complete } = await readPosts(now - windowMs, signal));
+    if (posts === null) return null;
+    if (complete) break;
+  }
   const gained = new Map(); // board -> column -> owner -> sum of posted numbers, or the highest
   const specs = new Map();
   for (const board of new Set(posts.map((line) => line.board))) {
@@ -30,7 +35,7 @@ export async function readGains(now, signal) {
   const found = await Promise.all([...gained.values()].slice(0, GAIN_COLUMNS_MAX).map((each) => judge(each, specs.get(each.board), signal)));
   const ratio = ({ value, median, scale }) => value / Math.max(median, 10 ** -scale); // how far a gain is from the others’
   const gains = found.flat().sort((one, other) => ratio(other) - ratio(one)).slice(0, GAINS_SHOWN);
-  return { gains, posts: posts.length, complete };
+  return { gains, posts: posts.length, complete, windowMs };
 }
 
 /** Return the greatest gains of a column with the rank that each alone would have. */

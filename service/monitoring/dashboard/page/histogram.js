@@ -40,10 +40,7 @@ export function drawBins(bins, x, width, label, column, bands) {
   picture.append(...drawBands(bands, column, x, EDGE.top, bottom));
   for (const entries of [most, most / 2]) {
     if (entries < 1) continue;
-    picture.append(
-      svg("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(entries), y2: y(entries), class: "grid" }),
-      svg("text", { x: EDGE.left - 6, y: y(entries) + 4, "text-anchor": "end" }, tick(Math.round(entries), most)),
-    );
+    picture.append(svg("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(entries), y2: y(entries), class: "grid" }), svg("text", { x: EDGE.left - 6, y: y(entries) + 4, "text-anchor": "end" }, tick(Math.round(entries), most)));
   }
   places.forEach(([start, wide], index) => {
     if (!dense[index]) return;

@@ -4,14 +4,14 @@
 import { actTable, hidingActions } from "./acts.js";
 import { Away, Problem, ask, path, poll } from "./api.js";
 import { el, named, panel, show } from "./dom.js";
-import { ago, stored, three, whole } from "./format.js";
+import { age, ago, stored, three, whole } from "./format.js";
 import { readGains } from "./gains.js";
 import { heldPost } from "./held.js";
 import { ACTS_SHOWN, GAINS_POLL_MS, HELD_BOARDS_MAX, HELD_SHOWN, HIDDEN_SHOWN, LEADERS_POLL_MS } from "./limits.js";
 import { toBoard, toOwner } from "./routes.js";
 import { empty, fault, loading, scrolled, table } from "./tables.js";
 
-const GAINS = [{ label: "Owner" }, { label: "Board" }, { label: "In the last hour", kind: "number" }, { label: "Others’ median", kind: "number", wide: true }, { label: "Alone it would be" }];
+const GAINS = [{ label: "Owner" }, { label: "Board" }, { label: "Gain", kind: "number" }, { label: "Others’ median", kind: "number", wide: true }, { label: "Alone it would be" }];
 const HIDDEN = [{ label: "Owner" }, { label: "Since" }, { label: "How", wide: true }, { label: "Key", wide: true }, { label: "Why" }, { label: "Act" }];
 
 /** Shows what needs an eye or a verdict. */
@@ -35,8 +35,6 @@ export class ModerationView {
   get name() {
     return "Moderation";
   }
-
-  update() {}
 
   /** Fill a panel with what `load` returns, unless that is the same as before. Keep it while the service is away. */
   async into(part, load) {
@@ -79,8 +77,8 @@ export class ModerationView {
       stored(median, scale),
       [`rank ${whole(rank)} of ${whole(total)}`, median > 0 && value > median ? `, ${three(value / median)} × the median` : ""],
     ]);
-    const told = empty(`${found.complete ? "All" : "The first"} ${whole(found.posts)} posts of the last hour. A gain is what an owner posted, added up where a column adds up. The rank is that of the gain among all values of the column.`);
-    return [found, rows.length ? scrolled("Gains", table("The greatest gains of the last hour", GAINS, rows)) : empty("Nobody has gained anything in the last hour."), told];
+    const told = empty(`${found.complete ? "All" : "The first"} ${whole(found.posts)} posts of the last ${age(found.windowMs / 1000)}. A gain is what an owner posted, added up where a column adds up. The rank is that of the gain among all values of the column.`);
+    return [found, rows.length ? scrolled("Gains", table("The greatest gains", GAINS, rows)) : empty("Nobody has gained anything."), told];
   }
 
   async loadHidden() {

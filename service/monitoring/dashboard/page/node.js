@@ -39,8 +39,6 @@ export class NodeView {
     return "Node";
   }
 
-  update() {}
-
   async load() {
     try {
       const inTime = AbortSignal.any([this.signal, AbortSignal.timeout(REQUEST_TIMEOUT_MS)]);

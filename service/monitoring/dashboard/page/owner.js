@@ -42,8 +42,6 @@ export class OwnerView {
     return this.owner;
   }
 
-  update() {}
-
   async load() {
     const { owner, signal } = this;
     try {
