@@ -17,7 +17,7 @@ server of its own. A second service has a SQLite file with an owner process and 
 
 All contestants get the same owners with the same values. Nakama makes an account for each owner, and its ids of these
 accounts are the owners of the service, too. Any session may read, but a player's record is only written in a session of
-that player. So increments are for 1,000 owners, whose sessions are opened anew before each round: by default they last
+that player. So increments are for 1,000 owners, whose sessions are reopened before each round: by default they last
 60 s. The services ask for an API key, as Nakama asks for the token of a session.
 
 Nakama's ranks are exact. A busy service estimates `own position`, with a bracket, and `exact position` asks it for the

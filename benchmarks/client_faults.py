@@ -7,7 +7,7 @@ Check that each post counts once.
 A process posts through the Python client's buffer, with a spool, and prints each post whose `submit` returned. It is
 killed by `kill -9` every few seconds, and a new one takes over the spool. A second process posts without a spool and is
 never killed. Both reach the service through `FaultyProxy`. The service is killed, too, and started again. For some
-posts the files of the first process may not grow past some bytes. This stands for a full disk: the system writes what
+posts the files of the first process may not grow past some bytes. This simulates a full disk: the system writes what
 fits.
 
 Two processes with the C# client, run by Mono, do the same meanwhile: each keeps its posts in a file before it sends

@@ -175,7 +175,7 @@ class Trial:
         return found
 
     async def read_events(self, least: int) -> list[dict[str, Any]]:
-        """Return all events, as soon as there are at least so many."""
+        """Return all events, as soon as there are at least that many."""
         connection, events = Connection(self.port), list[dict[str, Any]]()
         async with asyncio.timeout(_SETTLED_S):
             while True:

@@ -174,7 +174,7 @@ async def count_wrong(port: int, league: str, expected: Mapping[str, int]) -> in
 
 
 def run_kills(url: str, folder: Path, *, kills: int, rows: int) -> tuple[int, int]:
-    """End leagues, and kill the service meanwhile. Return how many kills hit, and how many owners are wrong."""
+    """End leagues, and kill the service while they close. Return how many kills hit, and how many owners are wrong."""
     rng, done, wrong = random.Random(9), 0, 0
     for trial in count():
         if done >= kills:

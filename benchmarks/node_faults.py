@@ -207,7 +207,7 @@ def _signal_node(data: Path, number: signal.Signals) -> None:
     for process in (first, *map(int, children.read_text().split())):
         try:
             os.kill(process, number)
-        except ProcessLookupError:  # it has ended meanwhile
+        except ProcessLookupError:  # it has ended
             continue
 
 

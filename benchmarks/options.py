@@ -25,7 +25,7 @@ class Options:
     contests: int  # that end while `killed_seasons` kills
     store: str | None  # the database that a benchmark of partitions runs on; None: a PostgreSQL server of its own
     into: str | None  # an empty cluster of Citus, into which `citus_page` restores a store
-    during: str  # the shell command that runs meanwhile; empty: none
+    during: str  # the shell command that runs at the same time; empty: none
     segments: int  # of the board of several segments
     fronts: int  # front ends of each contestant of `segments`
     ways: list[str]  # the ways of `segments` to measure: the beginnings of their names; empty: all

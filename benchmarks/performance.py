@@ -2,7 +2,7 @@
 
 python -m benchmarks.performance [--only PROGRAM ...] [--boards FOLDER] [--quick]
 
-Every figure stands beside its rival or its floor, and beside what was measured first. docs/performance.json keeps the
+Every figure comes with its rival or its floor, and with what was measured first. docs/performance.json keeps the
 figures with their date, commit and machine, so `--only` renews single ones. `--quick` measures small boards for a short
 time, to show that everything runs; it writes nothing.
 """

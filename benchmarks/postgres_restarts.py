@@ -34,7 +34,7 @@ OWNERS = [f"owner-{number}" for number in range(1000)]
 RESENT_MAX = 20_000  # this many posts of each path are sent again at the end
 _RESTARTS = 5
 _TERMINATE_EVERY_S = 2.0
-_AFTER_S = 5.0  # the load goes on for at least this long after the last restart
+_AFTER_S = 5.0  # the load continues for at least this long after the last restart
 _TERMINATE = (
     "SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity"
     " WHERE application_name = 'rankcurve' ORDER BY random() LIMIT 1) AS chosen"

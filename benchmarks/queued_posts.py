@@ -2,7 +2,7 @@
 
     python -m benchmarks.queued_posts [--rows N] [--seconds S] [--during COMMAND]
 
-A shell command may run meanwhile, for example to keep a core busy. 15,300 posts a second are sent for 100,000 owners
+A shell command may run beside it, for example to keep a core busy. 15,300 posts a second are sent for 100,000 owners
 for 30 minutes. Four job processes with short leases apply them. Every post adds one to its owner's count and stores its
 serial number. In the end the board is compared with the accepted posts. The comparison finds lost posts, posts applied
 twice, and owners whose posts were applied in the wrong order. The posts that wait are those that were accepted and not
@@ -171,7 +171,7 @@ async def record_waiting(url: str, posted: Posted, seen: Seen, until_s: float) -
     """Record the most posts that waited. Look at random moments, because the senders send in a steady rhythm."""
     database, rng = await asyncpg.connect(url), random.Random(0)
     while time.monotonic() < until_s:
-        accepted = posted.accepted + seen.probed  # read first: a post that is applied meanwhile does not wait
+        accepted = posted.accepted + seen.probed  # read first: a post that is applied in between does not wait
         seen.waiting_most = max(seen.waiting_most, accepted - await database.fetchval(_APPLIED))
         await asyncio.sleep(rng.uniform(0, 2 * _WAITING_EVERY_S))
     await database.close()
@@ -257,7 +257,7 @@ class Outcome:
 
 
 def attack_queue(options: Options, folder: Path, *, sent_per_s: int, during: str) -> Outcome:
-    """Send posts to a new store, kill workers meanwhile, and print and return what came of it."""
+    """Send posts to a new store, kill workers at the same time, and print and return what came of it."""
     options = replace(options, seconds=max(options.seconds, _SECONDS_MIN))
     with postgres(POSTGRES_SETTINGS) as cluster, ExitStack() as stack:
         url = cluster.url()

@@ -1,8 +1,8 @@
-"""Measure how fast a post is taken back, and how fast `rankcurve rebuild` makes a board anew from its journal.
+"""Measure how fast a post is taken back, and how fast `rankcurve rebuild` recreates a board from its journal.
 
 python -m benchmarks.rebuild [--rows N]     (as many posts as rows)
 
-One owner has 1,000 posts, which stand one by one between the batches of the others, in all of the journal. Some of
+One owner has 1,000 posts, spread one by one between the batches of the others over all of the journal. Some of
 these posts are taken back while nobody posts: the oldest, the newest and others at equal distances.
 
 Some rows are deleted before the rebuild. The whole table is read by the database driver before the deletion and after

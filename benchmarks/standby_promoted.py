@@ -25,7 +25,7 @@ from tests.servers import DURABLE, HOST, READY_S, PostgresServer
 
 _DATABASE = "promoted"
 _DOWN_S = 2.0  # an operator needs some time to notice the failure and promote the standby
-_AFTER_S = 10.0  # the load goes on for this long after the promotion
+_AFTER_S = 10.0  # the load continues for this long after the promotion
 _ENDED_WAITING = 4  # this many times, all sessions that wait for the standby are ended
 _END_WAITING = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 _SYNCHRONOUS = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"

@@ -37,7 +37,6 @@ def describe(settings: Settings) -> list[SettingRow]:
 
 @cache
 def _descriptions() -> dict[str, str]:
-    """Read each setting's description, the text under it in the source, as one line."""
     # pydantic can collect the texts under the settings, too, but then every start of a service would read the source.
     found: dict[str, str] = {}
     groups = [each for each in ast.parse(inspect.getsource(declarations)).body if isinstance(each, ast.ClassDef)]

@@ -65,7 +65,6 @@ def _store_url(url: str) -> str:
 
 
 def _listed(value: object) -> object:
-    """Turn a list, or a text with commas between its items, into a tuple. Return other values unchanged."""
     if isinstance(value, str):
         return tuple(part.strip() for part in value.split(",") if part.strip())
     return tuple(value) if isinstance(value, list) else value

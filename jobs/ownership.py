@@ -105,7 +105,7 @@ class Ownership:
                 if kind != JOB_WORK or free_in_s <= 2 * longest_s:  # twice, because settings of processes may differ
                     raise
             log.warning("lease_ends_too_late", kind=kind, resource=resource, free_in_s=round(free_in_s))
-            await self._sleep(LOOK_S_MAX)  # this is no round of the job, so operators learn that the job stands
+            await self._sleep(LOOK_S_MAX)  # this is no round of the job, so operators learn that the job is stalled
         held = HeldLease(lease, self._leases, self._lease_us, partition)
         claimed_at_us = held.lease.expires_at_us - self._lease_us
         working = asyncio.ensure_future(work(held))

@@ -102,7 +102,7 @@ class DrainWorker:
                 if not await self.turn():
                     await self._idle()
                 elif (pause_s := self._next_round_s - self._monotonic()) > 0:
-                    await self._sleep(pause_s)  # meanwhile more posts gather for the next transaction
+                    await self._sleep(pause_s)  # so that more posts gather for the next transaction
         finally:
             await self._give_back()
 
@@ -133,7 +133,6 @@ class DrainWorker:
         return bool(self._share.shards)
 
     async def _run_rounds(self) -> bool:
-        """Run a round in each partition with shards of this worker. Return False if no posts wait in these shards."""
         began_s, worked, more = self._monotonic(), False, False
         failure: Exception | None = None
         for partition, shards in self._share.by_partition():
@@ -201,7 +200,6 @@ class DrainWorker:
         self._meter.set("rankcurve_ingest_age_seconds", max(0.0, (now_us - oldest_us) / 1e6))
 
     async def _idle(self) -> None:
-        """Wait until posts are queued in this process, but at most until the next poll."""
         quiet = self._monotonic() - self._worked_s > QUIET_AFTER_S
         pause_s = self._limits.ingest_poll_s * (QUIET_POLLS if quiet else 1)
         self._wake.clear()

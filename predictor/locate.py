@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-# A Bézier value (control value) of a cubic is an integer from 0 to SHAPE_UNIT, which stands for the rise of its gap.
+# A Bézier value (control value) of a cubic is an integer from 0 to SHAPE_UNIT, which is the rise of its gap.
 SHAPE_UNIT = 65_536
 
 
@@ -159,7 +159,6 @@ class KnotRanks:
         return self._lows[j + 1] - self._highs[j] if j < len(self._keys) and self._keys[j] == key else 0
 
     def find_gap(self, key: int) -> Gap:
-        """Find the gap that holds a key, or that ends with the knot of this key."""
         j, keys, low = bisect_left(self._keys, key), self._keys, self._lows
         return Gap(keys[j - 1] if j else None, keys[j] if j < len(keys) else None, low[j] - 1, self._highs[j] - low[j])
 
@@ -182,7 +181,6 @@ class KnotRanks:
         return start, keys[j] if j < len(keys) else max(worst, start) + grid
 
     def _estimate(self, j: int, key: int) -> int:
-        """Estimate the rank of a key within gap j. The gap must not be empty."""
         low, high, keys = self._lows[j], self._highs[j], self._keys
         # The usual gap is between two knots; this is what `_span` returns for it.
         start, end = (keys[j - 1] + self.grid, keys[j]) if 0 < j < len(keys) else self._span(j)

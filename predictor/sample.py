@@ -159,7 +159,6 @@ def _worst(total: int, before: Knot) -> Reads:
 
 
 def _split_widest(knots: list[Knot], knots_max: int) -> Reads:
-    """Split the gaps that are widest relative to their rank, until `knots_max` knots are used: the second pass."""
     gaps = [gap for i in range(1, len(knots)) if (gap := _gap(knots[i - 1], knots[i]))]
     heapify(gaps)
     while gaps and len(knots) < knots_max:

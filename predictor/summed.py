@@ -132,7 +132,6 @@ class SummedCurve:
 
 
 def _ends(part: RankCurve) -> tuple[int, int] | None:
-    """Find the best and the worst key that an entry of a part may have; return None if the part has no entry."""
     first, last = part.key_at(1), part.key_at(max(1, part.total))
     return None if first is None or last is None else (first.low, last.high)
 

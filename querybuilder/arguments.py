@@ -117,7 +117,7 @@ def _array_text(cells: list[Any]) -> str:
         if "\\\\" not in text:
             text = text.replace("\\n", "\n")
         # In JSON and in PostgreSQL's notation, a backslash escapes a backslash or a quotation mark. But PostgreSQL
-        # drops a backslash that stands before a letter.
+        # drops a backslash before a letter.
         if "\\" in text.replace("\\\\", "").replace('\\"', ""):
             return f"{{{','.join(map(_array_cell, cells))}}}"
     return f"{{{text[1:-1]}}}"

@@ -46,7 +46,7 @@ class Dialect:
     lateral: bool  # a joined select may use columns of the sources before it, which saves round trips
     chains: bool  # one statement can change several tables; its inserts may use the rows that its update returned
     empty_table: str  # the words before the table's name in a statement that deletes all rows
-    parses_schema: bool  # after each change of a definition, every connection parses the definitions of all tables anew
+    parses_schema: bool  # after each change of a definition, every connection parses all definitions again
     clock_us: str  # SQL for the current time in microseconds since 1970
     smaller: str  # the name of the SQL function that returns the smaller of two values
     larger: str  # the name of the SQL function that returns the larger of two values

@@ -35,7 +35,7 @@ class Condition(Written):
 
 
 class RowSource(Node):
-    """A select or a union that can stand in parentheses inside another statement."""
+    """A select or a union that can be nested in parentheses inside another statement."""
 
     __slots__ = ()
 

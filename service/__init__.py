@@ -1,6 +1,6 @@
 """The HTTP service and the command line. They translate between the wire and the records of storage.
 
-Each package or module may import those that stand before it in this list:
+Each package or module may import those above it in this list:
 
     contract     the types, names and errors that travel over the wire
     telemetry    logs, traces and metrics

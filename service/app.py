@@ -81,7 +81,6 @@ def _methods(route: Route) -> tuple[str, ...]:
 
 
 def _page_methods(routes: Sequence[Route], *, to_players: bool) -> dict[str, list[str]]:
-    """List, by path, the methods that web pages of other sites may use."""
     found: dict[str, list[str]] = {}
     for route in routes:
         if route.answers_pages(to_players=to_players):

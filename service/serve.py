@@ -216,7 +216,6 @@ async def open_jobs(settings: Settings, metrics: Metrics) -> AsyncIterator[list[
 async def _open_port(
     server: ProblemServer, settings: Settings, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Run a server on a port within the block, and provide its addresses."""
     open_site = partial(web.TCPSite, host=settings.host, port=port, reuse_port=reuse_port)
     async with _run_server(server, settings, open_site) as runner:
         yield [f"{address[0]}:{address[1]}" for address in runner.addresses]

@@ -97,7 +97,7 @@ class Coalescer(Generic[Q, A]):
         return future
 
     async def finish_questions(self) -> None:
-        # A task that has just ended stays in `_tasks` until the next turn. To wait for it could take no turn at all.
+        # A task that has just ended stays in `_tasks` until the next turn. Waiting for it might not even take a turn.
         while tasks := [task for task in self._tasks if not task.done()]:
             await asyncio.gather(*tasks)
 

@@ -45,7 +45,7 @@ class EntryErasure:
     store: Store
     open_boards: OpenBoards
     now_us: Callable[[], int]
-    make_token: Callable[[], str]  # each token stands for the name of one owner in the log
+    make_token: Callable[[], str]  # each token replaces the name of one owner in the log
     changes_max: int  # one transaction rewrites at most about this many changes of a log
     _keys: Sequence[int] = ()  # of the board's leaves, earlier ones included
     _count: int = 0
@@ -89,7 +89,7 @@ class EntryErasure:
         for leaf in self.board.leaves:
             store, limit = self.store.at(leaf.partition), min(STEP_ROWS, ERASED_ROWS_MAX - self._count)
             while owners := await store.read(partial(list_owners, leaf, max(1, limit))):
-                # If all rows of a step were changed meanwhile, leave the others to the next request.
+                # If all rows of a step have changed, leave the others to the next request.
                 if not limit or not await self._erase_step(leaf, owners, is_wanted):
                     self._more = True
                     return

@@ -63,7 +63,7 @@ FAMILY_BOARDS_A_STEP = 2_000
 # The most boards in other tables in one transaction. Compiling statements for each board blocks the event loop.
 BOARDS_A_STEP = 20
 HIDDEN_MORE = 100_000  # a transaction reads at most this many hidden rows of the owner, plus one for each of its boards
-RACES_MAX = 20  # how often a merge tries a board whose entries keep changing meanwhile
+RACES_MAX = 20  # how often a merge tries a board whose entries keep changing
 ROUNDS_MAX = 4  # the first round works on every board, the others on boards that have moved since they were listed
 _Work = Callable[[list[Entries]], Program[object]]
 _ArchiveWork = Callable[[list[Leaf]], Program[int]]  # returns in how many of the leaves the owner has an entry
@@ -80,7 +80,7 @@ class OwnerChanges:
     now_us: Callable[[], int]
     boards_max: int  # the most boards that the catalog holds
     rows_max: int  # one transaction rewrites at most about this many changes of a journal
-    token: str  # random; it stands for the owner's name in the journal after an erasure
+    token: str  # random; it replaces the owner's name in the journal after an erasure
     earlier_ids: Sequence[str] = ()  # erased with the owner; `erase` and `erase_entry` find them
     away: Collection[int] = ()  # the partitions that do not answer, in which the change is postponed
     postponed: PostponedChange | None = None  # the change that a job finishes in one partition; None: it is a new one
@@ -215,7 +215,6 @@ class OwnerChanges:
         return archived + len(shown)
 
     async def _list_joined(self) -> list[Leaf]:
-        """List a leaf of each board with entry rules in which the owner, or an earlier id, has a row."""
         keys = set[int]()
         for name in self._names:
             listing = partial(in_each_partition, partial(entrants.list_keys, name), self._concerns)
@@ -264,7 +263,7 @@ class OwnerChanges:
 
         def program() -> Program[None]:
             if self.postponed is None:
-                yield from hold_partitions()  # nobody merges the owner meanwhile
+                yield from hold_partitions()  # keeps others from merging the owner
                 yield from merged_owners.check_not_merged(self.owner)
                 for name, token in self._tokens.items():
                     left = [PostponedChange(name, each, change, token) for each in sorted(self.away)]
@@ -414,7 +413,7 @@ def _in_family_table(leaf: Leaf) -> bool:
 def _in_archives(keys: list[int], work: _ArchiveWork) -> Program[int]:
     entries = 0
     rows = yield from find_rows_by_key(keys, held=True)
-    # Skip an unfinished archive. The owner's row was changed before, so its writer begins anew, with the new state.
+    # Skip an unfinished archive. The owner's row was changed before, so its writer starts again, with the new state.
     archived = (row.leaf for row in rows.values() if row.leaf.archived_us is not None)
     for partition, theirs in by_partition(archived):
         entries += yield from in_partition(partition, work(theirs))

@@ -202,7 +202,6 @@ class Calendar:
         return ALL_TIME if kind == PeriodKind.ALL else period_of(kind, self.day_at(at_us))
 
     def find_ended(self, kind: str, at_us: int) -> Period | None:
-        """Find the latest period of this kind that has ended at an instant; return None if there is none."""
         if kind in self._declared:
             number = self._count_started(kind, at_us) - 1
             return numbered_period(kind, number) if number > 0 else None

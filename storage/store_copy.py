@@ -312,7 +312,6 @@ def _list_plain(store: Store) -> list[CopiedTable]:
 
 
 def _read_catalog() -> Program[tuple[Rows, list[tuple[int, int, Layout]]]]:
-    """Read the keys for `Spread`, and for each table with rows of boards a key, the partition and the layout."""
     keys = yield select(*map(col, ("board_key", "family_key", "table_key"))).from_(tables.BOARDS).packed().bind()
     shared = yield select(*map(col, ("table_key", "partition", "columns"))).from_(tables.SHARED_TABLES).bind()
     layouts = [(key, place, name_columns(key, columns.split(BETWEEN))) for key, place, columns in shared]

@@ -61,7 +61,7 @@ class CloseJob:
         self._fitting, self._catalog, self._open_boards = Fitting(context), context.catalog, context.open_boards
         self._limits, self._meter, self._clock = context.limits, context.meter, clock
         self._now_us, self._sleep = context.now_us, context.make_sleep(RESOURCE)
-        # The board whose cohorts are being settled, and the last of these cohorts. To begin anew does no harm.
+        # The board whose cohorts are being settled, and the last of these cohorts. Starting over does no harm.
         self._settled = (0, WAITING)
 
     async def run_forever(self) -> None:
@@ -94,7 +94,7 @@ class CloseJob:
             StoreBusyError: the store failed.
         """
         now_us, oldest_us, due = await self._store.read(self._due)
-        # Boards that wait for the queue count, too, so that a queue that stands is seen.
+        # Boards that wait for the queue count, too, so that a stalled queue is noticed.
         lag_s = max([0.0, *((now_us - due_us) / 1e6 for due_us, _ in due[ClosingStage.OPEN])])
         self._meter.set("rankcurve_closing_lag_seconds", lag_s)
         self._meter.set("rankcurve_grants_lag_seconds", max(0, now_us - (oldest_us or now_us)) / 1e6)
@@ -133,7 +133,7 @@ class CloseJob:
         blocks = await asyncio.to_thread(writer.encode_blocks, step.drafts)
         stored = await store.write(lambda: held.renew_and(writer.store_step(step, blocks, now_us=now_us)))
         if stored is None:
-            return  # the board has changed meanwhile, so the next step begins the archive anew
+            return  # the board has changed, so the next step starts the archive again
         self._meter.add("rankcurve_archive_owners", sum(block.entries for block in blocks if block.section == OWNERS))
         if stored.gate.archived_us is not None:
             self._catalog.keep_board(stored)
@@ -175,7 +175,7 @@ class CloseJob:
         except (LeaseLostError, UnknownBoardError) as error:
             if isinstance(error, LeaseLostError):
                 raise
-            return  # the board was deleted meanwhile
+            return  # the board has been deleted
         except Exception as error:  # an error with one board must not delay the closing of others
             self._meter.add("rankcurve_closing_failures")
             log.error("close_failed", board=board.id, exc_info=error)
@@ -186,7 +186,7 @@ class CloseJob:
         if board.spec.league is not None and await self._settle(held, board):
             return  # the next step settles more cohorts
         if await self._make_grants(held, board):
-            return  # the next step makes more of them, or goes on with the curves
+            return  # the next step makes more of them, or continues with the curves
         await self._fit_columns(board)
         now_us = await self._store.read(self._clock)
         await self._store.write(lambda: held.renew_and(freeze_board(board, now_us=now_us)))
@@ -223,7 +223,7 @@ class CloseJob:
 
         for step in steps or ():
             if not await self._store.write(partial(program, step)):
-                break  # the board has changed meanwhile, so read again
+                break  # the board has changed, so read again
             self._meter.add("rankcurve_grants_made", len(step.grants))
         return steps is not None
 

@@ -99,7 +99,7 @@ class AuditJob:
         try:
             await self._auditor.audit_column(board, column_index)
         except (NoCurveError, UnknownBoardError, BoardChangedError):
-            return  # the board was changed, emptied or deleted meanwhile
+            return  # the board has been changed, emptied or deleted
         except StorageError as error:
             self._auditor.meter.add("rankcurve_audits", 1, "failed")
             log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)

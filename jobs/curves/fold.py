@@ -138,7 +138,7 @@ class Counting:
 def _read_curve(fit: ListedCurve, found: FoldBacklog, *, is_new: bool) -> TrackedCurve | None:
     document, stored = found.curves.get(fit.version), None if is_new else found.counts.get(fit.slot)
     if document is None or not (is_new or (stored is not None and stored.curve_version == fit.version)):
-        return None  # the curve was replaced meanwhile; the next backlog has the new curve
+        return None  # the curve has been replaced; the next backlog has the new curve
     try:
         curve = decode_curve(document)
         counts = LiveCounts(curve) if stored is None else LiveCounts.decode(stored.document, curve)

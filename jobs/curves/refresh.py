@@ -328,7 +328,7 @@ class RefreshJob:
                 partition=leaf.partition,
             )
         except (LeaseTakenError, UnknownBoardError):
-            raise  # another process refreshes the column, or the board was deleted or emptied meanwhile
+            raise  # another process refreshes the column, or the board has been deleted or emptied
         except LeaseLostError as error:
             self._meter.add("rankcurve_refreshes_fenced")
             log.warning("refresh_fenced", board=leaf.id, column_index=column_index, detail=error.detail)

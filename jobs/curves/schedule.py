@@ -184,7 +184,6 @@ class Schedule:
         return turn
 
     def _see(self, turn: _Turn, leaf: Leaf | None, stored: _StoredState) -> list[DueColumn]:
-        """Find the due columns of a leaf, and set its next turn. `leaf`: as now stored, or None if it was deleted."""
         if leaf is None or leaf != turn.leaf:
             if leaf is None or leaf.archived_us is not None or leaf.epoch != turn.leaf.epoch:
                 return []
@@ -270,7 +269,6 @@ class Schedule:
         return share + max(0.0, age_intervals - 1) / self._limits.refresh_patience_intervals
 
     def _enqueue(self, found: list[DueColumn]) -> None:
-        """Add due columns to the columns that wait for a worker. Keep only the `refresh_queue_max` neediest."""
         self._due.update({(due.leaf.key, due.column_index): due for due in found})
         if len(self._due) > self._limits.refresh_queue_max:
             by_need = sorted(self._due.values(), key=lambda due: due.need, reverse=True)

@@ -71,14 +71,13 @@ class DeliverJob:
                 if webhook.delivered < events[-1].number:
                     webhook = await self._change(webhook, lambda stored: stored.pass_over(events[-1].number))
         except UnknownWebhookError:
-            return  # it was deleted meanwhile
+            return  # it has been deleted
         except DeliveryFailedError as error:
             await self._note_failure(webhook, error.detail)
         except StorageError as error:
             log.warning("webhook_not_read", webhook=webhook.id, detail=error.detail)
 
     async def _deliver_one(self, webhook: Webhook, delivery_id: str, event: Event) -> Webhook:
-        """Send an event and store that it was delivered. Return the webhook as it is stored then."""
         await self._send(webhook.url, webhook.list_secrets(self._now_us()), delivery_id, event)
         self._meter.add("rankcurve_webhook_deliveries", 1, "delivered")
         tests = int(event.type == TEST)

@@ -134,7 +134,6 @@ def _is_finite(operation: Record) -> bool:
 
 
 def _input_schema(operation: Record, schemas: Record) -> Record:
-    """Return the schema of an object with the parameters of the operation, its body, and the types that they name."""
     taken = [each for each in operation.get("parameters", ()) if each["in"] in ("path", "query")]
     properties = {each["name"]: {**each["schema"], "description": each.get("description", "")} for each in taken}
     required = [each["name"] for each in taken if each.get("required")]

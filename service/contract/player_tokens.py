@@ -44,8 +44,6 @@ class TokenKeysError(ServiceError):
 
 
 class _Rights(msgspec.Struct, forbid_unknown_fields=True):
-    """The claim `rankcurve` of a token."""
-
     boards: frozenset[str] = frozenset()
     families: frozenset[str] = frozenset()
     posts: int = 1
@@ -166,7 +164,6 @@ def _refuse(detail: str) -> ProblemError:
 
 
 def _read_keys(path: str) -> list[tuple[jwt.PyJWK, str]]:
-    """Read the public keys of a file, each with its algorithm. Raises TokenKeysError."""
     try:
         documents = json.loads(Path(path).read_text(encoding="utf-8"))["keys"]
         keys = [(jwt.PyJWK(each, algorithm=_ALGORITHMS[each["kty"]]), _ALGORITHMS[each["kty"]]) for each in documents]

@@ -380,7 +380,6 @@ def make_query_parsers(kind: type[Q], settings: Settings) -> tuple[Callable[[str
 
 @cache
 def _read_fields(kind: type) -> tuple[tuple[msgspec.structs.FieldInfo, ...], dict[str, bool], frozenset[str]]:
-    """Read the fields of a type, by parameter name whether its text is read as a scalar, and the names of lists."""
     fields = msgspec.structs.fields(kind)
     scalars = {field.encode_name: _is_scalar(msgspec.inspect.type_info(field.type)) for field in fields}
     return fields, scalars, frozenset(field.encode_name for field in fields if "tuple" in str(field.type))

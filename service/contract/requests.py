@@ -341,7 +341,7 @@ class IssueToken(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The time in seconds after which the token is no longer valid."""
     limits: Annotated[dict[str, Decimal], _COLUMNS_NAMED] = {}
     """The best value that one post may bring, by column: the greatest, or if low values are the better ones, the
-    least. A column that merges by `sum` takes no more below zero."""
+    least. In a column that merges by `sum`, a post may not take more than this away either."""
 
 
 class HideOwner(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -32,7 +32,7 @@ BOARD_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._:=,@+-]{0,127}$"
 # The id of a family's board contains values of facets, so it may be longer than BOARD_PATTERN allows.
 ANY_BOARD_PATTERN = f"^[A-Za-z0-9](?:[A-Za-z0-9._:=,@+' -]|[^\\u0000-\\u007f]){{0,{ID_CHARS_MAX - 1}}}$"
 ALIASES_DESCRIPTION = (
-    f"In the id of a family's board, {', '.join(f'`{alias}`' for alias in ALIASES)} may stand for the period"
+    f"In the id of a family's board, {', '.join(f'`{alias}`' for alias in ALIASES)} may replace the period"
     " (`arena:this-week:clan=fox`). The time of the request and the family's time zone decide which period that is."
     " Answers name the real board."
 )
@@ -40,7 +40,7 @@ ALIASES_DESCRIPTION = (
 WATCHED_PATTERN = f"^(?:{ANY_BOARD_PATTERN[1:-1]})?\\*?$"
 WEBHOOK_PATTERN = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 COLUMN_PATTERN = "^[a-z][a-z0-9_]{0,47}$"
-ONLY_COLUMN = "-"  # in a path, it stands for the ranked column of a board that has only one
+ONLY_COLUMN = "-"  # in a path, it means the ranked column of a board that has only one
 PATH_COLUMN_PATTERN = "^(-|[a-z][a-z0-9_]{0,47})$"
 TIER_PATTERN = "^[a-z][a-z0-9_]{0,31}$"
 COHORT_PATTERN = "^[a-z][a-z0-9_]{0,31}-[1-9][0-9]{0,8}$"

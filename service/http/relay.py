@@ -35,7 +35,7 @@ ANSWER_S_MAX = 3_600.0  # longer than the owner takes for any request, such as o
 # aiohttp would add these fields to a request that lacks them. Without a media type, for example, a body is JSON.
 _NOT_ADDED = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
 _LOOPBACK = "localhost"  # the Host of a request of HTTP/1.0 that has none; this process has checked its Origin already
-# Fields that describe one connection (RFC 9110, 7.6.1), and those that the sender of a message makes anew.
+# Fields that describe one connection (RFC 9110, 7.6.1), and those that each sender of a message makes itself.
 _NOT_PASSED_ON = (
     *(hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE),
     *(hdrs.CONTENT_LENGTH, hdrs.DATE, hdrs.EXPECT, hdrs.SERVER),

@@ -60,7 +60,6 @@ class RouteTable(Generic[H]):
         return None
 
     def find_methods(self, path: str) -> list[str]:
-        """Find the methods that have a route for this path, in alphabetical order."""
         methods = {method for method, _ in (*self._trees, *self._open_ended)}
         return sorted(method for method in methods if self.find_route(method, path) is not None)
 

@@ -141,7 +141,6 @@ class Supervisor:
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
 
     async def _run_one(self, place: ProcessSlot) -> tuple[Report | None, int]:
-        """Run one process until it ends. Return its report, or None if it sent none, and its exit code."""
         child = self._children[place] = await self._spawn(place)
         if self._stop.is_set():
             _send_signal(child, signal.SIGTERM)

@@ -27,7 +27,6 @@ class Part(NamedTuple):
 
 
 def _split_range(least: int, most: int, parts: int) -> list[int]:
-    """List the edges of `parts` parts of equal width, in ascending order. A short range has fewer parts."""
     edges = sorted({least + (most - least) * part // parts for part in range(parts + 1)})
     return edges if len(edges) > 1 else [*edges, edges[0]]
 

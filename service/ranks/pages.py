@@ -38,9 +38,9 @@ class Window:
     totals: dict[int, int]
     more_before: bool
     more_after: bool
-    place: CellOf | None = None  # where in the ranking a window without rows stands; None: outside of it
+    place: CellOf | None = None  # where in the ranking a window without rows is; None: outside of it
     tier: str | None = None  # the tier that all rows have, if the page is of a tier
-    tier_begin: int = 0  # how many rows stand before the rows of the tier
+    tier_begin: int = 0  # how many rows come before the rows of the tier
 
 
 def rank_rows(ranking: Ranking, window: Window) -> list[int]:
@@ -180,7 +180,6 @@ class Pager:
         return max(rows, counted.better_count + counted.ties_before)
 
     def _cut(self, tier: str, before: int, limit: int, window: Window, *, forward: bool = True) -> Window:
-        """Keep the rows of a window that have a tier: the first `limit`, or the last ones unless `forward`."""
         total, find_tier = window.totals.get(self._index, 0), self._locator.tiers[self._index].find_tier
         ranks, first = rank_rows(self.ranking, window), window.first_row_number
         inside = [
@@ -210,7 +209,6 @@ class Pager:
         return Window(shown, row_number, rank, True, totals, row_number > 1, more_after)
 
     def make_page(self, window: Window) -> Page:
-        """Turn a window into a page."""
         ends = [(cell_of(self.ranking, entry), entry.owner) for entry in window.rows[:1] + window.rows[-1:]]
         ends = ends or ([] if window.place is None else [window.place])
         last_number = window.first_row_number + len(window.rows) - 1
@@ -254,7 +252,7 @@ class Pager:
                 cell=place[0],
                 owner=place[1],
                 row_number=row_number,
-                changes=window.totals.get(CHANGES, 0) if window.exact else None,  # None: count the row number anew
+                changes=window.totals.get(CHANGES, 0) if window.exact else None,  # None: recount the row number
                 tier=window.tier,
             )
         )

@@ -111,7 +111,6 @@ class RankContext:
     async def _count_ranks(
         self, store: Store, asked: Sequence[AskedRank], boards: Sequence[Board], mode: RankMode, known: _Totals
     ) -> tuple[list[LocatedRank], _Totals]:
-        """Count ranks on boards of one store. Return them with the totals of the boards from the same snapshot."""
         begins = [locator.begin_count(wanted.column_index, mode) for locator, wanted in asked]
         far = any(
             locator.may_read_many_rows(wanted, mode, begin.start, known.get(locator.board.key))

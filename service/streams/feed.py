@@ -200,7 +200,6 @@ class Feed:
         return poll
 
     def _read_changes(self, after: Numbers, boards: Iterable[Board]) -> Program[list[tuple[Numbers, JournalRow]]]:
-        """Read up to `stream_rows_max` changes of these boards, each with the journal numbers to continue after."""
         limit, keys = self._limits.stream_rows_max, sorted({leaf.key for board in boards for leaf in board.leaves})
         page = yield from journal.read_page(after, limit=limit, partitions=self.partitions, boards=keys)
         return list(page.list_changes())

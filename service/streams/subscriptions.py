@@ -99,7 +99,7 @@ class Event(NamedTuple):
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id, self.name.encode(), self.data)
 
 
-_UNTOLD = Event((), "position", b"")  # stands for the last event of a state that has no event yet
+_UNTOLD = Event((), "position", b"")  # in place of the last event of a state that has no event yet
 
 
 def encode_event_id(partitions: Sequence[int], numbers: Sequence[int]) -> str:

@@ -23,7 +23,7 @@ from storage.store import Program, Rows
 
 from .blocks import OWNERS, SectionKind, TallyBlock, decode_rows, decode_tally, encode_rows, section_of
 
-NOBODY = ""  # stands for the owner in a row whose real owner was erased
+NOBODY = ""  # the owner in a row whose real owner was erased
 
 _TEXT, _NUMBER = param("text"), param("number", INTEGER)
 _SECTION = col("leaf_key").eq(param("leaf_key")), col("section").eq(param("section"))

@@ -44,8 +44,6 @@ from .board_closing import ClosingStage
 
 
 class _Progress(NamedTuple):
-    """The part of an archive that is written. The next step begins after the last written entry."""
-
     part_index: int = 0  # the 0-based number of the part that is being written
     number: int = 0  # how many entries of this part are written
     last: str = ""  # the owner of the last written entry; in a tally, the cell of that entry

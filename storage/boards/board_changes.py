@@ -71,7 +71,6 @@ def _rename_own_table(leaf: Leaf) -> Program[Leaf]:
 
 
 def _store_spec(key: int, spec: BoardSpec, board: Board, *, is_segment: bool) -> Program[None]:
-    """Store a spec in the catalog's row with this key. Unless the board is archived, also store the season's times."""
     values: dict[str, int | str | None] = {"spec": encode_spec(spec)}
     if board.gate.archived_us is None:
         values |= times_of(spec.season)

@@ -140,7 +140,6 @@ def find_present_boards(keys: list[int]) -> Program[dict[int, Board]]:
 
 
 def list_boards_after(board_key: int, limit: int) -> Program[list[Board]]:
-    """List boards that were created after the board with this key, oldest first."""
     return (yield from read_boards(_BOARDS_AFTER.bind(board_key=board_key, limit=limit)))
 
 
@@ -155,7 +154,7 @@ _BOARDS_AFTER = (
 
 class BoardState(NamedTuple):
     entries: int
-    closed: bool  # whether the board takes no more posts
+    closed: bool  # whether the board rejects all posts
     changes: int  # how often a row was written or erased
     owners: int | None = None  # how many owners take part; None: the board has no entry rules
 

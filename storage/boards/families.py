@@ -162,7 +162,6 @@ def _change(family: Family, wanted: FamilySpec) -> Program[Family]:
 
 
 def _check_league(stored: LeagueSpec | None, wanted: LeagueSpec | None) -> None:
-    """Raise SpecConflictError if a family would become a league or stop being one, or if seats would mean others."""
     if stored is None or wanted is None:
         if stored is not wanted:
             raise SpecConflictError("a family of this name exists, and only one of the two is a league")
@@ -176,7 +175,6 @@ def _check_league(stored: LeagueSpec | None, wanted: LeagueSpec | None) -> None:
 
 
 def _append_bounds(stored: tuple[PeriodSpec, ...], wanted: tuple[PeriodSpec, ...]) -> tuple[PeriodSpec, ...]:
-    """Return the declared periods with the bounds that `wanted` appends. Raise SpecConflictError for other changes."""
     later = {each.name: each for each in wanted}
     for each in stored:
         new = later[each.name]

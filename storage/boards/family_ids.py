@@ -85,7 +85,6 @@ def parse_board_id(text: str) -> FamilyBoardId | None:
 
 
 def _split(text: str) -> tuple[str, str, tuple[tuple[str, str], ...]] | None:
-    """Split a text into family id, period (or alias) and facets. Return None if the family id or a facet is invalid."""
     family, _, rest = text.partition(":")
     period, faceted, listed = rest.partition(":")
     facets = _parse_facets(listed) if faceted else ()

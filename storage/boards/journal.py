@@ -192,7 +192,6 @@ def _choose_bundles(sizes: Mapping[int, BundleSizes], limit: int) -> list[int]:
 
 
 def _name_of(leaf: Leaf) -> str:
-    """Name the board of the leaf. For a segment other than the first, add the number of the segment."""
     return f"{leaf.id}{SEGMENT_SIGN}{leaf.segment}" if leaf.segment else leaf.id
 
 

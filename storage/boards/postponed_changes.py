@@ -22,7 +22,7 @@ class PostponedChange(NamedTuple):
     owner: str
     partition: int
     change: OwnerChange
-    token: str  # of the request that asked for the change; after an erasure it stands for the owner's name
+    token: str  # of the request that asked for the change; after an erasure it replaces the owner's name
 
 
 def replace_postponed(changes: Iterable[PostponedChange], owner: str) -> Program[None]:
@@ -38,7 +38,7 @@ def list_postponed(partition: int) -> Program[list[PostponedChange]]:
 
 
 def hold_postponed(change: PostponedChange) -> Program[bool]:
-    """Return whether the change is still postponed. Lock it, so that no request replaces it meanwhile."""
+    """Return whether the change is still postponed. Lock it, so that no request replaces it."""
     return bool((yield _HOLD.bind(**change._asdict())))
 
 

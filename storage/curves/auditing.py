@@ -165,7 +165,6 @@ def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Pr
 
 
 def _find_cells(ranking: RowRanking, row_numbers: Iterable[int], is_late: Callable[[], bool]) -> Program[list[str]]:
-    """Find the cells of the rows with these ascending numbers; 0 is the best row. Stop if `is_late` returns True."""
     cells: list[str] = []
     past_rows = 0  # how many rows have the last found cell or a better one
     for row_number in row_numbers:

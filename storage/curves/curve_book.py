@@ -261,7 +261,6 @@ class CurveBook(ServedCurves):
         return taken
 
     async def _take_curves(self, polled: _Polled, listed: Sequence[ListedCurve]) -> int:
-        """Load and serve the listed curves that are newer than the served ones. Return how many were loaded."""
         wanted = [one for one in listed if self.is_newer(one.slot, polled.partition, one.version)]
         before = {one.slot: self.find_fitted(one.slot) for one in wanted}
         curves = await self._read_contents(wanted, polled.store) if wanted else {}
@@ -307,7 +306,7 @@ class CurveBook(ServedCurves):
         polled.as_of.us, polled.as_of.mark, polled.live_version = now.as_of_us, now.mark, now.version
         for one in counts:
             fit = fits.get(one.slot)
-            if fit is not None and fit is self._find_fit(polled, one):  # else, it was replaced meanwhile
+            if fit is not None and fit is self._find_fit(polled, one):  # else it has been replaced
                 self._take_over(fit, one, built.get(one.slot))
         self._sums.clear()
 

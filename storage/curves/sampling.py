@@ -49,7 +49,7 @@ from storage.records import Best
 from storage.store import Program
 
 KNOTS_MIN = 2  # a curve needs knots at the best and the worst value
-# The most samples that one statement on PostgreSQL reads. After each statement, the walk decides anew how many rows to
+# The most samples that one statement on PostgreSQL reads. After each statement, the walk decides again how many rows to
 # skip between samples, because equal values share one sample and so save samples.
 STRIDE_MAX = 64
 

@@ -113,7 +113,7 @@ class ConnectionPool:
                 return await self._once(attempt)
             except DRIVER_ERRORS as error:
                 tries += 1
-                # If a board was deleted meanwhile, the second attempt finds no such board in the catalog. If a Citus
+                # If a board has been deleted, the second attempt finds no such board in the catalog. If a Citus
                 # node had lost its connection to another node, it opens a new one. So two attempts are enough.
                 twice = is_board_deleted(error) or is_node_away(error)
                 moving = is_moving(error)

@@ -119,7 +119,6 @@ class Nodes:
         self._closing: set[asyncio.Task[None]] = set()  # close dead nodes
 
     def find_node(self, schema: str | None) -> Node:
-        """Find the node that has the tables of a schema."""
         if self.coordinator is None or schema is None:
             return self.entry
         if asyncio.get_running_loop().time() - self._read_s > MAP_S_MAX:

@@ -119,7 +119,7 @@ class PlacementCheck:
 
     def __init__(self) -> None:
         self._shards: list[int] = []
-        self._last: Placements | None = None  # as found last; None: look up shards and placements anew
+        self._last: Placements | None = None  # as found last; None: look up shards and placements again
 
     def forget(self) -> None:
         """Look the partitions up again before the next read, because there may be a new partition."""
@@ -181,7 +181,6 @@ class Partitions:
         return found
 
     def schema_named(self, partition: int) -> str:
-        """Name the schema of a partition that has its own schema."""
         return f"{self.name}_control" if partition == CONTROL else f"{self.name}_p{partition}"
 
     def schema_of(self, partition: int) -> str | None:

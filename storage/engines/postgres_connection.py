@@ -270,7 +270,7 @@ class Connector:
             settings["default_transaction_read_only"] = "on"
         if self._kind != "heavy":
             # The server plans to read a small table as a whole, and keeps this plan until it updates the table's
-            # statistics. If the table grows meanwhile, each query reads all of it, which takes milliseconds.
+            # statistics. If the table then grows, each query reads all of it, which takes milliseconds.
             settings["enable_seqscan"] = "off"
         return "; ".join(f"SET {name} = {value}" for name, value in settings.items())
 

@@ -322,7 +322,7 @@ class SqliteStore:
             readers.idle.put_nowait(connection)
             self._tell_lent(readers)
 
-        # A cancelled read goes on in its thread. So its connection is not lent again before the read has ended.
+        # A cancelled read continues in its thread. So its connection is not lent again before the read has ended.
         reading = asyncio.ensure_future(self._read_on(connection, work))
         reading.add_done_callback(give_back)
         return await asyncio.shield(reading)

@@ -78,7 +78,6 @@ def list_entries(owner: str) -> Program[list[MergedEntry]]:
 
 
 def find_entries(leaf_keys: Iterable[int]) -> Program[list[MergedEntry]]:
-    """Find which entries were merged into entries of leaves with these keys."""
     return [_decode(*row) for row in (yield _ON_LEAVES.bind(keys=[*leaf_keys]))]
 
 

@@ -75,7 +75,7 @@ class OwnerMerge:
             MergeConflictError: one of the owners was merged into another one, or `into` has too many earlier ids.
             StoreBusyError: an earlier change of one of the owners is not finished in every partition.
         """
-        yield from hold_partitions(lock=Lock.UPDATE)  # nobody hides, shows, erases or merges an owner meanwhile
+        yield from hold_partitions(lock=Lock.UPDATE)  # keeps others from hiding, showing, erasing or merging an owner
         if (elsewhere := (yield from merged_owners.find_into(self.into))) is not None:
             raise MergeConflictError(f"{self.into!r} was itself merged into {elsewhere!r}", pointer="/into")
         stored = yield from merged_owners.find_into(self.owner)

@@ -16,7 +16,7 @@ from storage.store import Program
 
 DIVISIONS_MAX = 32
 COHORT_MAX = 200  # the most seats of a cohort
-WAITING = 0  # stands in place of a cohort: the owner waits for the result of an earlier period
+WAITING = 0  # in place of a cohort: the owner waits for the result of an earlier period
 SMALL = 3  # a cohort with less than this part of its seats taken moves owners in proportion
 
 

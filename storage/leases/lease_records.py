@@ -81,7 +81,6 @@ class Resource(NamedTuple):
         return Grant(self.resource, self.region, key, self.version, self.expires_at_us, now_us, acquired)
 
     def lease_to(self, request: LeaseRequest, now_us: int) -> Resource:
-        """Lease the resource to the request's key."""
         leased = self._replace(holder=request.key, version=self.version + 1, expires_at_us=request.until_us(now_us))
         return leased._replace(free_since_us=None, acquired_at_us=now_us)
 

@@ -207,8 +207,6 @@ def read_findings(requests: Sequence[PoolRequest]) -> Program[Findings]:
 
 
 class _Group:
-    """The requests of one transaction, their outcomes, and what has to be written for them."""
-
     def __init__(self, requests: Sequence[PoolRequest], found: Findings) -> None:
         self.requests, self.found = requests, found
         self.outcomes: dict[PoolRequest, Outcome] = {
@@ -229,7 +227,6 @@ class _Group:
         return [request for request in self.requests if request not in self.outcomes]
 
     def decide(self, left: list[PoolRequest], away: Mapping[ResourceKey, RemoteLease]) -> None:
-        """Decide the requests that need no new resource, and list the other requests in `wanted`."""
         self.decided, self.wanted = {}, {}
         now_us = self.found.now_us
         for request in left:

@@ -229,7 +229,6 @@ class LeaseExchange:
     def _comes_second(
         self, row: Resource, theirs: Sequence[RemoteLease], peer: str, event: PublishedLeaseEvent, now_us: int
     ) -> bool:
-        """Return whether the key has running leases in both stores, and acquired the one in the other store first."""
         runs_there = any(
             one.peer == peer and one.version == event.version and one.expires_at_us > now_us for one in theirs
         )

@@ -108,7 +108,6 @@ class LeaseResources:
         return {(row[0], row[3]): Resource(*row) for row in found}
 
     def find_by_names(self, names: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
-        """Find the named resources that exist, by pool key and name."""
         found = yield self._by_names.bind(keys=names)
         return {(row[0], row[1]): Resource(*row) for row in found}
 
@@ -214,7 +213,7 @@ class LeasePools:
         self._swept = update(LEASE_POOLS).set(swept=1).where(by_key).prepared()
         add = insert(LEASE_RESOURCES).rows(param("rows"), **RESOURCE_COLUMNS).on_conflict("pool_key", "resource")
         self._add = add.do_nothing().returning(resource).prepared()
-        # Only free resources are deleted. If another transaction leases a resource meanwhile, the resource stays.
+        # Only free resources are deleted. If another transaction leases a resource first, the resource stays.
         free = (by_key, resource.in_(param("resources")), col("free_since").not_null())
         self._remove = delete(LEASE_RESOURCES).where(*free).returning(*map(col, RESOURCE_COLUMNS)).prepared()
         listed = select(*map(col, RESOURCE_COLUMNS)).from_(LEASE_RESOURCES).where(by_key, resource.gt(param("after")))

@@ -77,7 +77,7 @@ class GapCount(NamedTuple):
     """The number of entries better than a cell, and the totals of the board from the same snapshot."""
 
     better_count: int
-    ties_before: int  # entries with the cell that stand before the given owner
+    ties_before: int  # entries with the cell that come before the given owner
     totals: dict[int, int]  # by column index
     from_anchor: bool  # True: the count started at a knot; False: at the best row
     # From the next two values, `date_snapshot` computes a time at which the count was exact. A sum is for `asked_us`.

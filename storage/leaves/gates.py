@@ -73,7 +73,6 @@ def _update_leaf(leaf: Leaf, place: Place | None, gate: Gate) -> Leaf | None:
 
 
 def _hold_family_gates(leaves: Iterable[Leaf], now_us: int) -> Program[dict[int, Leaf | None]]:
-    """Lock the gates of the families of leaves. Return those leaves whose period is closed, by key."""
     found: dict[int, Leaf | None] = {}
     for partition, theirs in by_partition(leaves):
         keys = list({leaf.family_key for leaf in theirs})

@@ -240,7 +240,6 @@ def forget_state(
 
 
 def _change_states(changing: Bound, now_us: int, concerns: Concerns) -> Program[int]:
-    """Change an owner's state in partitions with the statement `changing`. Return how many rows it has changed."""
     partitions, changed = [*filter(concerns, range((yield from hold_partitions())))], 0
     for partition in partitions:
         [[written]] = yield changing.at(partition)
@@ -302,7 +301,6 @@ def show_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
 
 
 def _hold_state(owner: str, *wanted: str) -> Program[bool]:
-    """Lock the owner's state for this transaction. Return whether it is one of `wanted`."""
     return any(state in wanted for _, state in (yield _HELD_STATES.bind(owners=[owner])))
 
 

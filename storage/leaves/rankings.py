@@ -26,8 +26,8 @@ class Neighbours:
 
     before: list[Entry]  # the better rows, best first
     after: list[Entry]  # the row at the place, if there is one, and the worse rows, best first
-    ties_before: int  # how many rows with the place's cell stand before the place's owner
-    # How many rows with the cell of `before[0]` stand before it. 0 unless `before[1]` has this cell: only then needed.
+    ties_before: int  # how many rows with the place's cell come before the place's owner
+    # How many rows with the cell of `before[0]` come before it. 0 unless `before[1]` has this cell: only then needed.
     edge_ties: int = 0
     shown_before: int | None = None  # how many rows an archive shows before the place; None: no archive
 

@@ -51,7 +51,7 @@ _decode: Callable[[str], list[list[Any]]] = msgspec.json.Decoder(list[list[Any]]
 @dataclass(frozen=True, slots=True)
 class Sample:
     cell: str
-    ties_before: int  # rows with this cell that stand before the row
+    ties_before: int  # rows with this cell that come before the row
     ties: int  # all rows with this cell, the row itself included
 
 

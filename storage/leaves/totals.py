@@ -13,7 +13,7 @@ from storage.schema.placement import prepare_put_rows
 from storage.schema.tables import GATES, TOTALS
 from storage.store import Program, in_partition
 
-# In the table of totals, these values of `column_index` stand for numbers that belong to no column.
+# In the table of totals, these values of `column_index` mark numbers that belong to no column.
 ALL_ENTRIES = -1  # the number of rows
 # The number of rows ever written or erased, hidden ones included. While it is the same, the leaf is unchanged.
 CHANGES = -2

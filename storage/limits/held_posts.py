@@ -21,7 +21,7 @@ from storage.schema.placement import TABLES, prepare_put_rows
 from storage.schema.tables import GAINS, HELD_POSTS
 from storage.store import Program
 
-HELD_POSTS_MAX = 1_000  # the most held posts of a leaf; when it has so many, a post beyond a limit is refused
+HELD_POSTS_MAX = 1_000  # the most held posts of a leaf; beyond that, a post over a limit is refused
 COUNTED_MAX = 10_000  # the metric of held posts counts no more of a partition
 
 

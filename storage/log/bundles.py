@@ -56,7 +56,7 @@ class ChangeKind(StrEnum):
     # The events below change no entry. A transaction logs all of its own in one bundle, which belongs to no leaf. The
     # record holds the id and key of the board. Readers of entries leave these bundles out, and so does the journal.
     CREATED = "c"
-    CLOSED = "l"  # the board takes no more posts
+    CLOSED = "l"  # the board is shut
     FROZEN = "z"  # its final curves are stored
     SETTLED = "y"  # all owners of its cohorts have moved, and have got their rewards
     GRANTED = "w"  # all owners have got their rewards

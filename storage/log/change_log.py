@@ -127,8 +127,6 @@ def bundle_rows(drafts: Sequence[BundleDraft], *, now_us: int, next_position: in
 
 
 class _Size(NamedTuple):
-    """The position, size and time of a bundle, which are read before the bundle itself."""
-
     position: int
     changes: int
     logged_us: int

@@ -61,7 +61,6 @@ class JournalRow(NamedTuple):
 def read_changes_of_owners(
     owners: Sequence[str], *, before: int, limit: int, blocks_max: int
 ) -> Program[tuple[list[JournalRow], int | None]]:
-    """Read the changes of several owners together, as `read_changes_of_owner` does for one."""
     found: list[JournalRow] = []
     reached = 0  # the search for an owner may have ended here, so older changes come in the next call
     for owner in owners:

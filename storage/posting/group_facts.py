@@ -111,7 +111,7 @@ class BoardFacts(msgspec.Struct):
     rows_key: int  # the board's key in its table of rows
     exists: bool = True  # False: the board was deleted, or its rows are in another partition or table
     gate: Gate | None = None  # None: `hold_gates` returned no gate to check, so the board takes the posts
-    shut: bool = False  # True: the board takes no posts now
+    shut: bool = False  # True: the board rejects posts now
     is_late: bool = False  # True: the board was shut, and still takes queued posts that were accepted before
     reset_us: int = 0  # when the board was last emptied; set only if a post of the group names a time
     rows: dict[str, Entry] = {}  # by owner

@@ -42,7 +42,7 @@ def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arriv
             known = leaves.get(key)
             if known is None:
                 known = leaves[key] = len(leaves), part.leaf
-            elif len(known[1].spec.columns) < len(part.leaf.spec.columns):  # a column was added to the leaf meanwhile
+            elif len(known[1].spec.columns) < len(part.leaf.spec.columns):  # a column has been added to the leaf
                 leaves[key] = known[0], part.leaf
             reached.append(known[0])
         changes = [part.changes for part in post.parts]

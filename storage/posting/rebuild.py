@@ -160,7 +160,6 @@ class _Rebuild:
     was_emptied: bool = False
 
     def merge_journal(self, since: Numbers) -> Program[None]:
-        """Merge the logged posts of all leaves that `replay` knows, page by page, in the order of the journal."""
         keys = [*self.replay.specs]
         after, ended = tuple(max(0, number - 1) for number in since), False
         partitions = range(len((yield from journal.find_begins())))
@@ -247,7 +246,6 @@ class _Rebuild:
 
 
 def _store_rows(entries: Entries, rows: Mapping[str, Entry], changes: int, done: RebuildCounts) -> Program[None]:
-    """Insert rows into an empty leaf, and add their totals. `changes`: its count of changes before the rebuild."""
     counted = {ALL_ENTRIES: 0, CHANGES: changes + 1, **dict.fromkeys(entries.leaf.sorted_indexes, 0)}
     # If rows come in the order of the table's key, the database fills its pages one after the other and splits none.
     names = sorted(rows)

@@ -189,7 +189,6 @@ def _finish(
 
 
 def _forget_facts(decision: Decision, partition: int, version: int) -> None:
-    """Let the process forget the facts of a partition on which the group relied. Raises `OutdatedFactsError`."""
     decision.group.learned.outdated[partition] = version
     detail = "an owner was hidden or merged, or a board was emptied or got computed columns, since the group began"
     raise OutdatedFactsError(detail, learned=decision.group.learned)

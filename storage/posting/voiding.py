@@ -75,7 +75,6 @@ class Voiding:
         return (yield from in_partition(leaf.partition, self._void_post(posted.key, {posted.key: posted.epoch})))
 
     def _void_post(self, key: int, epochs: Mapping[int, int]) -> Program[list[VoidedPart]]:
-        """Run `void_post`. `key` and `epochs` identify the post as `find_known` expects them."""
         post, epochs = yield from self._find_post(key, epochs)
         if any(part.status is PostStatus.HELD for part in post.parts):
             raise UnknownPostError("the post is held, so it was not applied; refuse it instead")

@@ -137,7 +137,6 @@ class Enqueuer:
         return list(by_queue.values())
 
     async def _append(self, group: list[Sequence[Post]]) -> list[int]:
-        """Queue the posts of requests in one transaction. Return the indexes of requests whose boards have changed."""
         blocks = self._blocks(group)
 
         def program() -> Program[tuple[list[int], int]]:
@@ -171,7 +170,6 @@ class Enqueuer:
 
 
 def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
-    """Find the indexes of requests with a board or family that was deleted, emptied or moved since the check."""
     # (leaf key, (place, gate)) as when a post was checked. A key occurs twice if its leaf changed between two checks.
     copies: set[tuple[int, tuple[Place, Gate]]] = set()
     leaves: dict[int, Leaf] = {}

@@ -103,7 +103,6 @@ async def is_waiting(store: Store, place: Board | Family, post_id: str, post_has
 
 
 def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post_id: str, begin: str) -> Program[Fates]:
-    """Find the fates of posts whose keys begin with `begin`. Search `queues` and the leaves of `part`."""
     keys = yield from _find_keys(board)
     found: Fates = {}
     for partition in queues:
@@ -117,7 +116,6 @@ def _find_anywhere(queues: Sequence[int], board: Board, part: Leaf | Board, post
 
 
 def _find_waiting(keys: Sequence[int], post_id: str, begin: str) -> Program[Fates]:
-    """Find the fates of waiting posts whose keys begin with `begin`. `keys`: of their boards, or of their family."""
     found: Fates = {}
     for waiting in (yield from ingest_queue.find_mentions(encode_json(post_id), blocks_max=BLOCKS_MAX)):
         block = decode_block(waiting.block)

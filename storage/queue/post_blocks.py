@@ -28,7 +28,6 @@ def shard_of(owner: str, shards: int) -> int:
 
 
 def encode_posts(posts: Sequence[Post], now_us: int) -> str:
-    """Encode a block with these posts, which arrived at `now_us`."""
     leaves: dict[int, tuple[int, Leaf]] = {}
     packed = pack_posts(posts, leaves, now_us)
     return encode_json(Block([(leaf.key, leaf.epoch, leaf.partition) for _, leaf in leaves.values()], packed))

@@ -242,8 +242,6 @@ class Refusal(NamedTuple):
 
 @dataclass(slots=True)
 class _Batch:
-    """The posts that a round takes out of the queue: `posts` to apply, in their order, and `refusals` of the others."""
-
     more: bool = False  # whether posts are left for the next round
     parts: int = 0  # number of posts, each counted once for each of its boards
     by_shard: Counter[int] = field(default_factory=Counter)  # number of posts by shard

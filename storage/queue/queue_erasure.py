@@ -62,7 +62,7 @@ async def _drop_in(store: Store, owner: str, shards: int, leaf_key: int | None) 
     while found := await store.read(page):
         for waiting in found:
             changed = await _drop_from(store, waiting, owner, leaf_key)
-            if changed is None:  # a worker applied the block, or a part of it, meanwhile: read the page again
+            if changed is None:  # a worker has applied the block, or a part of it: read the page again
                 break
             dropped, past = dropped + changed, waiting.head.number
     return dropped

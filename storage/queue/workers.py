@@ -100,7 +100,6 @@ class ShardLeases:
         return Share(permit, shards, workers)
 
     def _keep_shards(self, shards: list[tuple[int, WorkLease]], wanted: int) -> Program[list[WorkLease]]:
-        """Renew the leases on shards of a partition. Keep the first `wanted` of them, and release the others."""
         kept = [lease for _, lease in shards]
         if wanted:
             kept = yield from self._leases.renew_leases(kept, lease_us=self._lease_us)

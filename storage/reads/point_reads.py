@@ -231,7 +231,6 @@ class PointReads:
         return [found.get(each.owner) for each in asked]
 
     async def read_best_rows(self, board: Board, column_index: int, limit: int) -> OwnersNeighbours:
-        """Read the best rows of a board with segments, and its totals."""
         entries = self._boards.open_segments(board)
         return await read_at_once(self._store, entries.parts, entries.rankings[column_index].read_best_rows(limit))
 

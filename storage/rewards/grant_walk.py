@@ -68,7 +68,6 @@ class GrantWalk:
         return found, mark
 
     def _grant(self, mark: WalkMark, entries: Sequence[Entry], *, ended: bool) -> tuple[list[NewGrant], WalkMark]:
-        """Find the grants among the rows after a mark, and the next mark. `ended`: no rows follow."""
         reward, ranking = self.rewards[mark.reward], self._rankings[mark.reward]
         rows, rank, (cell, owner) = mark.rows, mark.rank, mark.last
         found = []

@@ -288,7 +288,6 @@ class SegmentedRanking(Ranking):
 
 
 def _are_of_one_moment(found: Sequence[OwnersNeighbours]) -> bool:
-    """Return whether a segment has not changed between the statements for the rows and for the counts."""
     counts = [(each.counted, each.totals) for each in found if each.counted is not None]
     return all(counted.totals.get(CHANGES, 0) == totals.get(CHANGES, 0) for counted, totals in counts)
 

@@ -67,7 +67,7 @@ class Lease:
         """Take the answer to an attempt to extend. An answer after the end, or about another lease, loses the lease."""
         if self.lost is not None:
             return
-        # Each new lease of a resource has the next version, so nobody else had the resource meanwhile.
+        # Each new lease of a resource has the next version, so nobody else had the resource in between.
         if answer.resource == self.resource and answer.version - self.version in (0, 1):
             self._take(answer, asked_s)
         else:
@@ -103,8 +103,6 @@ class _Remembered:
 
 
 class _Leasing:
-    """The logic of both kinds of leases."""
-
     transport: SyncTransport | AsyncTransport
 
     def __init__(
@@ -157,7 +155,7 @@ class _Leasing:
         turn = yield from self._begin(name)
         try:
             if (known := self._find(name, lease_expires)) is not None:
-                return known  # another caller has asked meanwhile
+                return known  # another caller has asked in the meantime
             return (yield from self._ask(name, lease_expires))
         finally:
             self._end(name, turn)

@@ -77,8 +77,6 @@ class _Waiting:
 
 
 class _Buffering:
-    """The logic of both buffers."""
-
     transport: SyncTransport | AsyncTransport
 
     def __init__(
@@ -229,7 +227,7 @@ class _Buffering:
             return
         yield Wait(self._ended, timeout_s)
         with self._guard:
-            first, self._abandoned = not self._abandoned, True  # another thread may have closed it meanwhile
+            first, self._abandoned = not self._abandoned, True  # another thread may have closed it
             left = [*self._sent, *self._waiting]
             if first and self._spool is not None:
                 self._spool.close()

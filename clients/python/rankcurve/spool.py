@@ -139,7 +139,6 @@ class Spool:
         return Segment(path, file)
 
     def _seal(self, segment: Segment) -> None:
-        """Close the file of a segment, and delete it if none of its posts is unsettled."""
         if segment.file is not None:
             file, segment.file, self._open = segment.file, None, None
             os.close(file)

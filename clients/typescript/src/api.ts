@@ -840,7 +840,7 @@ export type IssueToken = {
   expires_in?: number;
   /**
    * The best value that one post may bring, by column: the greatest, or if low values are the better ones, the
-   * least. A column that merges by `sum` takes no more below zero.
+   * least. In a column that merges by `sum`, a post may not take more than this away either.
    */
   limits?: Record<string, number | string>;
 };
@@ -1131,7 +1131,7 @@ export type LookupEntry = {
 export type ManyBoards = {
   /**
    * In the id of a family's board, `today`, `yesterday`, `this-week`, `last-week`, `this-month`, `last-month`,
-   * `this-year`, `last-year` may stand for the period (`arena:this-week:clan=fox`). The time of the request and the
+   * `this-year`, `last-year` may replace the period (`arena:this-week:clan=fox`). The time of the request and the
    * family's time zone decide which period that is. Answers name the real board.
    */
   boards: Array<string>;

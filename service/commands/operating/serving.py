@@ -30,7 +30,7 @@ def serve(settings: Settings) -> None:
 
         rankcurve keys create NAME --role ops
     """
-    # On PostgreSQL, one process needs no supervisor. On a file, one worker stands beside the owner process.
+    # On PostgreSQL, one process needs no supervisor. On a file, one worker runs beside the owner process.
     supervised_min = 2 if is_shared(settings.store) else 1
     # Imported here, because these modules load the whole server, and `--help` and other commands should start quickly.
     if _count_workers(settings) >= supervised_min:
@@ -65,7 +65,7 @@ def show_config(settings: Settings) -> None:
 def _count_workers(settings: Settings) -> int:
     """Choose how many processes serve requests. On a machine with one core, more than one only costs memory."""
     if settings.read_only and not is_shared(settings.store):
-        return 0  # there is no owner process that several processes could stand beside
+        return 0  # there is no owner process that several processes could share
     is_chosen = "workers" in settings.model_fields_set
     return settings.workers if is_chosen or (os.cpu_count() or 1) > 1 else 0
 

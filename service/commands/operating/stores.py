@@ -163,7 +163,7 @@ def copy(settings: Settings, source: FromArgument, target: ToArgument) -> None:
         rankcurve store copy sqlite:///data/rankcurve.db postgresql://USER@HOST/DATABASE
     """
     begun_s = time.monotonic()
-    with failing_plainly(f"{STOP_FIRST}; meanwhile `serve --read-only` may serve FROM"):
+    with failing_plainly(f"{STOP_FIRST}; `serve --read-only` may serve FROM during the copy"):
         asyncio.run(copy_store(settings, source, target))
     typer.echo(f"{masked(target)} has taken the place of {masked(source)} ({time.monotonic() - begun_s:.0f} s)")
 

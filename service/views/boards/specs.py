@@ -100,7 +100,6 @@ def make_rewards(
 
 
 def show_rewards(rewards: Rewards, columns: Sequence[ColumnSpec]) -> list[RewardBody]:
-    """Show the rewards of a board with these columns."""
     scales = {column.name: column.scale for column in columns}
     return [
         RewardBody(
@@ -344,7 +343,6 @@ def _show_limits(column: ColumnSpec) -> dict[str, Any]:
 
 
 def show_tiers(column: ColumnSpec) -> list[TierBody] | UnsetType:
-    """Show the tiers of a column, or UNSET if it has none."""
     return [
         TierBody(
             name=tier.name,

@@ -247,7 +247,7 @@ def _find_next_place(
     if landed is None:
         return None
     found = yield from locator.locate_rank(WantedRank(index, *landed), mode, begin)
-    if ranking.timed and not landed[1]:  # an archive does not know whose row stands directly before the owner's
+    if ranking.timed and not landed[1]:  # an archive does not know whose row comes directly before the owner's
         found = msgspec.structs.replace(found, rank=own_rank - 1, low=own_rank - 1, high=own_rank - 1)
     padding, scale = ranking.padding, locator.board.spec.columns[index].scale
     value = wanted = padding.decode_value(landed[0])
