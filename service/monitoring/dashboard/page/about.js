@@ -35,7 +35,7 @@ export class AboutPanel {
     show(this.facts, facts([
       this.end && ["Time left", this.end],
       spec.opens_at && ["Opens", moment(spec.opens_at)],
-      spec.closes_at && ["Closes", moment(spec.closes_at)],
+      spec.closes_at && [spec.closed ? "Closed" : "Closes", moment(spec.closes_at)],
       entry.join && ["To post", "join first"],
       entry.posts_max && ["Posts of an owner", `at most ${whole(entry.posts_max)}`],
       spec.owners !== undefined && ["Take part", entry.owners_max ? `${whole(spec.owners)} of ${whole(entry.owners_max)} places` : whole(spec.owners)],

@@ -120,7 +120,7 @@ export class OwnerPanel {
 
   /** Return the ranks in all ranked columns, beginning with the shown column. */
   ranks({ spec, column }, own, positions, reason) {
-    if (own.hidden) return empty("This owner is hidden: rankings, totals and streams leave the owner out. Posts still merge.");
+    if (own.hidden) return empty("This owner is hidden: rankings, totals and streams leave the owner out. Posts still merge. ", el("a", { href: toOwner(own.owner), "data-key": "why" }, "Who hid the owner, and why"));
     if (!positions.length) return reason ? fault(reason) : empty("Not ranked in any column.");
     const first = [...positions].sort((one, other) => (other.column === column.name) - (one.column === column.name));
     const columns = Object.fromEntries(spec.columns.map((each) => [each.name, each]));

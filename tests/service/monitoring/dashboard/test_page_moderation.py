@@ -79,7 +79,7 @@ async def test_a_cheater_is_hidden_and_shown_and_a_value_is_corrected(page: Page
     await open_moderation(page, node, "zz-cheated?owner=mallory", of="owner")
     assert not await page.evaluate("document.querySelector(\"button[data-key='act:show']\")"), "nobody is hidden"
     await give_reason(page, "hide", "speed hack")
-    await page.wait_for_text("This owner is hidden", within="#owner")
+    await page.wait_for_text("Who hid the owner, and why", within="#owner")
     await page.wait_for("document.querySelectorAll('#ranking tbody tr').length === 1")
     await page.wait_for("!document.querySelector(\"button[data-key='act:hide']\")")
     await give_reason(page, "show", "a mistake")

@@ -92,3 +92,18 @@ async def test_the_page_updates_its_numbers_while_it_is_open(page: Page, node: P
     await page.wait_for(f"{shown} === {before + 40}")
     await page.wait_for("/· [0-9.]+\\/s/.test(document.querySelector('#node-store dd').textContent)")  # the rate
     await page.wait_for("document.querySelector('.tiles b').textContent !== '0'")
+
+
+async def test_the_page_says_what_each_job_does_and_how_webhooks_fare(page: Page, node: Process) -> None:
+    async with Caller(node.url) as caller:
+        hook = {"url": "https://game.example/events", "events": ["board.closed"]}
+        await caller.must("PUT", "/v1/webhooks/zz-shop", hook)
+        await page.goto(view_url(node, "/node"))
+        await page.wait_for_text("zz-shop", within="#node-webhooks")
+        assert "active" in await page.text("#node-webhooks tbody tr")
+        jobs = await page.texts("#node-jobs tbody th")
+        assert all(len(job.split("\n")) == 2 for job in jobs), "a name and what it does"
+        assert "0 of –" not in await page.text()
+        await page.click("button[data-key='test:zz-shop']")
+        await page.wait_for_text("A test goes to zz-shop", within="#node-webhooks")
+        await caller.must("DELETE", "/v1/webhooks/zz-shop")

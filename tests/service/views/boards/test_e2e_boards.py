@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
@@ -293,6 +294,17 @@ async def test_boards_by_activity_begin_with_the_last_changed_one(service: Servi
     assert (await list_ids(service, "&order=activity"))[0] == "daily"
     [daily, *_] = (await service.get("/v1/leaderboards?order=activity"))["leaderboards"]
     assert daily["active_at"] > daily["created_at"]
+
+
+async def test_the_changes_of_a_board_grow_with_each_row_that_is_written(service: Service) -> None:
+    await make_boards(service)
+    seen = [(await service.get("/v1/leaderboards/daily"))["changes"]]
+    for owner, xp in (("ada", 1), ("bob", 2), ("ada", 3)):
+        await service.post("daily", {"owner": owner, "stats": {"xp": xp}})
+        seen.append((await service.get("/v1/leaderboards/daily"))["changes"])
+    assert [after - before for before, after in pairwise(seen)] == [1, 1, 1]
+    [listed] = (await service.get("/v1/leaderboards?prefix=daily"))["leaderboards"]
+    assert listed["changes"] == seen[-1]
 
 
 async def test_a_cursor_of_another_order_or_filter_is_refused(service: Service) -> None:
