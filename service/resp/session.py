@@ -41,8 +41,12 @@ class Session:
             raise Refusal("WRONGPASS this door takes API keys only")
         self._watched.close()
         self.caller = None
-        self._watched.enter_context(self.parts.context.keyring.end_when_revoked(caller, self._close))
+        self._watched.enter_context(self.parts.context.keyring.end_when_revoked(caller, self._end_caller))
         self.caller = caller
+
+    def _end_caller(self) -> None:
+        self.caller = None  # so that the rest of a pipeline is refused
+        self._close()
 
     def end(self) -> None:
         self._watched.close()
@@ -61,15 +65,14 @@ class Session:
             if number % TURN_COMMANDS == 0:
                 await asyncio.sleep(0)
             name, args = words[0], words[1:]
-            if self._queued is not None or self.caller is None or COMMANDS.get(name) is None:
-                own = _CONNECTION_COMMANDS.get(name.upper())
-                if own is not None or self._queued is not None or self.caller is None:
-                    await batch.settle()
-                    batch.answers.append(await self._run_own(own, name, args))
-                    await self._send(batch, send)
-                    if self.ends:
-                        return
-                    continue
+            own = None if name in COMMANDS else _CONNECTION_COMMANDS.get(name.upper())
+            if own is not None or self._queued is not None or self.caller is None:
+                await batch.settle()
+                batch.answers.append(await self._run_own(own, name, args))
+                await self._send(batch, send)
+                if self.ends:
+                    return
+                continue
             try:
                 command = _find_command(name, args)
                 if not batch.gather(command, args, self.caller):

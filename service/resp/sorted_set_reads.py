@@ -11,7 +11,7 @@ from service.contract.problems import ProblemError
 from service.contract.values import parse_owner
 from storage.leaves.exact_ranks import CountStart
 from storage.leaves.totals import read_board_totals
-from storage.records import ColumnSpec, Entry
+from storage.records import Best, ColumnSpec, Entry
 from storage.store import Program
 
 from .keys import Place
@@ -103,14 +103,14 @@ async def has_field(parts: DoorParts, args: Sequence[bytes]) -> int:
 
 
 async def read_rank(parts: DoorParts, args: Sequence[bytes], *, ascending: bool = True) -> Answer:
-    place, scored = await parts.keys.find(args[0]), len(args) > 2
+    place, scored = parts.keys.find_known(args[0]) or await parts.keys.find(args[0]), len(args) > 2
     if len(args) > 3 or (scored and args[2].upper() != b"WITHSCORE"):
         raise Refusal("ERR syntax error")
     owner = find_owner(args[1])
     found = None if owner is None else await parts.ask_rank(place, owner)
     if found is None:
         return None
-    high = parts.order(place).high
+    high = place.column.best is Best.HIGH
     rank = found.total - 1 - found.better if ascending == high else found.better
     return [rank, Score(found.value, place.column.scale)] if scored else rank
 
