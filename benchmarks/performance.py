@@ -55,9 +55,9 @@ _P99_OF_POSTS = "single posts, p99 of the service / of Redis of scores alone"
 SECTIONS = (
     Section(
         "Beside Redis",
-        "How many times as many requests a second as a Redis sorted set behind the same HTTP shell, 1,000,000 "
-        "members. Both write durably before they answer. *Scores alone* keeps no time of an entry's last change, "
-        "which the service has. Redis knows no post ids, no brackets and no journal.",
+        "The service's requests a second, divided by those of a Redis sorted set with 1,000,000 members behind the "
+        "same HTTP layer. Both write durably before they answer. *Scores alone* is a set that, unlike the service, "
+        "does not store when an entry last changed. Redis has no post ids, brackets or journal.",
         (
             Row("against_redis", "positions, service / Redis", "positions", _REDIS),
             Row("against_redis", "around, service / Redis", "rows around a player", _REDIS),
@@ -72,8 +72,8 @@ SECTIONS = (
     ),
     Section(
         "Beside a floor",
-        "The share of the rate that the machine gives to the least that could stand in the service's place: a route "
-        "of aiohttp that says hello, a loop over the bare database driver that keeps no journal, or a rank that need "
+        "The service's rate, divided by the rate of the least code that could do a comparable job on the same machine: "
+        "an aiohttp route that says hello, a loop over the bare database driver without a journal, or a rank that need "
         "not be exact.",
         (
             Row("positions", "positions / hello-world, 32 connections", "positions", _HELLO, 0.567),
@@ -90,7 +90,8 @@ SECTIONS = (
     ),
     Section(
         "Times, memory and exactness",
-        "A busy season is a game with 2,500 posts and 185 reads a second on SQLite. p99: 99 % take at most this long.",
+        "A busy season is a game with 2,500 posts and 185 reads a second on SQLite. p99 is the time within which "
+        "99 % of the requests finish.",
         (
             Row("busy_season", "posts, p99", "busy season: posts, p99", unit=" ms"),
             Row("busy_season", "positions, p99", "busy season: positions, p99", unit=" ms"),
@@ -117,9 +118,9 @@ ROWS = tuple(row for section in SECTIONS for row in section.rows)
 _INTRODUCTION = (
     "# How fast it is",
     "",
-    "`make bench` wrote this page and its chart. A program measures a figure and what it is compared with in the same",
-    "run, in turns, because the same machine is faster at some hours than at others. `benchmarks/README.md` tells",
-    "what each program does. *Then* is the first figure that was kept.",
+    "`make bench` generates this page and its chart. Because the speed of a machine varies over the day, each program",
+    "measures the service and what it is compared with in turns, within one run. `benchmarks/README.md` describes",
+    "the programs. *Then* is the first recorded figure.",
     "",
     "![Rates beside those of rivals and floors, then and now](performance.svg)",
 )
@@ -167,7 +168,7 @@ def render_page(figures: Figures) -> str:
             then = "–" if row.then is None else f"{report.plain(row.then)}{row.unit}"
             cells = [row.what, *([row.beside] if rivals else []), then, f"{report.plain(found)}{row.unit}"]
             lines.append(f"| {' | '.join(cells)} | `{row.program}` |")
-    lines += ["", "## When and where", "", "A `+` after a commit says that the tree had changes.", ""]
+    lines += ["", "## When and where", "", "A `+` after a commit means uncommitted changes in the working tree.", ""]
     lines += ["| program | date | commit | minutes | load after it |", "| --- | --- | --- | --- | --- |"]
     machines: dict[str, None] = {}  # in their order
     for program in (program for program in PROGRAMS if program in figures):
