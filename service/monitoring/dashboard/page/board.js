@@ -103,7 +103,7 @@ export class BoardView {
     this.run("acts", [column.name], () => {
       const deleted = () => location.replace(toBoards());
       const changed = () => this.load();
-      show(this.acts, moderation("board", "Moderate this board", boardActions(board, column.name, { changed, deleted })), heldPosts(board, changed));
+      show(this.acts, moderation("board", "Moderate this board", boardActions(board, column.name, { changed, deleted })), heldPosts(board, spec.columns, changed));
     });
     this.run("column", [column.name, column.tiers], (signal) => {
       const onValue = (value) => (location.hash = toBoard(board, { ...this.route.parameters, column: column.name, value }));

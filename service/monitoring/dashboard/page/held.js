@@ -2,19 +2,20 @@
 
 import { act, refusal, send } from "./acts.js";
 import { ask, path } from "./api.js";
+import { valueCell } from "./cells.js";
 import { el, named, show } from "./dom.js";
 import { moment } from "./format.js";
 import { HELD_SHOWN } from "./limits.js";
 import { toBoard, toOwner } from "./routes.js";
 
 /** Return a folded section with the held posts of a board. It asks for them when it is opened. */
-export function heldPosts(board, changed) {
+export function heldPosts(board, columns, changed) {
   const list = el("ul", { class: "acts" });
   const told = el("p", { class: "quiet", role: "status" });
   const load = async () => {
     try {
       const { data } = await ask(`${path`/v1/leaderboards/${board}/held`}?limit=${HELD_SHOWN}`);
-      show(list, data.posts.map((post) => el("li", {}, heldPost(board, post, judged))));
+      show(list, data.posts.map((post) => el("li", {}, heldPost(board, columns, post, judged))));
       show(told, data.posts.length === 0 ? "No post waits for a verdict." : data.next ? `The oldest ${HELD_SHOWN} are shown.` : "");
     } catch (error) {
       show(list);
@@ -31,7 +32,7 @@ export function heldPosts(board, changed) {
 }
 
 /** Return a held post with its verdicts. `judged` is called after one. */
-export function heldPost(board, post, judged) {
+export function heldPost(board, columns, post, judged) {
   const judge = (verdict, label, grave) =>
     act(`${verdict}:${post.owner}:${post.post_id}`, label, {
       grave,
@@ -43,9 +44,9 @@ export function heldPost(board, post, judged) {
         return "Done.";
       },
     });
-  const values = Object.entries({ ...post.stats, ...post.set }).map(([name, value]) => `${name} ${value}`);
+  const values = Object.entries({ ...post.stats, ...post.set }).map(([name, value], index) => [index ? ", " : "", `${name} `, el("b", {}, valueCell(columns.find((each) => each.name === name) ?? { type: "text" }, value))]);
   return [
-    el("p", {}, el("a", { href: toOwner(post.owner), "data-key": `held:${post.post_id}` }, named(post.owner)), " on ", el("a", { href: toBoard(board) }, named(board)), `: ${values.join(", ")} `, el("span", { class: "quiet" }, moment(post.at))),
+    el("p", {}, el("a", { href: toOwner(post.owner), "data-key": `held:${post.post_id}` }, named(post.owner)), " on ", el("a", { href: toBoard(board) }, named(board)), ": ", ...values.flat(), " ", el("span", { class: "quiet" }, moment(post.at))),
     el("p", { class: "quiet" }, post.reason),
     el("div", { class: "line" }, judge("accept", "Accept", false), judge("refuse", "Refuse", true)),
   ];

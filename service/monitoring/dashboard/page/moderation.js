@@ -36,12 +36,14 @@ export class ModerationView {
     return "Moderation";
   }
 
-  /** Fill a panel with what `load` returns, unless that is the same as before. Keep it while the service is away. */
-  async into(part, load) {
+  /** Fill a panel with what `load` returns, unless that is the same as before, or a user types there and has not `acted`.
+   * Keep it while the service is away. */
+  async into(part, load, acted = false) {
     try {
       const [state, ...content] = await load();
       const now = JSON.stringify(state);
-      if (this.signal.aborted || (part.state === now && !part.body.querySelector(".fault"))) return;
+      const typing = !acted && document.activeElement.matches("input") && part.body.contains(document.activeElement);
+      if (this.signal.aborted || typing || (part.state === now && !part.body.querySelector(".fault"))) return;
       part.state = now;
       show(part.body, ...content);
     } catch (error) {
@@ -60,10 +62,10 @@ export class ModerationView {
       return ask(`/v1/leaderboards?families=false&limit=${HELD_BOARDS_MAX}`, { signal });
     });
     const answers = await Promise.all(data.leaderboards.map(({ id }) => ask(`${path`/v1/leaderboards/${id}/held`}?limit=${HELD_SHOWN}`, { signal })));
-    const posts = answers.flatMap(({ data: { board, posts } }) => posts.map((post) => ({ board, post })));
-    const again = () => this.into(this.held, () => this.loadHeld());
+    const posts = answers.flatMap(({ data: { board, posts } }, index) => posts.map((post) => ({ board, post, columns: data.leaderboards[index].columns })));
+    const again = () => this.into(this.held, () => this.loadHeld(), true);
     const note = data.next ? empty(`Those of the ${HELD_BOARDS_MAX} boards that changed last.`) : null;
-    const rows = posts.map(({ board, post }) => el("li", {}, heldPost(board, post, again)));
+    const rows = posts.map(({ board, post, columns }) => el("li", {}, heldPost(board, columns, post, again)));
     return [posts, rows.length ? el("ul", { class: "acts" }, rows) : empty("No post waits for a verdict."), note];
   }
 
@@ -83,7 +85,7 @@ export class ModerationView {
 
   async loadHidden() {
     const { data } = await ask(`/v1/owners?hidden=true&limit=${HIDDEN_SHOWN}`, { signal: this.signal });
-    const again = () => this.into(this.hidden, () => this.loadHidden());
+    const again = () => this.into(this.hidden, () => this.loadHidden(), true);
     const rows = data.owners.map(({ owner, since, key, reason, shadow }) => {
       const acts = hidingActions(owner, "hidden", again, owner);
       return [el("a", { href: toOwner(owner), "data-key": `hidden:${owner}` }, named(owner)), ago(since), shadow ? "as a shadow" : "openly", key ?? "no key", reason ? named(reason) : "–", acts];

@@ -1,11 +1,16 @@
 """Test the overview in a browser: leaders, the verdict, pages, searches, families, an owner on all boards."""
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.browser import PHONE, Page
 from tests.service.monitoring.dashboard.shown_node import FAMILY, SEASON, name_of, new_board, post, view_url, xp_of
+from tests.service.played_days import micros
 from tests.service.real_service import Caller, Process, Service
+from tests.storage.deployment import Clock
+
+DAY_US = 86_400_000_000
 
 BOARDS = "#view a[data-key^='board:']"
 FIRST = f'document.querySelector("{BOARDS}")?.textContent'
@@ -205,3 +210,27 @@ async def test_an_unknown_board_leads_to_the_search(page: Page, node: Process) -
     await page.wait_for_text("Nothing is at this address")
     await page.click("#view a")
     await page.wait_for(FIRST)
+
+
+async def test_past_periods_show_their_winners_and_an_owner_the_ranks_in_them(page: Page, tmp_path: Path) -> None:
+    clock = Clock(micros(datetime.now(UTC)) - 3 * DAY_US)
+    service = Service(tmp_path, jobs="none")
+    service.clock = clock
+    async with service.running():
+        spec = {"columns": [{"name": "xp", "merge": "max"}], "periods": ["day"], "grace_seconds": 0}
+        await service.must("PUT", "/v1/families/daily", spec)
+        for day, xp in enumerate((10, 30, 25, 40)):
+            played = [{"owner": "ada", "stats": {"xp": xp}}, {"owner": "bob", "stats": {"xp": 20 + 2 * day}}]
+            await service.must("POST", "/v1/families/daily/posts", {"posts": played})
+            clock.now_us += DAY_US if day < 3 else 0
+        await page.goto(f"{service.base}/#/families/daily")
+        await page.wait_for("document.querySelectorAll('.card').length === 4")
+        winners = await page.texts(".card .leaders li:first-child a")
+        assert winners == ["ada", "ada", "ada", "bob"]
+        assert await page.texts(".card .tag") == ["running", "final", "final", "final"]
+        await page.click(".card:last-child .leaders a[data-key$=':ada']")
+        await page.wait_for("document.querySelector('#owner .ranks b')?.textContent === '2'")
+        await page.click("a[data-key=owner-boards]")
+        await page.wait_for_text("2 → 1 → 1", within="#past")
+        label = await page.evaluate("document.querySelector('#past svg').getAttribute('aria-label')")
+        assert label == "xp in each day of daily, the oldest first: ranks 2, 1, 1"
