@@ -1,4 +1,7 @@
-"""Describes each setting as a row, for the command `rankcurve config`, for docs/settings.md and for default.toml."""
+"""Describes each setting as a row, for the command `rankcurve config`, for docs/settings.md and for default.toml.
+
+All three are made from the declarations, so none of them can lack a setting or name an old default.
+"""
 
 import ast
 import inspect

@@ -1,4 +1,7 @@
-"""The routes of operators and monitors: health, readiness, metrics, the OpenAPI document, Jolokia, the dashboard."""
+"""The routes of operators and monitors: health, readiness, metrics, the OpenAPI document, Jolokia, the dashboard.
+
+They are apart from the routes under `/v1` because a job process serves some of them, too.
+"""
 
 from collections.abc import Sequence
 from typing import Any

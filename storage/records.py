@@ -13,7 +13,7 @@ from .errors import PostError
 from .periods import Calendar, Period, PeriodSpec, calendar_of
 
 INT64_MAX = 2**63 - 1
-# In the catalog, a segment has an id such as `arena#7`: its board's id, this sign, its key. No other id has it.
+# In the catalog, the id of a segment is formatted `board#key`, such as `arena#7`; no other id contains `#`.
 SEGMENT_SIGN = "#"
 
 

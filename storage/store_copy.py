@@ -1,6 +1,6 @@
 """Copies a whole store to another one, such as a SQLite file to PostgreSQL, and back, while nothing writes to either.
 
-    source   ── COPYING_TO: it serves reads only ────────────────────────> COPIED_TO: it is not served any more
+    source   ── COPYING_TO: it serves reads only ────────────────────────> COPIED_TO: it is no longer served
     target   ── COPIED_FROM: it is not served ── pages ── all compared ──> in use, without a mark
 
 These marks are rows of the table `meta`. A transaction of the target writes a page of rows, and where the next page
@@ -209,7 +209,7 @@ class StoreCopy:
             name, read = table.table.name, self._source.at(table.place).read
             if name in _UNFINISHED and (await anext(table.read_pages(self._source)))[0]:
                 raise StoreCopyError(f"for other partitions, {name} has to be empty: serve the source until it is")
-            # Rows that no board uses any more could meet others of the same keys.
+            # Rows that no board uses could meet others of the same keys.
             while name == tables.DROPPED_ROWS and (await anext(table.read_pages(self._source)))[0]:
                 await self._source.at(table.place).write(partial(sweep_rows, rows_max=PAGE_PARTS))
             if name == tables.SEQUENCES:

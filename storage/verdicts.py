@@ -1,4 +1,7 @@
-"""Verdicts on held posts: what is to be applied if a post is accepted, and how its id is voided if it is refused."""
+"""Verdicts on held posts: what is to be applied if a post is accepted, and how its id is voided if it is refused.
+
+Both happen in the transaction that removes the held post, so of two verdicts only one has an effect.
+"""
 
 from collections.abc import Sequence
 

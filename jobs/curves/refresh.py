@@ -310,7 +310,7 @@ class RefreshJob:
         except LeaseTakenError as taken:
             self._schedule.reschedule(due, in_s=taken.free_in_us / 1e6)
         except Exception:
-            return  # either `_refresh` has logged the error, or the error says only that no refresh is needed any more
+            return  # either `_refresh` has logged the error, or the error only says that no refresh is needed
 
     async def _refresh(self, leaf: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
         """Fit a new curve of a column, store it, and use it in this process. Log a failure before raising it.

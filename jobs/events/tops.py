@@ -1,4 +1,7 @@
-"""Looks for leaderboards whose first rows have changed, and adds events for them. One process at a time does it."""
+"""Looks for leaderboards whose first rows have changed, and adds events for them. One process at a time does it.
+
+A post does not do this itself, because it would then have to read the top of the board.
+"""
 
 from functools import partial
 

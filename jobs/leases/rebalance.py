@@ -221,7 +221,7 @@ class BalanceJob:
             step = min(transfer.resources - moved, self._limits.balance_step_rows_max)
             done = await self._store.write(partial(self.move_resources, pool, transfer, step))
             if not done:
-                break  # no resource is available any more, because keys have leased them
+                break  # no resource is left, because keys have leased them
             moved += done
             await self._sleep(self._monotonic() - started)
         return moved

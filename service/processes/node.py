@@ -1,4 +1,7 @@
-"""Runs `rankcurve serve --workers N`: reserves the port, makes the folder for metrics, starts the supervisor."""
+"""Runs `rankcurve serve --workers N`: reserves the port, makes the folder for metrics, starts the supervisor.
+
+The port is reserved before any process starts, so that two nodes can't silently share it.
+"""
 
 import asyncio
 import signal

@@ -1,4 +1,7 @@
-"""The `RankContext` with which a process finds ranks: a locator for each board, pages, shared reads of first pages."""
+"""The `RankContext` with which a process finds ranks: a locator for each board, pages, shared reads of first pages.
+
+Locators are kept for the boards that were opened last, and made again when a board has changed.
+"""
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence

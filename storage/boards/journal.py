@@ -1,7 +1,8 @@
 """The journal: the change logs of all partitions as callers read them.
 
-A page of the journal merges the logs by the time at which changes were logged. A reader remembers one number for each
-partition: the number of the last change that it has read there. `partition_journal` explains these numbers.
+Each partition numbers its own changes, but a caller wants one list. A page merges the logs by the time at which changes
+were logged, and a reader remembers one number for each partition: that of the last change that it has read there.
+`partition_journal` explains these numbers.
 """
 
 from collections import Counter

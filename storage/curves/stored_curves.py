@@ -1,4 +1,7 @@
-"""Stores curves in the table of the leaf's partition, each under a new version, and reads them again."""
+"""Stores curves in the table of the leaf's partition, each under a new version, and reads them again.
+
+Versions only grow, so a process that polls asks for curves above the last version that it has seen.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass

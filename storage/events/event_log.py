@@ -1,4 +1,7 @@
-"""The events of a store in one list. A follower of each partition's log adds them; their numbers have no gaps."""
+"""The events of a store in one list. A follower of each partition's log adds them; their numbers have no gaps.
+
+Without gaps, a reader that has seen a number knows that no earlier event will appear.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -74,7 +74,7 @@ def store_mark(until: int) -> Program[None]:
 
 
 def forget_tops(partitions: int) -> Program[None]:
-    """Forget all digests and marks, when no webhook asks for them any more."""
+    """Forget all digests and marks, because no webhook asks for them."""
     for partition in range(partitions):
         yield from in_partition(partition, _forget_mark())
     yield _FORGET_TOPS.bind()

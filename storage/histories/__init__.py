@@ -1,4 +1,4 @@
-"""Recomputes entries from the posts in the journal, also for a person whose ids were merged into one.
+"""Recomputes entries from the posts in the journal, including a person's earlier ids that were merged.
 
     entry_histories ── all posts of an entry, under every id ──> replay ──> the entry
 

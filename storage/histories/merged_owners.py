@@ -2,7 +2,7 @@
 
     owner ── merged into ──> other owner        the first id is an earlier id of the other owner from then on
 
-An earlier id has no entries any more, but the journal keeps its posts under it. So whoever reads an owner's posts reads
+An earlier id no longer has entries, but the journal keeps its posts under it. So whoever reads an owner's posts reads
 those of the earlier ids as well. If the owner is merged, too, they become earlier ids of the new owner.
 """
 

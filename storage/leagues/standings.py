@@ -1,4 +1,7 @@
-"""Finds the division of an owner: after its last result, less what its absence since then has cost."""
+"""Finds the division of an owner: after its last result, less what its absence since then has cost.
+
+Absence is charged only when the owner returns, so that no job has to touch the owners who are away.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple

@@ -1,4 +1,7 @@
-"""Reads and decodes the rows of the catalog: one row for each board, for each segment and for each family."""
+"""Reads and decodes the rows of the catalog: one row for each board, for each segment and for each family.
+
+If a row is damaged, the error says whose row it is, because an operator has to find it in the database.
+"""
 
 from collections.abc import Iterable
 from dataclasses import replace

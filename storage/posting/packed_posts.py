@@ -1,6 +1,7 @@
 """Packed posts: the form in which posts leave this process, in a block of the ingest queue or on the way to the owner.
 
-A packed post names each of its leaves by its index in a list that many posts share.
+A leaf with its specification is many times larger than a post. So a packed post names each of its leaves by its index
+in a list that many posts share.
 """
 
 from collections.abc import Sequence

@@ -42,7 +42,7 @@ from .post_ids import RememberedPost, find_known, replace_outcome
 
 class VoidedPart(NamedTuple):
     leaf: Leaf
-    stats: Sequence[StatValue | None] | None = None  # in column order; None: the owner has no entry any more
+    stats: Sequence[StatValue | None] | None = None  # in column order; None: the owner no longer has an entry
     error: StorageError | None = None  # why this board keeps its part of the post
 
 

@@ -40,7 +40,7 @@ BLOCKS_MAX = 1_000  # the most blocks read; only blocks whose text contains the 
 
 
 class PostFate(NamedTuple):
-    owner: str | None  # None: the owner was not looked up, or the journal does not name the owner any more
+    owner: str | None  # None: the owner was not looked up, or the journal no longer names the owner
     outcome: PartOutcome | None  # None: the post waits in the queue
     settled_us: int | None = None  # the time that the journal has for the post; None: the post waits
 

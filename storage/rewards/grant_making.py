@@ -1,4 +1,4 @@
-"""Makes the grants of closed boards, in short steps. The closing job runs them."""
+"""Makes the grants of closed boards, in short steps, because on SQLite posts wait while a step is stored."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace

@@ -210,7 +210,7 @@ WORK_TABLES: tuple[Query, ...] = (
 )
 
 
-# Gates, totals, post ids, hidden entries, archives, and keys of rows that no board uses any more: a job deletes them.
+# Gates, totals, post ids, hidden entries, archives, and keys of rows that no board uses: a job deletes them.
 ENTRY_TABLES: tuple[Query, ...] = (
     # What the catalog says of each leaf in this partition, as far as posts and reads need it. See `leaves.gates`.
     create_table(GATES)

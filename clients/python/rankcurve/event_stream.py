@@ -1,4 +1,8 @@
-"""Follows server-sent events, and after an interruption continues where it stopped."""
+"""Follows server-sent events, and after an interruption continues where it stopped.
+
+Connections break, and a proxy may end one after a minute. So the id of the last event goes along with the next request,
+and the caller sees no gap unless the service says so by the event `reset`.
+"""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ class _Buffering:
         except Exception as error:
             self._failure = error
             if not self._abandoned:
-                logger.error("posts to %s are not sent any more: %s", self._target, one_line(str(error)))
+                logger.error("posts to %s are no longer sent: %s", self._target, one_line(str(error)))
         finally:
             with self._guard:
                 for signal in (self._ended, self._room, self._progress):

@@ -1,4 +1,7 @@
-"""Sends batches of posts, with one result for each post."""
+"""Sends batches of posts, with one result for each post.
+
+A post without an id gets one before it is sent, because a retry of a post without an id would count twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The types of the answers about leaderboards, families, posts and curves."""
+"""The types of the answers about leaderboards, families, posts and curves.
+
+Their docstrings are for users of the API.
+"""
 
 from typing import Annotated, Any, Literal
 

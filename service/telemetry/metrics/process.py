@@ -1,4 +1,7 @@
-"""Collects all metrics of one process, or of its node, in the text format of Prometheus."""
+"""Collects all metrics of one process, or of its node, in the text format of Prometheus.
+
+A scrape reaches only one process of a node, so each process can show the sums over all of them.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 

@@ -1,4 +1,7 @@
-"""Translates the specifications of leaderboards: checks those that arrive, and shows those that are stored."""
+"""Translates the specifications of leaderboards: checks those that arrive, and shows those that are stored.
+
+A contradiction that is found here is a 422 for its author; found later, it would be a broken board for everybody.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

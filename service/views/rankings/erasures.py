@@ -1,4 +1,4 @@
-"""The handler that erases many entries of one leaderboard."""
+"""The handler that erases many entries of one leaderboard, in bounded steps that the caller repeats."""
 
 import secrets
 from functools import partial
