@@ -18,7 +18,7 @@ from service.commands.target import BoardArgument, service_command
 CLOSES_IN = timedelta(seconds=5)  # not 0, because the service refuses a closing time that is already past
 BOARD_PATH = "/v1/leaderboards/{board}"
 BOARD = argument("board", "BOARD", "Id of the leaderboard.")
-READ_ONLY_MEMBERS = ("id", "entries", "owners", "created_at", "curves", "closed", "archived", "boards")
+READ_ONLY_MEMBERS = ("id", "entries", "owners", "changes", "created_at", "curves", "closed", "archived", "boards")
 
 COLUMNS = option(
     "column", list[str], "A column like xp:sum:high, as described above; repeatable.", "--column", "-c", metavar="SPEC"
