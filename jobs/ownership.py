@@ -56,11 +56,9 @@ class HeldLease:
     is_released: bool = False  # the work sets this to True when the transaction that ran `release` is committed
 
     def release(self) -> Program[None]:
-        """Release the lease, in the last transaction of the work."""
         return in_partition(self.partition, self.leases.release(self.lease))
 
     def renew(self) -> Program[None]:
-        """Renew the lease, in a transaction of the work that does not release it."""
         yield from in_partition(self.partition, self.leases.renew(self.lease, lease_us=self.lease_us))
 
     def renew_and(self, program: Program[T]) -> Program[T]:

@@ -106,7 +106,6 @@ class LiveCounts:
         return sum(self.moves)
 
     def find_ends(self) -> tuple[int, int]:
-        """Find the best and the worst key that an entry may have."""
         keys = self.keys or (0,)
         return keys[0] if self.best is None else self.best, keys[-1] if self.worst is None else self.worst
 

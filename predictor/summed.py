@@ -34,7 +34,6 @@ class SummedCurve:
 
     @property
     def method(self) -> FitMethod:
-        """`scan` if every part was fitted from a scan, else `skip`."""
         return "scan" if all(part.method == "scan" for part in self.parts) else "skip"
 
     @property

@@ -54,7 +54,6 @@ class CreateTable(Query):
         return replace(self, columns=(*self.columns, ColumnDefinition(name, kind, null, sortable)))
 
     def with_columns(self, /, **kinds: SqlType) -> CreateTable:
-        """Add columns that do not accept null."""
         added = (ColumnDefinition(name, kind) for name, kind in kinds.items())
         return replace(self, columns=(*self.columns, *added))
 

@@ -210,7 +210,6 @@ class Select(RowQuery):
         return replace(self, groups=self.groups + groups)
 
     def offset(self, offset_rows: RowBound) -> Select:
-        """Leave out the first rows. The select needs a limit, too."""
         return replace(self, offset_rows=_bound(offset_rows))
 
     def locked(self, lock: Lock | None, *in_order: Term | Ordering) -> Select:

@@ -25,7 +25,6 @@ class OwnerSockets(NamedTuple):
 
 
 def is_shared(url: str) -> bool:
-    """Return whether several processes may open the store at the same time."""
     return not url.startswith(SQLITE_PREFIX)
 
 

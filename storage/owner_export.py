@@ -83,7 +83,6 @@ def _read_entries(opened: OpenBoards, names: Sequence[str], after: str) -> Progr
 
 
 async def read_archived(store: Store, names: Sequence[str]) -> AsyncIterator[list[LeafEntry]]:
-    """Yield the entries in pages of archives, each with the leaf that has it."""
     for partition in range(await store.read(count_partitions)):
         for name in names:
             after = -1

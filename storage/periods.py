@@ -156,7 +156,6 @@ _FORMS = {
 
 @lru_cache(maxsize=_DAYS_KEPT)
 def parse_period(text: str) -> Period | None:
-    """Parse the id of a period; return None if there is no such period."""
     if text == ALL_TIME.id:
         return ALL_TIME
     if (found := _NUMBERED.fullmatch(text)) is not None:
@@ -171,7 +170,6 @@ def parse_period(text: str) -> Period | None:
 
 
 def find_zone(name: str) -> ZoneInfo | None:
-    """Find the time zone with this IANA name; return None if there is none."""
     try:
         return ZoneInfo(name)
     # The errors mean, in this order: unknown name, path outside the zone database, path of a folder.
@@ -183,7 +181,6 @@ class Calendar:
     """Finds the days and periods of one time zone, and when they start and end."""
 
     def __init__(self, zone: ZoneInfo, declared: Sequence[PeriodSpec] = ()) -> None:
-        """Make a calendar. `declared`: periods of a family, with valid times."""
         self._zone = zone
         self._declared = {each.name: each for each in declared}
         self._numbered_us = lru_cache(maxsize=_DAYS_KEPT)(self._start_of_number)

@@ -18,8 +18,6 @@ SEGMENT_SIGN = "#"
 
 
 class Merge(StrEnum):
-    """The rules by which a post changes a stored value."""
-
     SUM = "sum"
     MAX = "max"
     MIN = "min"
@@ -211,7 +209,6 @@ class LeagueSpec:
     declared: tuple[PeriodSpec, ...] = ()  # as in the family
 
     def __str__(self) -> str:
-        """Return what each post has to know."""
         bounds = sum(len(each.bounds) for each in self.declared)
         return f"{self.cohort_size},{len(self.divisions)},{self.absent.value},{bounds}"
 
@@ -416,7 +413,6 @@ class Board:
 
     @cached_property
     def column_index(self) -> dict[str, int]:
-        """The 0-based position of each column in the spec, by column name."""
         return {column.name: index for index, column in enumerate(self.spec.columns)}
 
     @cached_property
@@ -453,7 +449,6 @@ class FamilySpec:
     rewards: tuple[tuple[str, Rewards], ...] = ()  # of the boards of each kind of period
 
     def ends_us(self, period: Period) -> int | None:
-        """Find when a period ends; return None if it is all-time."""
         bounds = self.calendar.bounds_us(period)
         return None if bounds is None else bounds[1]
 

@@ -50,8 +50,6 @@ class MoveCounts:
 
 
 class BoardMove:
-    """Moves or splits one board, for a command of an operator."""
-
     def __init__(
         self,
         store: Store,

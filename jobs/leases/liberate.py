@@ -23,7 +23,6 @@ POOLS_A_PAGE = 200
 
 
 async def read_pool_pages(store: Store) -> AsyncIterator[list[Pool]]:
-    """Yield all pools, in pages of `POOLS_A_PAGE`."""
     after = ("", "")
     while pools := await store.read(partial(lease_pools.list_pools, after=after, client_id=None, limit=POOLS_A_PAGE)):
         yield pools

@@ -124,7 +124,6 @@ def add_list(
 
 
 async def print_lines(client: AsyncClient, path: str, *, after: int, limit: int) -> None:
-    """Print an answer in NDJSON: the lines after the number `after`."""
     lines = await client.request("GET", path, bytes, query={"after": after, "limit": limit})
     typer.echo(shown(lines.decode(), sys.stdout), nl=False)
 

@@ -70,5 +70,4 @@ def say(text: str) -> None:
 
 
 def show_json(record: object) -> None:
-    """Print `record` as indented JSON with exact decimals."""
     say(msgspec.json.format(ENCODER.encode(record), indent=2).decode())

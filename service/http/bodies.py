@@ -67,7 +67,6 @@ class BodyReader:
             raise ProblemError("bad_request", "the body is not what its headers announce") from error
 
     def release_body(self, request: web.BaseRequest) -> None:
-        """Stop counting the body of a request, if it was counted."""
         if self._held:
             self._held_bytes -= self._held.pop(id(request), 0)
         if self._working and self._working.pop(id(request), 0):

@@ -18,8 +18,6 @@ class FoundRoute(msgspec.Struct, Generic[H]):  # making a named tuple would take
 
 
 class RouteTable(Generic[H]):
-    """The handlers of all routes, by method and path."""
-
     def __init__(self) -> None:
         # One tree for each method and number of words. In a common tree, the word `b` of a route `/a/b` would hide the
         # parameter of a longer route `/a/{name}/c` from the path `/a/b/c`.

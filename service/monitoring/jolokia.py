@@ -232,7 +232,6 @@ def _list(path: Sequence[str], objects: Objects) -> Any:
 
 
 def describe_object(managed: ManagedObject) -> dict[str, Any]:
-    """Describe an object for an answer to `list`: its attributes and operations."""
     return {
         "attr": {
             name: {"rw": False, "type": attribute.kind, "desc": attribute.description}

@@ -223,7 +223,6 @@ class Pager:
         )
 
     def tag_page(self, window: Window) -> Tagged:
-        """Turn a window into a page, encoded as JSON, with its `ETag`."""
         return Tagged(msgspec.json.encode(self.make_page(window)), make_entity_tag(self.board, window.totals))
 
     def _ranked_entries(self, window: Window) -> list[RankedEntry]:

@@ -27,7 +27,6 @@ class Tiers:
         self.depend_on_total = bool(self._shares)
 
     def find_tier(self, value: int, rank: int, total: int) -> str | None:
-        """Find the name of the first tier that fits; return None if no tier fits."""
         for tier in self._tiers:
             if self._reaches(tier, value, rank, total):
                 return tier.name

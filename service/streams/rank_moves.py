@@ -67,7 +67,6 @@ class Moves:
 
     @cached_property
     def change_total(self) -> bool:
-        """Return whether a move adds an entry to the ranking, or removes one."""
         return any((move.before is None) != (move.after is None) for move in self.all)
 
     def concern_owner(self, owner: str, cell: str | None) -> bool:

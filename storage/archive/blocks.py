@@ -27,8 +27,6 @@ _LEVEL = 6
 
 
 class SectionKind(StrEnum):
-    """The kinds of sections that an archive has for each ranked column."""
-
     TALLY = "tally"
     TOP = "top"
     CURVE = "curve"

@@ -24,7 +24,6 @@ REFRESH_WORK = "refresh"  # the kind of the work leases for refreshing a column
 
 
 def refresh_resource(leaf_key: int, column_index: int) -> str:
-    """Name the resource that is leased while a column is refreshed."""
     return f"{leaf_key}/{column_index}"
 
 

@@ -39,8 +39,6 @@ _FACET_CHARS_MAX = 64
 
 
 class FamilyBoardId(NamedTuple):
-    """The parsed id of a family's board."""
-
     family: str
     period: Period
     facets: tuple[tuple[str, str], ...]  # names and values, sorted by name

@@ -43,7 +43,6 @@ def hold_postponed(change: PostponedChange) -> Program[bool]:
 
 
 def is_postponed(owner: str) -> Program[bool]:
-    """Return whether a change of this owner is postponed in any partition."""
     return bool((yield _OF_OWNER.bind(owner=owner)))
 
 

@@ -166,8 +166,6 @@ def _read_keys(entries: Entries, column_index: int, cells: list[str]) -> list[in
 
 
 class TallyBuilder:
-    """Collects the values of a scan, best first, and then builds their tally."""
-
     def __init__(self) -> None:
         self._limbs, self._better_counts = [array("q")], array("q")
         self._first_key = 0

@@ -39,8 +39,6 @@ SHARDS_MAX = 20_000  # a process knows the shards of about this many tables
 
 
 class Node:
-    """A database node: a connection pool for each kind of work, and a breaker that watches them."""
-
     def __init__(
         self, name: str, url: str, limits: Settings, meter: Meter, counts: Counter[str], *, on_citus: bool
     ) -> None:

@@ -82,8 +82,6 @@ class _Connection(aiosqlite.Connection):
 
 
 class _Readers(NamedTuple):
-    """The connections for short reads, or those for heavy reads."""
-
     kind: str  # "read" or "heavy"
     connections: int  # how many there are, lent or idle
     # Last in, first out: the most recently used connection still has pages and statements in its caches.

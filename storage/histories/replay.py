@@ -67,7 +67,6 @@ class Replay:
         return name
 
     def pass_merge(self, entries: EntriesByOwner, row: JournalRow) -> None:
-        """Pass the row that merges the entry of another owner into an entry."""
         if row.owner is None or row.record is None or row.record.owner is None:
             return
         owner = self.owner_of(row.owner)

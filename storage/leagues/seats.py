@@ -131,7 +131,6 @@ class SeatChanges:
         self.used: dict[int, OpenCohort] = {}  # by division
 
     def take_seat(self, owner: str) -> None:
-        """Give an owner without an entry a seat, unless it has one."""
         facts = self._facts
         if owner in facts.seated or owner in self.taken:
             return

@@ -82,7 +82,6 @@ class LeaseBatcher:
         return given
 
     async def close(self) -> None:
-        """Refuse new requests, and wait until the accepted requests are answered."""
         self._closing = True
         await self._writes.finish_questions()
 

@@ -135,7 +135,6 @@ class LeaseCounts:
         return {(row[0], row[1]): RegionCounts(*row[2:]) for row in rows}
 
     def read_loads(self, pool_keys: Sequence[int]) -> Program[dict[Region, str]]:
-        """Read the measurements that the rebalancing job has stored, by region."""
         rows = yield self._loads.bind(pools=pool_keys)
         return {(row[0], row[1]): row[2] for row in rows}
 

@@ -54,8 +54,6 @@ _HOLDER = _POOL_END + list(RESOURCE_COLUMNS).index("holder")
 
 
 class Findings(NamedTuple):
-    """The result of one read for a list of requests: the pools, the resources and the time."""
-
     now_us: int  # the time of the read by the store's own clock; 0 if none of the pools exists
     pools: dict[tuple[str, str], Pool]  # the pools that exist, by client id and pool id
     held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key

@@ -80,7 +80,6 @@ class RemoteLeases:
         self._set_cursor = prepare_put(LEASE_PEERS)
 
     def find_by_keys(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, list[RemoteLease]]]:
-        """Find the leases that these keys have in other stores, even expired ones."""
         found = yield self._by_keys.bind(keys=keys)
         leases: dict[ResourceKey, list[RemoteLease]] = {}
         for row in found:

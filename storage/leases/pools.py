@@ -220,7 +220,6 @@ class LeasePools:
         self._page = listed.order_by(asc(resource)).limit(param("limit")).packed().prepared()
 
     def find_by_names(self, names: Sequence[tuple[str, str]]) -> Program[dict[tuple[str, str], Pool]]:
-        """Find the named pools that exist, by client id and pool id."""
         found = yield self._by_names.bind(names=sorted(set(names)))
         return {pool.name: pool for pool in (Pool(*row) for row in found)}
 

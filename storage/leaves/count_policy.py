@@ -34,8 +34,6 @@ def limit_gap_rows(gap_rows_max: int, *, ranks: int = 1, crowded: bool) -> int:
 
 
 class CountPolicy(NamedTuple):
-    """The policy by which ranks of one board are counted or read off a curve."""
-
     exact_top: int  # `auto` counts every rank up to this one
     changes_max: int = 0  # if more changes than this follow a curve's mark, no count starts at its knots
     archived: bool = False  # an archive counts every rank, which is exact and reads only a few blocks

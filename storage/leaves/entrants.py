@@ -72,7 +72,6 @@ class Entrants(msgspec.Struct):
             yield from store_posts({self.place: {owner: row.posts - 1}})
 
     def store_joined(self, owner: str, *, now_us: int) -> Program[None]:
-        """Add an owner who did not take part yet."""
         partition, key = self.place
         yield _PUT.bind(leaf_key=key, owner=owner, posts=0, joined_at=now_us).at(partition)
         yield from store_posts({self.place: {COUNT: self.owners + 1}})

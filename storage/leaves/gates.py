@@ -112,7 +112,6 @@ def read_gates(partition: int, keys: Iterable[int], *, held: bool = False) -> Pr
 
 
 def read_gates_of(leaves: Iterable[Leaf], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
-    """Read what `read_gates` returns, for leaves in any partitions."""
     gates: dict[int, tuple[Place, Gate]] = {}
     for partition, theirs in by_partition(leaves):
         gates |= yield from read_gates(partition, sorted({leaf.key for leaf in theirs}), held=held)

@@ -153,7 +153,6 @@ class LeafCopy:
         return TableCopy(TABLES[table], TABLES[table], {"leaf_key": self.source.key})
 
     def share(self, items: Iterable[T], owner_of: Callable[[T], str]) -> list[list[T]]:
-        """Divide items among the targets, by their owners."""
         shares: list[list[T]] = [[] for _ in self.targets]
         for item in items:
             shares[segment_of(owner_of(item), len(shares))].append(item)

@@ -22,8 +22,6 @@ from .exact_ranks import CountStart, GapCount
 
 @dataclass(slots=True)
 class Neighbours:
-    """The rows around one place, which is a cell and an owner."""
-
     before: list[Entry]  # the better rows, best first
     after: list[Entry]  # the row at the place, if there is one, and the worse rows, best first
     ties_before: int  # how many rows with the place's cell come before the place's owner

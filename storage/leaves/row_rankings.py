@@ -56,8 +56,6 @@ class Sample:
 
 
 class AroundOwner(NamedTuple):
-    """A request for the rows on both sides of an owner's row."""
-
     board: Board
     column_index: int
     owner: str
@@ -67,8 +65,6 @@ class AroundOwner(NamedTuple):
 
 
 class OwnersNeighbours(NamedTuple):
-    """The rows around an owner's row, and the totals of the leaf from the same snapshot."""
-
     near: Neighbours
     totals: dict[int, int]  # keys: the index of the ranked column, and `CHANGES`
     counted: GapCount | None = None  # the entries better than the owner's cell; None: not counted

@@ -53,7 +53,6 @@ class Layout:
 
     @property
     def key_kinds(self) -> dict[str, Any]:
-        """The SQL types of the columns that identify a row, by column name."""
         return {ROWS_KEY: INTEGER, "owner": TEXT} if self.shared else {"owner": TEXT}
 
     @property
@@ -112,7 +111,6 @@ def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColum
 
 
 def name_columns(table_key: int, names: Iterable[str]) -> Layout:
-    """Make the layout of a shared table whose columns have these names."""
     signs = {sign: best for best, sign in _SHARED_SIGNS.items()}
     columns = (RowColumn(name, INTEGER if name.endswith("n") else TEXT, signs.get(name[-1])) for name in names)
     return Layout(shared_table(table_key), True, tuple(columns))

@@ -24,13 +24,11 @@ _decode = msgspec.json.Decoder(Gains).decode
 
 
 def sum_recent(gains: Gains, index: int, now_us: int) -> int:
-    """Add up what the column with this index gained in the last hour."""
     oldest = now_us // MINUTE_US - MINUTES
     return sum(gain for minute, gain in gains.get(index, ()) if minute >= oldest)
 
 
 def add_gain(gains: Gains, index: int, gain: int, now_us: int) -> Gains:
-    """Add a gain, and drop those of more than an hour ago."""
     now, kept = now_us // MINUTE_US, dict[int, int]()
     for minute, earlier in [*gains.get(index, ()), (now, gain)]:
         if minute >= now - MINUTES:

@@ -46,7 +46,6 @@ class TieColumn(NamedTuple):
 
 
 def list_tie_columns(spec: BoardSpec) -> list[TieColumn]:
-    """List the tie columns of a board, the most important one first."""
     found = []
     indexes = {column.name: index for index, column in enumerate(spec.columns)}
     for name in spec.tie_columns:
@@ -104,7 +103,6 @@ class Padding:
         return TIME_LIMIT_US - time if self.high else time
 
     def ties_of(self, cell: str) -> list[int | None]:
-        """Decode the values of the tie columns that a cell holds."""
         found, start = [], self.width
         for tie in self.tie_columns:
             place, start = int(cell[start : start + tie.digits]), start + tie.digits

@@ -65,8 +65,6 @@ class BoardEvent(NamedTuple):
 
 
 class LogState(NamedTuple):
-    """The state of a partition's log in one snapshot."""
-
     mark: int  # the first position that the snapshot does not hold
     changed_us: int  # the latest start time of the transactions whose changes the snapshot holds, see `date_snapshot`
     pruned_before: int  # the position before which all bundles were pruned, or 0
@@ -156,7 +154,6 @@ class LogPages:
     """
 
     def __init__(self, *columns: str, where: Condition | None = None) -> None:
-        """Prepare to read these columns of the bundles that fulfil a condition."""
         at, conditions = param("position"), () if where is None else (where,)
         later = (POSITION.ge(at), any_of(POSITION.gt(at), col("changes").gt(param("next"))), *conditions)
         read = [select(POSITION, col("changes"), col("updated_at"), PRUNED_BEFORE.scalar()), select(*map(col, columns))]

@@ -28,8 +28,6 @@ _PAGE = 32  # blocks that are read at a time
 
 
 class PositionRange(NamedTuple):
-    """The positions of the change log from `first` to `last`, both included."""
-
     first: int
     last: int
 
@@ -74,7 +72,6 @@ class OwnerBlocks:
         self._prune = delete(JOURNAL_BLOCKS).where(col("last").lt(param("boundary"))).prepared()
 
     def find_covered_position(self) -> Program[int]:
-        """Find the last log position that a block covers, or 0 if there is no block."""
         rows = yield self._covered.bind()
         return int(rows[0][0] or 0)
 
@@ -97,11 +94,9 @@ class OwnerBlocks:
         return int(rows[0][0])
 
     def list_blocks_below(self, position: int) -> Program[list[OwnerBlock]]:
-        """List a page of blocks that begin before `position`, newest first."""
         return _blocks((yield self._down.bind(at=position)))
 
     def list_blocks_above(self, position: int) -> Program[list[OwnerBlock]]:
-        """List a page of blocks that begin after `position`, oldest first."""
         return _blocks((yield self._up.bind(at=position)))
 
 

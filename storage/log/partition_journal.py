@@ -54,7 +54,6 @@ class JournalRow(NamedTuple):
 
     @property
     def kind(self) -> ChangeKind | None:
-        """The kind of the change, or None if the owner was erased."""
         return None if self.record is None else self.record.kind
 
 
@@ -184,7 +183,6 @@ def _find_deletions(bundles: Iterable[Sequence[Any]]) -> dict[int, Leaf]:
 
 
 def changes_of(row: Row) -> Iterator[JournalRow]:
-    """Yield the changes of a bundle, in the order in which they happened."""
     _, _, _, owners, pieces, posts = row
     changes = zip(owners_of(owners), pieces_of(pieces), decode_records(posts), strict=True)
     for index, (owner, piece, record) in enumerate(changes):

@@ -54,7 +54,6 @@ class EntrantChanges(msgspec.Struct):
     changed: dict[str, int]  # what is to be stored, as `entrants.store_posts` takes it
 
     def describe(self, attempt: Attempt, owner: str, *, has_entry: bool) -> Attempt:
-        """Add to an owner's attempt what the entry rules judge."""
         posts = self.posts.get(owner)
         return attempt._replace(is_entrant=has_entry or posts is not None, posts=posts or 0, owners=self.owners)
 
@@ -92,8 +91,6 @@ class TableChanges(msgspec.Struct):
 
 
 class Decision(msgspec.Struct):
-    """The outcomes of a group's posts, and the changes that make them true."""
-
     group: GroupFacts
     boards: dict[int, BoardChanges]  # by leaf key
     known: dict[PostKey, RememberedPost]  # posts whose id is stored, or that this group applies

@@ -104,8 +104,6 @@ def unpack_requests(frame: TracingFrame) -> list[tuple[int, list[Post]]]:
 
 
 class FrameLink(asyncio.Protocol):
-    """One end of a connection that carries frames."""
-
     def __init__(
         self,
         receive: Callable[["FrameLink", bytes], None],

@@ -56,7 +56,6 @@ class PostIds:
         self._of_owner = hashlib.blake2b(digest_size=_HASH_BYTES, key=key, person=b"owner")
 
     def hash_post_id(self, post_id: str, owner: str) -> str:
-        """Hash the post id, then the owner, into the key of an owner's post."""
         of_owner = self._of_owner.copy()
         of_owner.update(owner.encode())
         return self.hash_id(post_id) + of_owner.hexdigest()
@@ -112,7 +111,6 @@ class RememberedPost(msgspec.Struct):
 
     @property
     def is_voided(self) -> bool:
-        """Whether the post was taken back on at least one of its boards."""
         return any(part.status is PostStatus.VOIDED for part in self.parts)
 
 

@@ -84,7 +84,6 @@ class RemoteWriter:
 
     @property
     def alive(self) -> bool:
-        """Whether there is an owner, and it is ready."""
         return self._link is not None and self._silent_s < SILENT_S_MAX
 
     def hangs(self) -> bool:

@@ -59,7 +59,6 @@ class RequestQueue:
     """The requests of a writer: those that wait, in order of arrival, and the groups that are in flight."""
 
     def __init__(self, *, group_posts_max: int, enough: int | None = None) -> None:
-        """Make an empty queue. `enough`: a group with this many posts is complete."""
         self._group_posts_max = group_posts_max
         self._enough = group_posts_max if enough is None else enough
         self.requests: deque[WaitingRequest] = deque()
@@ -166,8 +165,6 @@ class WaitTimer:
 
 
 class DrainRate:
-    """The recent rate of committed posts per second."""
-
     def __init__(self) -> None:
         # Posts, seconds and commits from `_began_s` to `_counted_to_s`. Earlier posts and seconds count less than later
         # ones. If `_counted_to_s` is None, nothing is measured, because the last group left no post in the queue.

@@ -70,8 +70,6 @@ def draw_pause_s(limits: PostingSettings, races_lost: int, rng: random.Random) -
 
 
 class Writer:
-    """Forms groups of posts, and applies each group in one transaction of the store."""
-
     def __init__(
         self,
         store: Store,

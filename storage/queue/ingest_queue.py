@@ -78,8 +78,6 @@ class ShardBacklog:
 
 @dataclass(frozen=True, slots=True)
 class ShardCount:
-    """The work of all workers for a shard since the shard was made."""
-
     applied: int  # number of posts that workers took from the shard and applied or rejected
     busy_us: int  # total time that workers were busy
 

@@ -133,7 +133,6 @@ def _find_held(leases: WorkLeases) -> Program[dict[int, WorkLease]]:
 
 
 def release_leases(leases: WorkLeases, held: Iterable[WorkLease]) -> Program[None]:
-    """Release leases, except those that other workers have taken."""
     for lease in sorted(held, key=attrgetter("resource")):
         with suppress(LeaseLostError):
             yield from leases.release(lease)
@@ -175,7 +174,6 @@ class Semaphore:
         return bool(rows[0][0])
 
     def holders(self) -> Program[int]:
-        """Count the permits that are held now."""
         held = yield from self._leases.find_held(self._pool)
         return len(held)
 

@@ -23,11 +23,9 @@ class OpenBoards:
         self._spread: OrderedDict[int, SegmentedEntries] = OrderedDict()
 
     def open_board(self, board: Board) -> OpenLeaf | SegmentedEntries:
-        """Open this version of a board for reading."""
         return self.open_segments(board) if board.is_spread else self.open_leaf(board.leaf)
 
     def open_segments(self, board: Board) -> SegmentedEntries:
-        """Open this version of a board with segments for reading."""
         found = self._spread.get(board.key)
         # A job reads its boards from the store, so the same version of a board may be another, equal object.
         if found is None or (found.board is not board and found.board != board):
@@ -38,7 +36,6 @@ class OpenBoards:
         return found
 
     def open_leaf(self, leaf: Leaf) -> OpenLeaf:
-        """Open this version of a leaf for reading."""
         found = self._open.get(leaf.key)
         if found is None or (found.leaf is not leaf and found.leaf != leaf):
             found = Entries(leaf) if leaf.archived_us is None else ArchivedEntries(leaf)

@@ -66,7 +66,6 @@ class GrantStep(NamedTuple):
 
 
 def open_walk(board: Board, open_board: Callable[[Board], OpenBoard], rewards: Rewards) -> GrantWalk | LeagueWalk:
-    """Open the walk that finds who gets which of these rewards of a board."""
     if board.spec.league is not None:
         return LeagueWalk(board, rewards)
     return GrantWalk(board, open_board(board).rankings, rewards)
@@ -133,7 +132,6 @@ def has_walk(board_key: int) -> Program[bool]:
 
 
 def hold_walks() -> Program[None]:
-    """Let no grant be made until the transaction ends."""
     yield _HOLD_ALL.bind()
 
 

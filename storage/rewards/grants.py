@@ -46,7 +46,6 @@ def parse_key(grant_id: str) -> GrantKey:
 
 
 def list_of_board(board_key: int, *, after: int, limit: int) -> Program[list[Grant]]:
-    """List grants of a board with numbers greater than `after`, in their order."""
     return [Grant(*row) for row in (yield _OF_BOARD.bind(key=board_key, after=after, limit=limit))]
 
 
@@ -75,7 +74,6 @@ def claim_grant(key: GrantKey, *, now_us: int) -> Program[tuple[Grant, bool]]:
 
 
 def forget_owner(owner: str) -> Program[None]:
-    """Delete the grants of an erased owner, who no longer has entries."""
     yield from hold_walks()
     yield _FORGET.bind(owner=owner)
 

@@ -43,8 +43,6 @@ keys_app = typer.Typer(
 def create(
     *, name: str, role: str, url: str | None, api_key: str | None, store: str | None, config: Path | None
 ) -> None:
-    """Create a key, in the service at `url` or in the store, and print it."""
-
     async def act_on_service(client: AsyncClient) -> None:
         typer.echo((await client.request("POST", KEYS_PATH, Record, body={"name": name, "role": role}))["key"])
 

@@ -38,8 +38,6 @@ class _Snapshot(NamedTuple):
 
 
 class MetricHistory:
-    """Takes snapshots of the metrics, and keeps the snapshots of the last KEPT_S seconds."""
-
     def __init__(
         self,
         metrics: Metrics,

@@ -23,8 +23,6 @@ _FIGURES = {"": "Value", "_total": "Count", "_count": "Count", "_sum": "Sum"}  #
 
 
 class MetricGroup(NamedTuple):
-    """A set of metrics, and the object or objects to which they belong."""
-
     type: str
     prefixes: tuple[str, ...]  # beginnings of metric names after `rankcurve_`; the longest match decides
     description: str

@@ -56,7 +56,6 @@ class ObjectName:
 
     @property
     def is_pattern(self) -> bool:
-        """Whether this name has wildcards, so that it may match several names."""
         return "*" in self.text or "?" in self.text
 
     def matches(self, name: ObjectName) -> bool:
@@ -144,5 +143,4 @@ def find_object(objects: Objects, name: ObjectName) -> ManagedObject:
 
 
 def find_matching(objects: Objects, pattern: ObjectName) -> list[ManagedObject]:
-    """Find the objects whose names match a pattern, in the order of their names."""
     return [managed for _, managed in sorted(objects.items()) if pattern.matches(managed.name)]

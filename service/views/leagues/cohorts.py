@@ -170,7 +170,6 @@ async def _show_entries(context: Context, at: LeaguePeriod, placed: Sequence[Pla
 
 
 def list_entries(at: LeaguePeriod, entries: Entries, placed: Iterable[Placed]) -> list[LeagueEntry]:
-    """List the rows of a cohort as answers have them, without profiles."""
     merger, shown = entries.merger, []
     for entry, rank, zone in placed:
         values = merger.decode_stats(entry.cells)

@@ -531,7 +531,6 @@ def _pointer(name: str, overwrite: bool) -> str:
 
 
 def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
-    """Format stored values by column name, as the API shows them."""
     columns = spec.columns
     if len(columns) == 1 and values:  # most boards have one column
         column, value = columns[0], values[0]
