@@ -18,11 +18,11 @@ export async function readGains(now, signal) {
   }
   const gained = new Map(); // board -> column -> owner -> sum of posted numbers, or the highest
   const specs = new Map();
-  for (const board of new Set(posts.map((line) => line.board))) {
-    if (board === null || specs.size >= GAIN_COLUMNS_MAX) continue;
+  const byBoard = [...Map.groupBy(posts.filter(({ board }) => board !== null), ({ board }) => board)].sort(([, one], [, other]) => other.length - one.length);
+  await Promise.all(byBoard.slice(0, GAIN_COLUMNS_MAX).map(async ([board]) => {
     const answer = await ask(path`/v1/leaderboards/${board}`, { signal }).catch(() => null);
     if (answer) specs.set(board, answer.data);
-  }
+  }));
   for (const { board, owner, stats = {} } of posts) {
     for (const { name, merge } of (specs.get(board)?.columns ?? []).filter(({ sorted, best }) => sorted && best === "high")) {
       if (typeof stats[name] !== "number") continue;
@@ -32,7 +32,8 @@ export async function readGains(now, signal) {
       of.set(owner, merge === "sum" ? (of.get(owner) ?? 0) + stats[name] : Math.max(of.get(owner) ?? -Infinity, stats[name]));
     }
   }
-  const found = await Promise.all([...gained.values()].slice(0, GAIN_COLUMNS_MAX).map((each) => judge(each, specs.get(each.board), signal)));
+  const columns = [...gained.values()].sort((one, other) => other.of.size - one.of.size).slice(0, GAIN_COLUMNS_MAX);
+  const found = await Promise.all(columns.map((each) => judge(each, specs.get(each.board), signal)));
   const ratio = ({ value, median, scale }) => value / Math.max(median, 10 ** -scale); // how far a gain is from the others’
   const gains = found.flat().sort((one, other) => ratio(other) - ratio(one)).slice(0, GAINS_SHOWN);
   return { gains, posts: posts.length, complete, windowMs };
