@@ -61,7 +61,7 @@ class PostIdConflictError(PostError):
 
 
 class PostVoidedError(PostError):
-    """The post with this id was taken back; use a new id."""
+    """The post with this id was taken back, and its id stays reserved."""
 
 
 class OwnerMergedError(PostError):
