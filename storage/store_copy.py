@@ -186,7 +186,7 @@ class StoreCopy:
         self._sequences: dict[str, int] = {}  # of a target with other partitions
 
     async def prepare(self, meta: dict[str, str]) -> bool:
-        """Plan the copy, and mark the target. `meta`: from `begin_copy`. Return False if the copy is complete already.
+        """Plan the copy, and mark the target. `meta`: from `begin_copy`. Return False if the copy is already complete.
 
         Raises:
             StoreCopyError: the target is no empty store, or the source has work to finish first.

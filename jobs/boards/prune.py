@@ -143,7 +143,7 @@ class PruneJob:
         return await self._in_steps("leftover_rows_deleted", partial(sweep_rows, rows_max=self._rows_max), 1)
 
     async def finish_owners(self) -> int:
-        """Erase, hide or show owners in this partition, which was away when it was asked for; return how many."""
+        """Erase, hide or show owners in this partition that was away when it was asked to; return how many."""
         context, listing = self._context, partial(list_postponed, self._partition)
         postponed = await context.store.read(listing)
         for each in postponed:

@@ -43,7 +43,7 @@ class HeldPost(NamedTuple):
 
 
 def hold_post(post: Post, part: BoardPost, reason: str, now_us: int) -> HeldPost:
-    """Build what to store of a post that is to be held. The post has an id."""
+    """Build the row to store for a post that is to be held. The post must have an id."""
     at_us = now_us if post.at_us is None else post.at_us
     changes = _encode(part.changes).decode()
     identity = part.leaf.key, post.owner, post.post_hash or "", None if post.scope is None else post.scope.key

@@ -76,7 +76,7 @@ class Attempt(NamedTuple):
 
     @property
     def pointer(self) -> str | None:
-        """Where a body may have the time by which it is refused."""
+        """The JSON pointer to the time by which the post is refused, if its body may have one."""
         return None if self.joins else "/at"
 
 

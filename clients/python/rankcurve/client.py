@@ -806,7 +806,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
         """Hide an owner from every ranking, total and stream (role `ops`). The owner's posts are still merged.
 
         With `shadow`, answers about the owner continue as if the owner were ranked, so that a cheater does not notice.
-        Return on how many boards, archived ones included, the owner has or had an entry.
+        Return the number of boards, archived ones included, on which the owner has or had an entry.
         """
         body = {"shadow": shadow, "reason": reason}
         return (yield from self._ask(_OwnerEntries, "PUT", owner_path(owner, "hidden"), body)).entries
@@ -815,7 +815,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def show_owner(self, owner: str, *, reason: str | None = None) -> Program[int]:
         """Show a hidden owner again (role `ops`).
 
-        Return on how many boards, archived ones included, the owner has or had an entry.
+        Return the number of boards, archived ones included, on which the owner has or had an entry.
         """
         return decode((yield from self._act("DELETE", owner_path(owner, "hidden"), reason)), _OwnerEntries).entries
 
@@ -858,7 +858,7 @@ class Operations(Generic[Transport, Buffer, Holders]):
     def erase_owner(self, owner: str, *, reason: str | None = None) -> Program[int]:
         """Erase an owner everywhere: the entries, the profile, and the name and posts in the journal (role `ops`).
 
-        Return on how many boards, archived ones included, the owner has or had an entry.
+        Return the number of boards, archived ones included, on which the owner has or had an entry.
         """
         return decode((yield from self._act("DELETE", owner_path(owner), reason)), _OwnerEntries).entries
 

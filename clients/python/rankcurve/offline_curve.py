@@ -57,7 +57,7 @@ class OfflineCurve:
     def rank(
         self, value: Value | str, reached_at: datetime | None = None, ties: Mapping[str, Value | str] | None = None
     ) -> Bracket:
-        """Compute the rank of a value, which nobody needs to have.
+        """Compute the rank of a value, even one that nobody has.
 
         On a board where the earliest of equal values is better, `reached_at` (with a zone) breaks ties; without it the
         value counts as reached after all others. `ties` has values of the board's tie columns, by name; an entry
