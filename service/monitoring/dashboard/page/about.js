@@ -2,12 +2,13 @@
 
 import { ask, path, poll } from "./api.js";
 import { until } from "./board_state.js";
-import { el, facts, named, panel, show } from "./dom.js";
+import { el, facts, named, panel, separated, show } from "./dom.js";
 import { moment, stored, whole } from "./format.js";
 import { LEADERS_POLL_MS, PRIZES_SHOWN, WINNERS_SHOWN } from "./limits.js";
-import { knownName, learnOwners } from "./names.js";
+import { learnOwners } from "./names.js";
+import { placeLink } from "./overview.js";
 import { tiesOf } from "./ranking.js";
-import { toBoard, toFamily } from "./routes.js";
+import { toFamily } from "./routes.js";
 import { table } from "./tables.js";
 
 const COLUMNS = [{ label: "Prize" }, { label: "For" }, { label: "Who" }];
@@ -38,7 +39,10 @@ export class AboutPanel {
       spec.closes_at && [spec.closed ? "Closed" : "Closes", moment(spec.closes_at)],
       entry.join && ["To post", "join first"],
       entry.posts_max && ["Posts of an owner", `at most ${whole(entry.posts_max)}`],
-      spec.owners !== undefined && ["Take part", entry.owners_max ? `${whole(spec.owners)} of ${whole(entry.owners_max)} places` : whole(spec.owners)],
+      spec.owners !== undefined && [
+        "Take part",
+        entry.owners_max ? `${whole(spec.owners)} of ${whole(entry.owners_max)} places` : whole(spec.owners),
+      ],
       limits.length > 0 && ["Limits of a post", limits.join(", "), "What a post beyond these limits meets"],
       ["Equal values", equals(spec)],
       ["Always exact", `ranks up to ${whole(spec.predictor.exact_top)}`, "Further ranks are counted or estimated, and each says which"],
@@ -80,7 +84,11 @@ export class AboutPanel {
     const of = Map.groupBy(data.grants, ({ reward }) => reward);
     const named = [...of.values()].flatMap((grants) => grants.slice(0, WINNERS_SHOWN).map(({ owner }) => owner));
     await learnOwners(board, named, signal);
-    const rows = rewards.map((reward) => [reward.name, [condition(reward, columns), prizeOf(reward)], this.winners(of.get(reward.name) ?? [], data.next)]);
+    const rows = rewards.map((reward) => [
+      reward.name,
+      [condition(reward, columns), prizeOf(reward)],
+      this.winners(of.get(reward.name) ?? [], data.next),
+    ]);
     const title = !closed ? "Who would get a prize now" : data.made === false ? "Prizes, being handed out" : "Who got a prize";
     show(this.prizes, table(title, COLUMNS, rows, { captionShown: true }));
   }
@@ -88,7 +96,8 @@ export class AboutPanel {
   winners(grants, next) {
     if (!grants.length) return "nobody";
     const more = grants.length - WINNERS_SHOWN;
-    const links = grants.slice(0, WINNERS_SHOWN).flatMap(({ owner }, index) => [index ? ", " : "", el("a", { href: toBoard(this.board, { owner }), title: owner, "data-key": `prize:${owner}` }, named(knownName(owner) || owner))]);
+    const winners = grants.slice(0, WINNERS_SHOWN);
+    const links = separated(winners.map(({ owner }) => placeLink(this.board, { owner }, `prize:${owner}`)));
     return [...links, more > 0 ? ` and ${whole(more)}${next ? " or more" : ""} others` : ""];
   }
 }
@@ -106,7 +115,11 @@ function prizeOf({ data }) {
 }
 
 function limitsOf({ name, scale, post_min: least, post_max: most, gain_per_hour_max: gain, on_breach: breach }) {
-  const parts = [least !== undefined && `${name} from ${stored(least, scale)}`, most !== undefined && `${name} up to ${stored(most, scale)}`, gain !== undefined && `${name} up to ${stored(gain, scale)} an hour`].filter(Boolean);
+  const parts = [
+    least !== undefined && `${name} from ${stored(least, scale)}`,
+    most !== undefined && `${name} up to ${stored(most, scale)}`,
+    gain !== undefined && `${name} up to ${stored(gain, scale)} an hour`,
+  ].filter(Boolean);
   return parts.length ? [...parts, breach === "hold" ? "others are held" : "others are rejected"] : [];
 }
 

@@ -1,7 +1,7 @@
 // The acts of operators: forms that do them and show the result, and lists of those that were done. The service checks the key.
 
 import { Problem, ask, path } from "./api.js";
-import { el, named, show } from "./dom.js";
+import { AS_TYPED, el, named, separated, show } from "./dom.js";
 import { ago, percent, stored, whole } from "./format.js";
 import { ACT_TIMEOUT_MS, REASON_CHARS_MAX } from "./limits.js";
 import { toBoard, toOwner } from "./routes.js";
@@ -24,15 +24,33 @@ export function moderation(id, title, acts, open = false) {
  * `confirm(form)`, and asks for a reason, which the list of acts keeps.
  */
 export function act(id, label, { fields = [], typed = "", confirm = null, explained = "", grave = false, run }) {
-  const reason = el("input", { id: `reason:${id}`, name: "reason", maxlength: REASON_CHARS_MAX, autocomplete: "off", "data-key": `reason:${id}` });
+  const reason = el("input", {
+    id: `reason:${id}`,
+    name: "reason",
+    maxlength: REASON_CHARS_MAX,
+    autocomplete: "off",
+    "data-key": `reason:${id}`,
+  });
   const why = el("span", { class: "line", hidden: typed === "" }, el("label", { for: `reason:${id}` }, "Why"), reason);
   const outcome = el("output", { class: "outcome", "data-key": `outcome:${id}` });
   const button = el("button", { "data-key": `act:${id}`, class: grave ? "grave" : null, disabled: typed !== "" }, label);
   const confirmed = typed
-    ? [el("label", { for: `typed:${id}` }, "Type ", el("b", {}, el("bdi", {}, typed)), " to confirm"), el("input", { id: `typed:${id}`, autocomplete: "off", autocapitalize: "off", spellcheck: "false" })]
+    ? [
+        el("label", { for: `typed:${id}` }, "Type ", el("b", {}, el("bdi", {}, typed)), " to confirm"),
+        el("input", { id: `typed:${id}`, ...AS_TYPED }),
+      ]
     : [];
   if (typed) confirmed[1].addEventListener("input", (event) => (button.disabled = event.target.value !== typed));
-  const form = el("form", { class: "line" }, fields, confirmed, confirm || typed ? why : null, button, explained ? el("span", { class: "quiet" }, explained) : null, outcome);
+  const form = el(
+    "form",
+    { class: "line" },
+    fields,
+    confirmed,
+    confirm || typed ? why : null,
+    button,
+    explained ? el("span", { class: "quiet" }, explained) : null,
+    outcome,
+  );
   let told = false; // whether the text of `confirm` is shown, so that the next press runs
   const setTold = (value, text) => {
     told = value;
@@ -73,7 +91,8 @@ export function send(method, target, reason, body) {
 
 /** Return what to tell a user about an error of an action. */
 export function refusal(problem) {
-  return problem.status === 401 || problem.status === 403 ? "This needs a key with the role ops: use the button “Key” above." : problem.message;
+  const isRefused = problem.status === 401 || problem.status === 403;
+  return isRefused ? "This needs a key with the role ops: use the button “Key” above." : problem.message;
 }
 
 /** Return the actions on a board. `changed` is called after the board has changed, `deleted` after it was deleted. */
@@ -138,8 +157,22 @@ export function hidingActions(owner, state, changed, of = "") {
       },
     });
   return [
-    state !== "hidden" && hide("hide", "Hide the owner everywhere", false, "Rankings, totals and streams leave the owner out. Posts still merge.", "The owner is hidden."),
-    state === "shown" && hide("shadow", "Shadow the owner", true, "Everybody else sees rankings without the owner, who does not notice.", "The owner is shadowed."),
+    state !== "hidden" &&
+      hide(
+        "hide",
+        "Hide the owner everywhere",
+        false,
+        "Rankings, totals and streams leave the owner out. Posts still merge.",
+        "The owner is hidden.",
+      ),
+    state === "shown" &&
+      hide(
+        "shadow",
+        "Shadow the owner",
+        true,
+        "Everybody else sees rankings without the owner, who does not notice.",
+        "The owner is shadowed.",
+      ),
     state !== "shown" &&
       act(`show${of && ":"}${of}`, "Show the owner again", {
         confirm: () => "The owner is back in every ranking, with all posts of the meantime. Nothing is changed yet.",
@@ -184,11 +217,18 @@ export function erasure(board, owner, changed) {
 export function voiding(owner, post, boards, effect, changed) {
   return act(`void:${post}`, "Take back", {
     grave: true,
-    confirm: () => `Takes ${effect} back on ${boards.length === 1 ? boards[0] : `${whole(boards.length)} boards`}. The entry becomes what the other posts make. That can’t be undone. Nothing is changed yet.`,
+    confirm: () =>
+      `Takes ${effect} back on ${boards.length === 1 ? boards[0] : `${whole(boards.length)} boards`}. ` +
+      "The entry becomes what the other posts make. That can’t be undone. Nothing is changed yet.",
     run: async (_, reason) => {
-      const places = new Set(boards.map((board) => (board.includes(":") ? path`/v1/families/${board.split(":")[0]}` : path`/v1/leaderboards/${board}`)));
+      const placeOf = (board) =>
+        board.includes(":") ? path`/v1/families/${board.split(":")[0]}` : path`/v1/leaderboards/${board}`;
+      const places = new Set(boards.map(placeOf));
       const results = [];
-      for (const place of places) results.push(...(await send("DELETE", `${place}${path`/posts/${post}`}?${new URLSearchParams({ owner })}`, reason)).data.boards);
+      for (const place of places) {
+        const target = `${place}${path`/posts/${post}`}?${new URLSearchParams({ owner })}`;
+        results.push(...(await send("DELETE", target, reason)).data.boards);
+      }
       changed();
       const kept = results.filter(({ error }) => error);
       const done = `Taken back on ${whole(results.length - kept.length)} of ${whole(results.length)} boards.`;
@@ -201,8 +241,19 @@ export function voiding(owner, post, boards, effect, changed) {
 export function correction(board, owner, columns, changed) {
   let stats = {};
   const numbers = columns.filter(({ type }) => type !== "text");
-  const choose = el("select", { id: "correct-column", name: "column", "data-key": "correct-column" }, numbers.map(({ name }) => el("option", { value: name }, name)));
-  const value = el("input", { id: "correct-value", name: "value", inputmode: "decimal", required: true, autocomplete: "off", "data-key": "correct-value" });
+  const choose = el(
+    "select",
+    { id: "correct-column", name: "column", "data-key": "correct-column" },
+    numbers.map(({ name }) => el("option", { value: name }, name)),
+  );
+  const value = el("input", {
+    id: "correct-value",
+    name: "value",
+    inputmode: "decimal",
+    required: true,
+    autocomplete: "off",
+    "data-key": "correct-value",
+  });
   const now = el("span", { class: "quiet" });
   const write = () => {
     const column = numbers.find(({ name }) => name === choose.value);
@@ -211,7 +262,10 @@ export function correction(board, owner, columns, changed) {
   choose.addEventListener("change", write);
   const form = act("correct", "Set the value", {
     fields: [el("label", { for: "correct-column" }, "Correct"), choose, now, el("label", { for: "correct-value" }, "to"), value],
-    confirm: (given) => `${given.get("column")}: ${stats[given.get("column")] ?? "empty"} → ${given.get("value").trim()}. Nothing is changed yet.`,
+    confirm: (given) => {
+      const [column, text] = [given.get("column"), given.get("value").trim()];
+      return `${column}: ${stats[column] ?? "empty"} → ${text}. Nothing is changed yet.`;
+    },
     run: async (given, reason) => {
       const [column, text] = [given.get("column"), given.get("value").trim()];
       const before = stats[column];
@@ -240,8 +294,18 @@ export function hiddenBy(acts) {
 /** Return a table of acts: when, what, whom it concerns, by which key, and why. */
 export function actTable(acts, { ofOwner = false } = {}) {
   const rows = acts.map(({ at, act, key, owner, board, reason, detail }) => {
-    const whom = [!ofOwner && owner && el("a", { href: toOwner(owner), "data-key": `act:${at}:owner` }, named(owner)), board && el("a", { href: toBoard(board), "data-key": `act:${at}:board` }, named(board)), detail?.post_id && named(detail.post_id)];
-    return [ago(at), el("b", {}, act.replace(/[._]/g, " ")), whom.filter(Boolean).flatMap((each, index) => [index ? ", " : "", each]), key ?? "no key", reason ? named(reason) : "–"];
+    const whom = [
+      !ofOwner && owner && el("a", { href: toOwner(owner), "data-key": `act:${at}:owner` }, named(owner)),
+      board && el("a", { href: toBoard(board), "data-key": `act:${at}:board` }, named(board)),
+      detail?.post_id && named(detail.post_id),
+    ];
+    return [
+      ago(at),
+      el("b", {}, act.replace(/[._]/g, " ")),
+      separated(whom.filter(Boolean)),
+      key ?? "no key",
+      reason ? named(reason) : "–",
+    ];
   });
   const columns = [{ label: "When" }, { label: "Act" }, { label: "What it concerns" }, { label: "Key", wide: true }, { label: "Why" }];
   return scrolled("Acts of operators", table("Acts of operators, the newest first", columns, rows));

@@ -32,7 +32,13 @@ function offerToSend(operation) {
   const command = operation.querySelector("pre");
   const [, example] = command.textContent.match(/^curl "\$URL(\/(?:v1|healthz|readyz|metrics|openapi)[^"]*)"$/) ?? [];
   if (!example || example.endsWith("/stream")) return; // a stream never ends
-  const field = el("input", { value: example, "aria-label": `Address of ${operation.id}`, autocomplete: "off", spellcheck: "false", class: "address" });
+  const field = el("input", {
+    value: example,
+    "aria-label": `Address of ${operation.id}`,
+    autocomplete: "off",
+    spellcheck: "false",
+    class: "address",
+  });
   const answer = el("pre", { tabindex: "0", role: "status", "aria-label": `Answer of ${operation.id}`, hidden: true });
   const send = async (event) => {
     event.preventDefault();

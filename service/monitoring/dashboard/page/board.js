@@ -4,12 +4,13 @@ import { AboutPanel } from "./about.js";
 import { ask, path, poll } from "./api.js";
 import { stateOf, stateTag, timeLeft } from "./board_state.js";
 import { CurvePanels } from "./curve.js";
-import { el, show } from "./dom.js";
+import { AS_TYPED, el, show } from "./dom.js";
 import { whole } from "./format.js";
 import { heldPosts } from "./held.js";
 import { BOARD_POLL_MS, CURVE_OWNERS_MIN } from "./limits.js";
 import { boardActions, moderation } from "./acts.js";
 import { knownName } from "./names.js";
+import { wayBack } from "./overview.js";
 import { OwnerPanel } from "./owner_card.js";
 import { RankingPanel } from "./ranking.js";
 import { toBoard, toBoards } from "./routes.js";
@@ -31,7 +32,8 @@ export class BoardView {
     this.ranking = new RankingPanel();
     this.owner = new OwnerPanel();
     this.curves = new CurvePanels();
-    show(root, el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, this.search, this.state), this.columns, this.grid, this.acts);
+    const head = el("header", { class: "head split" }, wayBack(), this.title, this.search, this.state);
+    show(root, head, this.columns, this.grid, this.acts);
     this.running = {}; // panel name -> {key: what it shows, abort: stops it}
     this.route = route;
     poll(() => this.load(), BOARD_POLL_MS, signal);
@@ -55,7 +57,8 @@ export class BoardView {
       const { data } = await ask(path`/v1/leaderboards/${this.board}`, { signal: this.signal });
       if (data.id !== this.board) return void location.replace(toBoard(data.id, this.route.parameters)); // the id was an alias
       const first = !this.spec;
-      const changed = first || stateOf(this.spec) !== stateOf(data) || tiersOf(this.spec) !== tiersOf(data) || isFew(this.spec) !== isFew(data);
+      const changed =
+        first || stateOf(this.spec) !== stateOf(data) || tiersOf(this.spec) !== tiersOf(data) || isFew(this.spec) !== isFew(data);
       this.spec = data;
       const entries = `${whole(data.entries)} ${data.entries === 1 ? "entry" : "entries"}`;
       show(this.state, stateTag(data), timeLeft(data), entries);
@@ -65,7 +68,10 @@ export class BoardView {
       if (this.column && !first) await this.curves.load(this.running.column.abort.signal);
     } catch (error) {
       if (this.signal.aborted) return;
-      if (error.code === "unknown_board" && !this.spec) return void location.replace(toBoards({ contains: this.board, missing: this.board }));
+      if (error.code === "unknown_board" && !this.spec) {
+        location.replace(toBoards({ contains: this.board, missing: this.board }));
+        return;
+      }
       if (!this.spec || error.code === "unknown_board") {
         this.stop();
         this.spec = null;
@@ -103,7 +109,8 @@ export class BoardView {
     this.run("acts", [column.name], () => {
       const deleted = () => location.replace(toBoards());
       const changed = () => this.load();
-      show(this.acts, moderation("board", "Moderate this board", boardActions(board, column.name, { changed, deleted })), heldPosts(board, spec.columns, changed));
+      const actions = boardActions(board, column.name, { changed, deleted });
+      show(this.acts, moderation("board", "Moderate this board", actions), heldPosts(board, spec.columns, changed));
     });
     this.run("column", [column.name, column.tiers], (signal) => {
       const onValue = (value) => (location.hash = toBoard(board, { ...this.route.parameters, column: column.name, value }));
@@ -128,7 +135,13 @@ export class BoardView {
     if (this.placed === now && this.grid.hasChildNodes()) return;
     this.placed = now;
     const { curve, spread } = this.curves;
-    show(this.grid, withOwner ? this.owner.panel.section : null, this.ranking.panel.section, this.about.panel.section, pictures ? [curve.section, spread.section] : null);
+    show(
+      this.grid,
+      withOwner ? this.owner.panel.section : null,
+      this.ranking.panel.section,
+      this.about.panel.section,
+      pictures ? [curve.section, spread.section] : null,
+    );
   }
 
   run(name, what, start) {
@@ -149,18 +162,33 @@ export class BoardView {
     const links = ranked.map(({ name, best }) => {
       const href = toBoard(this.board, { ...kept, column: name, from: undefined, value: undefined });
       const isShown = name === this.column.name;
-      return el("a", { href, "aria-current": isShown ? "page" : null, "data-key": `column:${name}` }, name, el("span", { class: "quiet" }, best === "high" ? " highest first" : " lowest first"));
+      return el(
+        "a",
+        { href, "aria-current": isShown ? "page" : null, "data-key": `column:${name}` },
+        name,
+        el("span", { class: "quiet" }, best === "high" ? " highest first" : " lowest first"),
+      );
     });
     show(this.columns, links);
   }
 
   drawSearch(kept) {
-    const input = el("input", { id: "find", name: "owner", type: "search", value: kept.owner, required: true, autocomplete: "off", autocapitalize: "off", spellcheck: "false", dir: "auto", "data-key": "find" });
+    const input = el("input", {
+      id: "find",
+      name: "owner",
+      type: "search",
+      value: kept.owner,
+      required: true,
+      ...AS_TYPED,
+      dir: "auto",
+      "data-key": "find",
+    });
     const go = (event) => {
       event.preventDefault();
       location.hash = toBoard(this.board, { ...kept, owner: input.value.trim() });
     };
-    show(this.search, el("form", { class: "line", role: "search", onsubmit: go }, el("label", { for: "find" }, "Find an owner"), input, el("button", {}, "Show")));
+    const label = el("label", { for: "find" }, "Find an owner");
+    show(this.search, el("form", { class: "line", role: "search", onsubmit: go }, label, input, el("button", {}, "Show")));
   }
 }
 

@@ -13,7 +13,11 @@ export function valueCell({ type, scale }, value) {
   if (type !== "text") return stored(value, scale);
   const shown = value.length > TEXT_CHARS_SHOWN ? `${value.slice(0, TEXT_CHARS_SHOWN)}…` : value;
   if (!isAddress(value)) return named(shown, { title: value });
-  return el("a", { href: value, rel: "noreferrer noopener nofollow", target: "_blank", title: value }, named(shown.replace(/^https?:\/\//, "")));
+  return el(
+    "a",
+    { href: value, rel: "noreferrer noopener nofollow", target: "_blank", title: value },
+    named(shown.replace(/^https?:\/\//, "")),
+  );
 }
 
 function isAddress(text) {

@@ -8,7 +8,7 @@ import { age, moment, percent, rankNodes, rankText, stored, whole } from "./form
 import { binTable, binsOf, drawBins } from "./histogram.js";
 import { BINS, TABLE_KNOTS_MAX } from "./limits.js";
 import { Shape } from "./shape.js";
-import { empty, fault, loading, table } from "./tables.js";
+import { empty, fault, loading, numeric, table } from "./tables.js";
 import { loadBands, tellBands } from "./tiers.js";
 
 const WIDTH_MIN = 280;
@@ -205,7 +205,8 @@ export class CurvePanels {
   readShare(share) {
     const known = share !== null && this.shape && this.frame && this.shape.values.length;
     this.readout.textContent = known ? reading(this.shape, this.frame, share * this.width, this.view.column.scale) : "";
-    const value = known ? this.frame.x.back(Math.min(Math.max(share * this.width, this.frame.x.at(this.frame.x.domain[0])), this.frame.x.at(this.frame.x.domain[1]))) : null;
+    const clamped = (x) => Math.min(Math.max(share * this.width, x.at(x.domain[0])), x.at(x.domain[1]));
+    const value = known ? this.frame.x.back(clamped(this.frame.x)) : null;
     hover(this.picture, value === null ? null : [this.frame.x.at(value), this.frame.y.at(this.shape.at(value).rank)]);
   }
 
@@ -216,7 +217,9 @@ export class CurvePanels {
     hover(this.bars, bin ? [(this.binScale.at(bin.from) + this.binScale.at(bin.to)) / 2, null] : null);
     const best = bin && this.shape ? this.shape.at(this.shape.high ? bin.to : bin.from) : null;
     const rank = best ? `, ranks from ${rankText({ ...best, exact: best.low === best.high })}` : "";
-    this.binReadout.textContent = bin ? `${stored(bin.from, scale)} to ${stored(bin.to, scale)}: ${this.shape ? "≈ " : ""}${whole(bin.entries)} owners${rank}` : "";
+    this.binReadout.textContent = bin
+      ? `${stored(bin.from, scale)} to ${stored(bin.to, scale)}: ${this.shape ? "≈ " : ""}${whole(bin.entries)} owners${rank}`
+      : "";
   }
 
   askForm(onValue) {
@@ -235,9 +238,21 @@ export class CurvePanels {
     };
     show(
       this.valueForm,
-      el("form", { class: "line", onsubmit: go }, el("label", { for: "value" }, `Rank of a value of ${column.name}`), this.input, el("button", {}, "Ask")),
+      el(
+        "form",
+        { class: "line", onsubmit: go },
+        el("label", { for: "value" }, `Rank of a value of ${column.name}`),
+        this.input,
+        el("button", {}, "Ask"),
+      ),
       this.answer,
-      el("form", { class: "line", onsubmit: find }, el("label", { for: "share" }, `${column.name} of the best … %`), share, el("button", {}, "Find")),
+      el(
+        "form",
+        { class: "line", onsubmit: find },
+        el("label", { for: "share" }, `${column.name} of the best … %`),
+        share,
+        el("button", {}, "Find"),
+      ),
       this.shareAnswer,
     );
   }
@@ -251,7 +266,12 @@ export class CurvePanels {
       const [{ value, low, high, exact }] = data.values;
       const bracket = exact ? "" : `, between ${stored(low, column.scale)} and ${stored(high, column.scale)}`;
       const reach = column.best === "high" ? "or more" : "or less";
-      show(this.shareAnswer, value === null ? "Nobody is ranked." : `The best ${share} % have ${exact ? "" : "≈ "}${stored(value, column.scale)} ${reach}${bracket}.`);
+      show(
+        this.shareAnswer,
+        value === null
+          ? "Nobody is ranked."
+          : `The best ${share} % have ${exact ? "" : "≈ "}${stored(value, column.scale)} ${reach}${bracket}.`,
+      );
     } catch (error) {
       show(this.shareAnswer, fault(error));
     }
@@ -299,12 +319,25 @@ function binAt(bins, value) {
 }
 
 function aboutCurve(state, exactTop) {
-  const measured = state.certificate === null ? "The widest bracket of an estimate; the error of a sampled curve is not measured" : "Measured when the curve was fitted, and widened by the changes since";
+  const measured =
+    state.certificate === null
+      ? "The widest bracket of an estimate; the error of a sampled curve is not measured"
+      : "Measured when the curve was fitted, and widened by the changes since";
   return facts([
     ["As of", el("span", { title: state.as_of }, `${age(state.age_seconds)} ago`), "The moment that estimated ranks are about"],
     ["Off by at most", mostError(state, exactTop), `Ranks up to that one are counted. ${measured}`],
-    ["Follows posts", state.live ? "yes" : "no", state.live ? `${whole(state.moves)} values have changed since it was fitted` : "Until it is fitted again, ranks are those of the moment above"],
-    ["Fitted from", state.method === "scan" ? "every value" : `${whole(state.knots)} counted values`, `It knows the exact rank of ${whole(state.knots)} values`],
+    [
+      "Follows posts",
+      state.live ? "yes" : "no",
+      state.live
+        ? `${whole(state.moves)} values have changed since it was fitted`
+        : "Until it is fitted again, ranks are those of the moment above",
+    ],
+    [
+      "Fitted from",
+      state.method === "scan" ? "every value" : `${whole(state.knots)} counted values`,
+      `It knows the exact rank of ${whole(state.knots)} values`,
+    ],
   ]);
 }
 
@@ -320,10 +353,16 @@ function knotTable(shape, column) {
   for (let index = 0; index < count; index += step) {
     rows.push([whole(shape.ranks[index]), stored(shape.document.knots[index].value, column.scale), whole(shape.ties[index])]);
   }
-  const columns = [{ label: "Rank", kind: "number" }, { label: "Value", kind: "number" }, { label: "Owners with it", kind: "number" }];
+  const columns = [numeric("Rank"), numeric("Value"), numeric("Owners with it")];
   const which = step === 1 ? "All knots" : `One of every ${step} of ${whole(count)} knots`;
   const as = el("span", {}, `${which}, as of `, moment(shape.document.as_of));
-  return el("details", {}, el("summary", { "data-key": "knots" }, "The curve as a table"), el("p", { class: "quiet" }, as), table("Knots of the curve", columns, rows));
+  return el(
+    "details",
+    {},
+    el("summary", { "data-key": "knots" }, "The curve as a table"),
+    el("p", { class: "quiet" }, as),
+    table("Knots of the curve", columns, rows),
+  );
 }
 
 function spreadLabel(bins, column) {

@@ -59,11 +59,18 @@ function axes(on, scale) {
   }
   for (const value of marks(on.x, MARKS_X_PX, { whole: scale === 0, fine: true })) {
     const x = on.x.at(value);
-    found.push(svg("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, class: "tick" }), below(x, bottom, on.width, tick(value, on.x.domain[1])));
+    found.push(
+      svg("line", { x1: x, x2: x, y1: bottom, y2: bottom + 4, class: "tick" }),
+      below(x, bottom, on.width, tick(value, on.x.domain[1])),
+    );
   }
   found.push(
     svg("line", { x1: EDGE.left, x2: on.width - EDGE.right, y1: bottom, y2: bottom, class: "tick" }),
-    svg("text", { x: on.width - EDGE.right, y: HEIGHT - 4, "text-anchor": "end", class: "title" }, `value${on.x.kind === "log" ? " (log)" : ""}`),
+    svg(
+      "text",
+      { x: on.width - EDGE.right, y: HEIGHT - 4, "text-anchor": "end", class: "title" },
+      `value${on.x.kind === "log" ? " (log)" : ""}`,
+    ),
     svg("text", { x: 4, y: HEIGHT - 4, class: "title" }, `rank${on.y.kind === "log" ? " (log)" : ""}`),
   );
   return found;
@@ -153,5 +160,6 @@ export function hover(parent, place) {
   if (!picture || !place) return;
   const [x, y] = place;
   const height = picture.viewBox.baseVal.height;
-  picture.append(svg("g", { class: "hover" }, svg("line", { x1: x, x2: x, y1: EDGE.top, y2: height - EDGE.bottom }), y === null ? null : svg("circle", { cx: x, cy: y, r: 4 })));
+  const line = svg("line", { x1: x, x2: x, y1: EDGE.top, y2: height - EDGE.bottom });
+  picture.append(svg("g", { class: "hover" }, line, y === null ? null : svg("circle", { cx: x, cy: y, r: 4 })));
 }

@@ -22,6 +22,9 @@ export function svg(tag, properties = {}, ...children) {
   return fill(document.createElementNS(SVG, tag), properties, children);
 }
 
+/** Properties of a field for names and ids, which the browser must neither complete nor correct. */
+export const AS_TYPED = { autocomplete: "off", autocapitalize: "off", spellcheck: "false" };
+
 let pressed = null; // the element on which the pointer was pressed and not yet released
 const waiting = new Map(); // parent -> children to show after the pointer is released
 
@@ -67,18 +70,29 @@ export function unseen(text) {
   return el("span", { class: "unseen" }, text);
 }
 
+/** Return children with commas between them. An item is a node, a text, or an array of these. */
+export function separated(items) {
+  return items.flatMap((item, index) => [index ? ", " : "", ...[item].flat()]);
+}
+
 /** Return a `section` with its `heading`, an `aside` beside the heading, and a `body` for the content. */
 export function panel(id, title, properties = {}) {
   const heading = el("h2", { id: `${id}-title`, tabindex: "-1" }, title);
   const aside = el("div", { class: "panel-aside" });
   const body = el("div", { class: "panel-body" });
-  const section = el("section", { id, "aria-labelledby": `${id}-title`, ...properties, class: `panel ${properties.class ?? ""}` }, el("div", { class: "panel-head" }, heading, aside), body);
+  const section = el(
+    "section",
+    { id, "aria-labelledby": `${id}-title`, ...properties, class: `panel ${properties.class ?? ""}` },
+    el("div", { class: "panel-head" }, heading, aside),
+    body,
+  );
   return { section, heading, aside, body };
 }
 
 /** Return a list of facts. A row is [term, value as a node or text, hint to show on hover]. */
 export function facts(rows) {
-  return el("dl", { class: "facts" }, rows.filter(Boolean).map(([term, value, hint]) => el("div", { title: hint }, el("dt", {}, term), el("dd", {}, value))));
+  const row = ([term, value, hint]) => el("div", { title: hint }, el("dt", {}, term), el("dd", {}, value));
+  return el("dl", { class: "facts" }, rows.filter(Boolean).map(row));
 }
 
 let announcedAt = 0;

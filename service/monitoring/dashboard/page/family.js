@@ -2,12 +2,11 @@
 
 import { Away, ask, path, poll } from "./api.js";
 import { until } from "./board_state.js";
-import { el, facts, named, panel, show } from "./dom.js";
+import { AS_TYPED, el, facts, named, panel, show } from "./dom.js";
 import { age, moment, stored, whole } from "./format.js";
 import { CALENDAR_PERIODS, FACET_VALUES_SHOWN, LEADERS_POLL_MS, LEADERS_SHOWN } from "./limits.js";
-import { knownName } from "./names.js";
-import { leadersOf } from "./overview.js";
-import { toBoard, toBoards, toFamily } from "./routes.js";
+import { leadersOf, placeLink, wayBack } from "./overview.js";
+import { toBoard, toFamily } from "./routes.js";
 import { empty, fault, loading } from "./tables.js";
 
 const PERIODS = {
@@ -31,7 +30,8 @@ export class FamilyView {
     this.calendar = el("section", { class: "cards", "aria-label": "Periods, the newest first" });
     this.chooser = panel("choose", "A period’s board");
     this.chooser.section.hidden = true;
-    show(root, el("header", { class: "head" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, this.about), this.tabs, this.calendar, this.chooser.section);
+    const head = el("header", { class: "head" }, wayBack(), this.title, this.about);
+    show(root, head, this.tabs, this.calendar, this.chooser.section);
     poll(() => this.load(), LEADERS_POLL_MS, signal);
   }
 
@@ -56,12 +56,31 @@ export class FamilyView {
       if (kind !== this.kind) show(this.calendar, loading());
       this.kind = kind;
       const column = spec.columns.find(({ sorted }) => sorted);
-      show(this.about, facts([["Boards", whole(spec.boards)], ["Time zone", spec.time_zone], ["Late posts", `until ${age(spec.grace_seconds)} after a period’s end`], spec.keep[kind] && ["Kept", `${whole(spec.keep[kind])} periods, then archived`]]));
-      show(this.tabs, kinds.map((each) => el("a", { href: toFamily(this.family, { period: each }), "aria-current": each === kind ? "page" : null, "data-key": `kind:${each}` }, KINDS[each] ?? each)));
+      show(
+        this.about,
+        facts([
+          ["Boards", whole(spec.boards)],
+          ["Time zone", spec.time_zone],
+          ["Late posts", `until ${age(spec.grace_seconds)} after a period’s end`],
+          spec.keep[kind] && ["Kept", `${whole(spec.keep[kind])} periods, then archived`],
+        ]),
+      );
+      const tab = (each) =>
+        el(
+          "a",
+          {
+            href: toFamily(this.family, { period: each }),
+            "aria-current": each === kind ? "page" : null,
+            "data-key": `kind:${each}`,
+          },
+          KINDS[each] ?? each,
+        );
+      show(this.tabs, kinds.map(tab));
       this.choose(spec);
       const periods = await this.walk(kind, Date.parse(spec.created_at), signal);
       const leaders = await Promise.all(periods.map(({ board }) => column && leadersOf(board, column.name, LEADERS_SHOWN, signal)));
-      show(this.calendar, periods.length ? periods.map((each, index) => periodCard(each, leaders[index], column, spec.rewards?.[kind])) : empty("No period is under way."));
+      const cards = periods.map((each, index) => periodCard(each, leaders[index], column, spec.rewards?.[kind]));
+      show(this.calendar, cards.length ? cards : empty("No period is under way."));
     } catch (error) {
       if (signal.aborted || error instanceof Away) return;
       show(this.about, fault(error));
@@ -97,12 +116,18 @@ export class FamilyView {
     if (this.chooser.body.childElementCount) return;
     const key = `family:${this.family}`;
     const fields = this.names.flatMap((name) => {
-      const input = el("input", { id: `${key}:${name}`, name, list: `${key}:${name}:values`, autocomplete: "off", autocapitalize: "off", spellcheck: "false" });
+      const input = el("input", { id: `${key}:${name}`, name, list: `${key}:${name}:values`, ...AS_TYPED });
       return [el("label", { for: input.id }, name), input, el("datalist", { id: `${key}:${name}:values` })];
     });
-    const buttons = periods.flatMap((kind) => PERIODS[kind] ?? [[`this-${kind.name}`, `This ${kind.name}`], [`last-${kind.name}`, `Last ${kind.name}`]]);
+    const choices = periods.flatMap(
+      (kind) => PERIODS[kind] ?? [[`this-${kind.name}`, `This ${kind.name}`], [`last-${kind.name}`, `Last ${kind.name}`]],
+    );
+    const buttons = choices.map(([value, text]) =>
+      el("button", { name: "period", value, "data-key": `${key}:${value}` }, text),
+    );
     this.fault = el("p", { class: "fault", role: "alert" });
-    show(this.chooser.body, el("form", { class: "line", onsubmit: (event) => this.go(event) }, fields, buttons.map(([value, text]) => el("button", { name: "period", value, "data-key": `${key}:${value}` }, text)), this.fault));
+    const form = el("form", { class: "line", onsubmit: (event) => this.go(event) }, fields, buttons, this.fault);
+    show(this.chooser.body, form);
     this.chooser.section.hidden = false;
     for (const [name] of facets.filter((names) => names.length === 1)) this.propose(name, periods[0].name ?? periods[0]);
   }
@@ -134,16 +159,43 @@ export class FamilyView {
 
 function periodCard({ board, period, archived }, leaders, column, rewards) {
   const over = period.ends_at && Date.parse(period.ends_at) <= Date.now();
-  const state = archived ? ["archived", "archived"] : period.closed ? ["closed", "final"] : over ? ["soon", "late posts"] : ["open", "running"];
+  const [look, word] = archived
+    ? ["archived", "archived"]
+    : period.closed
+      ? ["closed", "final"]
+      : over
+        ? ["soon", "late posts"]
+        : ["open", "running"];
   const rows = (leaders?.entries ?? []).map(({ owner, rank, value }) =>
-    el("li", {}, el("span", { class: "quiet" }, whole(rank)), el("a", { href: toBoard(board, { column: column.name, owner }), title: owner, "data-key": `winner:${board}:${owner}` }, named(knownName(owner) || owner)), el("b", {}, stored(value, column.scale))),
+    el(
+      "li",
+      {},
+      el("span", { class: "quiet" }, whole(rank)),
+      placeLink(board, { column: column.name, owner }, `winner:${board}:${owner}`),
+      el("b", {}, stored(value, column.scale)),
+    ),
   );
   return el(
     "article",
     { class: "card", "aria-labelledby": `card:${board}` },
-    el("h2", { id: `card:${board}` }, el("a", { href: toBoard(board), "data-key": `period:${board}` }, period.name), " ", el("span", { class: `tag ${state[0]}` }, state[1])),
-    el("p", { class: "quiet" }, period.ends_at ? (over ? ["ended ", moment(period.ends_at)] : until(period.ends_at, "ends in")) : "never ends"),
+    el(
+      "h2",
+      { id: `card:${board}` },
+      el("a", { href: toBoard(board), "data-key": `period:${board}` }, period.name),
+      " ",
+      el("span", { class: `tag ${look}` }, word),
+    ),
+    el(
+      "p",
+      { class: "quiet" },
+      period.ends_at ? (over ? ["ended ", moment(period.ends_at)] : until(period.ends_at, "ends in")) : "never ends",
+    ),
     rows.length ? el("ol", { class: "leaders" }, rows) : el("p", { class: "quiet leaders" }, "Nobody is ranked."),
-    el("p", { class: "quiet" }, leaders ? `${whole(leaders.total)} ranked` : "", rewards ? `, ${rewards.length} ${rewards.length === 1 ? "prize" : "prizes"}` : ""),
+    el(
+      "p",
+      { class: "quiet" },
+      leaders ? `${whole(leaders.total)} ranked` : "",
+      rewards ? `, ${rewards.length} ${rewards.length === 1 ? "prize" : "prizes"}` : "",
+    ),
   );
 }

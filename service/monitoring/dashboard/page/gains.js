@@ -18,7 +18,8 @@ export async function readGains(now, signal) {
   }
   const gained = new Map(); // board -> column -> owner -> sum of posted numbers, or the highest
   const specs = new Map();
-  const byBoard = [...Map.groupBy(posts.filter(({ board }) => board !== null), ({ board }) => board)].sort(([, one], [, other]) => other.length - one.length);
+  const onBoards = Map.groupBy(posts.filter(({ board }) => board !== null), ({ board }) => board);
+  const byBoard = [...onBoards].sort(([, one], [, other]) => other.length - one.length);
   await Promise.all(byBoard.slice(0, GAIN_COLUMNS_MAX).map(async ([board]) => {
     const answer = await ask(path`/v1/leaderboards/${board}`, { signal }).catch(() => null);
     if (answer) specs.set(board, answer.data);
@@ -46,8 +47,18 @@ async function judge({ board, column, of }, { columns }, signal) {
   const median = sorted[Math.floor(sorted.length / 2)][1];
   const top = sorted.slice(0, GAINS_OF_COLUMN).map(([owner, value]) => [owner, value.toFixed(scale)]);
   const target = path`/v1/leaderboards/${board}/rankings/${column}/positions`;
-  const answer = await ask(`${target}?${new URLSearchParams({ values: top.map(([, value]) => value).join(), rank: "estimate" })}`, { signal }).catch(() => null);
-  return (answer?.data.positions ?? []).map(({ rank, total }, index) => ({ owner: top[index][0], board, column, scale, value: Number(top[index][1]), rank, total, median }));
+  const query = new URLSearchParams({ values: top.map(([, value]) => value).join(), rank: "estimate" });
+  const answer = await ask(`${target}?${query}`, { signal }).catch(() => null);
+  return (answer?.data.positions ?? []).map(({ rank, total }, index) => ({
+    owner: top[index][0],
+    board,
+    column,
+    scale,
+    value: Number(top[index][1]),
+    rank,
+    total,
+    median,
+  }));
 }
 
 /** Return the posts since a time, oldest first, and whether these are all. */

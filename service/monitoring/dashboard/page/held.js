@@ -3,7 +3,7 @@
 import { act, refusal, send } from "./acts.js";
 import { ask, path } from "./api.js";
 import { valueCell } from "./cells.js";
-import { el, named, show } from "./dom.js";
+import { el, named, separated, show } from "./dom.js";
 import { moment } from "./format.js";
 import { HELD_SHOWN } from "./limits.js";
 import { toBoard, toOwner } from "./routes.js";
@@ -36,7 +36,10 @@ export function heldPost(board, columns, post, judged) {
   const judge = (verdict, label, grave) =>
     act(`${verdict}:${post.owner}:${post.post_id}`, label, {
       grave,
-      confirm: () => (verdict === "accept" ? "The post counts, as if it had come in time. Nothing is changed yet." : "The post never counts. That can’t be undone. Nothing is changed yet."),
+      confirm: () =>
+        verdict === "accept"
+          ? "The post counts, as if it had come in time. Nothing is changed yet."
+          : "The post never counts. That can’t be undone. Nothing is changed yet.",
       run: async (_, reason) => {
         const place = `${path`/v1/leaderboards/${board}/held/${post.post_id}`}?owner=${encodeURIComponent(post.owner)}`;
         await send("PUT", place, reason, { verdict });
@@ -44,9 +47,23 @@ export function heldPost(board, columns, post, judged) {
         return "Done.";
       },
     });
-  const values = Object.entries({ ...post.stats, ...post.set }).map(([name, value], index) => [index ? ", " : "", `${name} `, el("b", {}, valueCell(columns.find((each) => each.name === name) ?? { type: "text" }, value))]);
+  const columnOf = (name) => columns.find((each) => each.name === name) ?? { type: "text" };
+  const values = Object.entries({ ...post.stats, ...post.set }).map(([name, value]) => [
+    `${name} `,
+    el("b", {}, valueCell(columnOf(name), value)),
+  ]);
   return [
-    el("p", {}, el("a", { href: toOwner(post.owner), "data-key": `held:${post.post_id}` }, named(post.owner)), " on ", el("a", { href: toBoard(board) }, named(board)), ": ", ...values.flat(), " ", el("span", { class: "quiet" }, moment(post.at))),
+    el(
+      "p",
+      {},
+      el("a", { href: toOwner(post.owner), "data-key": `held:${post.post_id}` }, named(post.owner)),
+      " on ",
+      el("a", { href: toBoard(board) }, named(board)),
+      ": ",
+      ...separated(values),
+      " ",
+      el("span", { class: "quiet" }, moment(post.at)),
+    ),
     el("p", { class: "quiet" }, post.reason),
     el("div", { class: "line" }, judge("accept", "Accept", false), judge("refuse", "Refuse", true)),
   ];

@@ -5,7 +5,7 @@ import { below } from "./curve_chart.js";
 import { el, svg } from "./dom.js";
 import { stored, tick, whole } from "./format.js";
 import { BINS } from "./limits.js";
-import { table } from "./tables.js";
+import { numeric, table } from "./tables.js";
 import { drawBands } from "./tiers.js";
 
 const HEIGHT = 180;
@@ -40,7 +40,10 @@ export function drawBins(bins, x, width, label, column, bands) {
   picture.append(...drawBands(bands, column, x, EDGE.top, bottom));
   for (const entries of [most, most / 2]) {
     if (entries < 1) continue;
-    picture.append(svg("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(entries), y2: y(entries), class: "grid" }), svg("text", { x: EDGE.left - 6, y: y(entries) + 4, "text-anchor": "end" }, tick(Math.round(entries), most)));
+    picture.append(
+      svg("line", { x1: EDGE.left, x2: width - EDGE.right, y1: y(entries), y2: y(entries), class: "grid" }),
+      svg("text", { x: EDGE.left - 6, y: y(entries) + 4, "text-anchor": "end" }, tick(Math.round(entries), most)),
+    );
   }
   places.forEach(([start, wide], index) => {
     if (!dense[index]) return;
@@ -62,6 +65,6 @@ export function drawBins(bins, x, width, label, column, bands) {
 export function binTable(bins, scale, estimated) {
   const sign = estimated ? "≈ " : "";
   const rows = bins.map(({ from, to, entries }) => [stored(from, scale), stored(to, scale), `${entries ? sign : ""}${whole(entries)}`]);
-  const columns = [{ label: "From", kind: "number" }, { label: "Up to", kind: "number" }, { label: "Owners", kind: "number" }];
+  const columns = [numeric("From"), numeric("Up to"), numeric("Owners")];
   return el("details", {}, el("summary", { "data-key": "bins" }, "The distribution as a table"), table("Owners by value", columns, rows));
 }

@@ -1,6 +1,6 @@
 // The user's API key. It is kept in the session's storage only, so the browser deletes it when the tab is closed.
 
-import { el } from "./dom.js";
+import { AS_TYPED, el } from "./dom.js";
 
 const STORED_AS = "rankcurve-key";
 let held = read();
@@ -40,15 +40,28 @@ export class KeyPanel {
     this.button = button;
     this.test = test;
     this.changed = changed;
-    const plain = { autocomplete: "off", autocapitalize: "off", spellcheck: "false", required: true };
+    const plain = { ...AS_TYPED, required: true };
     this.input = el("input", { id: "key-input", type: "password", ...plain, "aria-describedby": "key-hint key-fault" });
     this.fault = el("p", { id: "key-fault", class: "fault", role: "alert" });
     this.forget = el("button", { type: "button", onclick: () => this.drop() }, "Forget the key");
     const close = el("button", { type: "button", onclick: () => this.close() }, "Close");
     section.replaceChildren(
       el("h2", { id: "key-title" }, "API key"),
-      el("form", { class: "line", onsubmit: (event) => this.submit(event) }, el("label", { for: "key-input" }, "Key"), this.input, el("button", { type: "submit", class: "primary" }, "Use this key"), this.forget, close),
-      el("p", { id: "key-hint", class: "quiet" }, "It is kept in this tab only and forgotten with it. Boards need the role reader, the node’s health the role ops."),
+      el(
+        "form",
+        { class: "line", onsubmit: (event) => this.submit(event) },
+        el("label", { for: "key-input" }, "Key"),
+        this.input,
+        el("button", { type: "submit", class: "primary" }, "Use this key"),
+        this.forget,
+        close,
+      ),
+      el(
+        "p",
+        { id: "key-hint", class: "quiet" },
+        "It is kept in this tab only and forgotten with it. ",
+        "Boards need the role reader, the node’s health the role ops.",
+      ),
       this.fault,
     );
     button.addEventListener("click", () => (section.hidden ? this.open("") : this.close()));

@@ -2,15 +2,16 @@
 
 import { Away, ask, path, poll } from "./api.js";
 import { tierLook, tierTag } from "./cells.js";
-import { el, facts, named, panel, show, svg } from "./dom.js";
+import { AS_TYPED, el, facts, named, panel, show, svg } from "./dom.js";
 import { age, whole } from "./format.js";
 import { BOARD_POLL_MS, COUNTDOWN_MS } from "./limits.js";
 import { nameOf } from "./names.js";
-import { toBoard, toBoards, toLeague, toOwner } from "./routes.js";
-import { empty, fault, loading, table } from "./tables.js";
+import { wayBack } from "./overview.js";
+import { toBoard, toLeague, toOwner } from "./routes.js";
+import { empty, fault, loading, numeric, table } from "./tables.js";
 
-const DIVISIONS = [{ label: "Division" }, { label: "Owners", kind: "number" }, { label: "Cohorts", kind: "number" }, { label: "Share", wide: true }];
-const ROWS = [{ label: "Owner" }, { label: "Rank", kind: "number" }, { label: "Value", kind: "number" }, { label: "When the period ends" }];
+const DIVISIONS = [{ label: "Division" }, numeric("Owners"), numeric("Cohorts"), { label: "Share", wide: true }];
+const ROWS = [{ label: "Owner" }, numeric("Rank"), numeric("Value"), { label: "When the period ends" }];
 const ZONES = { promotion: ["open", "▲ rises"], safe: ["", "stays"], relegation: ["archived", "▼ falls"] };
 
 /** Shows the divisions of a league, and the cohort that the address names, or that of the owner in it. */
@@ -24,13 +25,23 @@ export class LeagueView {
     this.facts = el("div", {});
     this.divisions = panel("divisions", "Divisions");
     this.cohort = panel("cohort", "Cohort");
-    this.input = el("input", { id: "member", type: "search", required: true, value: route.parameters.owner ?? "", autocomplete: "off", autocapitalize: "off", spellcheck: "false", dir: "auto" });
+    this.input = el("input", {
+      id: "member",
+      type: "search",
+      required: true,
+      value: route.parameters.owner ?? "",
+      ...AS_TYPED,
+      dir: "auto",
+    });
     const find = (event) => {
       event.preventDefault();
       location.hash = toLeague(this.league, { owner: this.input.value.trim() });
     };
-    const form = el("form", { class: "line", role: "search", onsubmit: find }, el("label", { for: "member" }, "Find an owner"), this.input, el("button", {}, "Find"));
-    show(root, el("header", { class: "head split" }, el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview")), this.title, form, this.facts), el("div", { class: "grid" }, this.divisions.section, this.cohort.section));
+    const label = el("label", { for: "member" }, "Find an owner");
+    const button = el("button", {}, "Find");
+    const form = el("form", { class: "line", role: "search", onsubmit: find }, label, this.input, button);
+    const head = el("header", { class: "head split" }, wayBack(), this.title, form, this.facts);
+    show(root, head, el("div", { class: "grid" }, this.divisions.section, this.cohort.section));
     show(this.divisions.body, loading());
     const ticking = setInterval(() => this.tick(), COUNTDOWN_MS);
     signal.addEventListener("abort", () => clearInterval(ticking));
@@ -95,7 +106,11 @@ function pyramid(divisions) {
   const most = Math.max(1, ...divisions.map(({ owners }) => owners));
   const rows = divisions.toReversed().map(({ name, owners, cohorts }) => {
     const width = (100 * owners) / most;
-    const bar = svg("svg", { viewBox: "0 0 100 8", width: 160, height: 13, "aria-hidden": "true" }, svg("rect", { class: `bar-of tier ${tierLook(name, divisions)}`, x: 50 - width / 2, y: 0, width, height: 8, rx: 2 }));
+    const bar = svg(
+      "svg",
+      { viewBox: "0 0 100 8", width: 160, height: 13, "aria-hidden": "true" },
+      svg("rect", { class: `bar-of tier ${tierLook(name, divisions)}`, x: 50 - width / 2, y: 0, width, height: 8, rx: 2 }),
+    );
     return [tierTag(name, divisions), whole(owners), whole(cohorts), bar];
   });
   return table("Owners with seats in this period", DIVISIONS, rows);
@@ -105,5 +120,10 @@ function row({ owner, rank, value, zone, profile }, sought) {
   const [look, text] = ZONES[zone] ?? ["", zone];
   const name = nameOf(profile);
   const link = el("a", { href: toOwner(owner), "data-key": `member:${owner}`, title: owner }, named(name || owner));
-  return [owner === sought ? el("b", {}, link) : link, rank === null ? "–" : whole(rank), value === null ? "–" : String(value), el("span", { class: `tag ${look}` }, text)];
+  return [
+    owner === sought ? el("b", {}, link) : link,
+    rank === null ? "–" : whole(rank),
+    value === null ? "–" : String(value),
+    el("span", { class: `tag ${look}` }, text),
+  ];
 }

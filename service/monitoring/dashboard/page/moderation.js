@@ -1,7 +1,7 @@
 // The view for those who look after players: posts that wait for a verdict, gains that stand out, who is hidden, and what
 // operators have done.
 
-import { actTable, hidingActions } from "./acts.js";
+import { actTable, hidingActions, refusal } from "./acts.js";
 import { Away, Problem, ask, path, poll } from "./api.js";
 import { el, named, panel, show } from "./dom.js";
 import { age, ago, stored, three, whole } from "./format.js";
@@ -9,10 +9,23 @@ import { readGains } from "./gains.js";
 import { heldPost } from "./held.js";
 import { ACTS_SHOWN, GAINS_POLL_MS, HELD_BOARDS_MAX, HELD_SHOWN, HIDDEN_SHOWN, LEADERS_POLL_MS } from "./limits.js";
 import { toBoard, toOwner } from "./routes.js";
-import { empty, fault, loading, scrolled, table } from "./tables.js";
+import { empty, fault, loading, numeric, scrolled, table } from "./tables.js";
 
-const GAINS = [{ label: "Owner" }, { label: "Board" }, { label: "Gain", kind: "number" }, { label: "Others’ median", kind: "number", wide: true }, { label: "Alone it would be" }];
-const HIDDEN = [{ label: "Owner" }, { label: "Since" }, { label: "How", wide: true }, { label: "Key", wide: true }, { label: "Why" }, { label: "Act" }];
+const GAINS = [
+  { label: "Owner" },
+  { label: "Board" },
+  numeric("Gain"),
+  numeric("Others’ median", { wide: true }),
+  { label: "Alone it would be" },
+];
+const HIDDEN = [
+  { label: "Owner" },
+  { label: "Since" },
+  { label: "How", wide: true },
+  { label: "Key", wide: true },
+  { label: "Why" },
+  { label: "Act" },
+];
 
 /** Shows what needs an eye or a verdict. */
 export class ModerationView {
@@ -49,7 +62,7 @@ export class ModerationView {
     } catch (error) {
       if (this.signal.aborted || (error instanceof Away && part.state)) return;
       part.state = undefined;
-      show(part.body, error instanceof Problem && error.status === 403 ? empty("This needs a key with the role ops: use the button “Key” above.") : fault(error));
+      show(part.body, error instanceof Problem && error.status === 403 ? empty(refusal(error)) : fault(error));
       this.onFault?.(error);
     }
   }
@@ -61,8 +74,12 @@ export class ModerationView {
       if (error.code !== "too_many_boards") throw error;
       return ask(`/v1/leaderboards?families=false&limit=${HELD_BOARDS_MAX}`, { signal });
     });
-    const answers = await Promise.all(data.leaderboards.map(({ id }) => ask(`${path`/v1/leaderboards/${id}/held`}?limit=${HELD_SHOWN}`, { signal })));
-    const posts = answers.flatMap(({ data: { board, posts } }, index) => posts.map((post) => ({ board, post, columns: data.leaderboards[index].columns })));
+    const answers = await Promise.all(
+      data.leaderboards.map(({ id }) => ask(`${path`/v1/leaderboards/${id}/held`}?limit=${HELD_SHOWN}`, { signal })),
+    );
+    const posts = answers.flatMap(({ data: { board, posts } }, index) =>
+      posts.map((post) => ({ board, post, columns: data.leaderboards[index].columns })),
+    );
     const again = () => this.into(this.held, () => this.loadHeld(), true);
     const note = data.next ? empty(`Those of the ${HELD_BOARDS_MAX} boards that changed last.`) : null;
     const rows = posts.map(({ board, post, columns }) => el("li", {}, heldPost(board, columns, post, again)));
@@ -79,7 +96,11 @@ export class ModerationView {
       stored(median, scale),
       [`rank ${whole(rank)} of ${whole(total)}`, median > 0 && value > median ? `, ${three(value / median)} × the median` : ""],
     ]);
-    const told = empty(`${found.complete ? "All" : "The first"} ${whole(found.posts)} posts of the last ${age(found.windowMs / 1000)}. A gain is what an owner posted, added up where a column adds up. The rank is that of the gain among all values of the column.`);
+    const told = empty(
+      `${found.complete ? "All" : "The first"} ${whole(found.posts)} posts of the last ${age(found.windowMs / 1000)}. `,
+      "A gain is what an owner posted, added up where a column adds up. ",
+      "The rank is that of the gain among all values of the column.",
+    );
     return [found, rows.length ? scrolled("Gains", table("The greatest gains", GAINS, rows)) : empty("Nobody has gained anything."), told];
   }
 
@@ -88,7 +109,14 @@ export class ModerationView {
     const again = () => this.into(this.hidden, () => this.loadHidden(), true);
     const rows = data.owners.map(({ owner, since, key, reason, shadow }) => {
       const acts = hidingActions(owner, "hidden", again, owner);
-      return [el("a", { href: toOwner(owner), "data-key": `hidden:${owner}` }, named(owner)), ago(since), shadow ? "as a shadow" : "openly", key ?? "no key", reason ? named(reason) : "–", acts];
+      return [
+        el("a", { href: toOwner(owner), "data-key": `hidden:${owner}` }, named(owner)),
+        ago(since),
+        shadow ? "as a shadow" : "openly",
+        key ?? "no key",
+        reason ? named(reason) : "–",
+        acts,
+      ];
     });
     const more = data.next ? empty(`The first ${HIDDEN_SHOWN} by name.`) : null;
     return [data, rows.length ? scrolled("Hidden owners", table("Hidden owners", HIDDEN, rows)) : empty("Nobody is hidden."), more];

@@ -21,7 +21,9 @@ export function namesLike(text, most) {
   const lower = text.toLowerCase();
   const found = [];
   for (const [owner, name] of known) {
-    const begins = owner.toLowerCase().startsWith(lower) || name.toLowerCase().startsWith(lower) || name.toLowerCase().includes(` ${lower}`);
+    const lowerName = name.toLowerCase();
+    const begins =
+      owner.toLowerCase().startsWith(lower) || lowerName.startsWith(lower) || lowerName.includes(` ${lower}`);
     if (begins && found.push({ owner, name }) === most) break;
   }
   return found;

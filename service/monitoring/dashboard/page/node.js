@@ -4,8 +4,29 @@ import { Problem, ask, path, poll } from "./api.js";
 import { el, panel, show } from "./dom.js";
 import { ALL, addRates, only, posts, rate, ratesOf, readFigures, requests } from "./figures.js";
 import { age, bytes, duration, rate as perSecond, three, whole } from "./format.js";
-import { HEALTH_POLL_MS, LEASE_POOLS_SHOWN, POOLS_PER_PAGE, POOLS_POLL_MS, RATE_S, REQUEST_TIMEOUT_MS, SPARK_POINTS_MAX, SPARK_S, WEBHOOKS_SHOWN } from "./limits.js";
-import { connectionTable, jobTable, leaseFacts, partitionTable, poolTable, queueFacts, routeTable, storeFacts, verdictOf, webhookTable } from "./node_parts.js";
+import {
+  HEALTH_POLL_MS,
+  LEASE_POOLS_SHOWN,
+  POOLS_PER_PAGE,
+  POOLS_POLL_MS,
+  RATE_S,
+  REQUEST_TIMEOUT_MS,
+  SPARK_POINTS_MAX,
+  SPARK_S,
+  WEBHOOKS_SHOWN,
+} from "./limits.js";
+import {
+  connectionTable,
+  jobTable,
+  leaseFacts,
+  partitionTable,
+  poolTable,
+  queueFacts,
+  routeTable,
+  storeFacts,
+  verdictOf,
+  webhookTable,
+} from "./node_parts.js";
 import { spark } from "./spark.js";
 import { empty, fault, loading } from "./tables.js";
 
@@ -17,7 +38,16 @@ export class NodeView {
     this.about = el("p", { class: "quiet" });
     this.verdict = el("div", { class: "verdict", role: "status" });
     this.tiles = el("div", { class: "tiles" }, loading());
-    const parts = [["routes", "Requests"], ["store", "Store and posts"], ["partitions", "Partitions"], ["queue", "Queue"], ["jobs", "Jobs"], ["pools", "Connection pools"], ["leases", "Leases"], ["webhooks", "Webhooks"]];
+    const parts = [
+      ["routes", "Requests"],
+      ["store", "Store and posts"],
+      ["partitions", "Partitions"],
+      ["queue", "Queue"],
+      ["jobs", "Jobs"],
+      ["pools", "Connection pools"],
+      ["leases", "Leases"],
+      ["webhooks", "Webhooks"],
+    ];
     this.panels = Object.fromEntries(parts.map(([id, title]) => [id, panel(`node-${id}`, title)]));
     this.hookAnswer = el("p", { class: "quiet", role: "status" });
     this.leaseFacts = el("div", {});
@@ -68,7 +98,11 @@ export class NodeView {
     show(this.about);
     show(this.verdict);
     if (problem.status === 403) {
-      show(this.tiles, fault(problem), empty("Only operators see the health of the node. Use the button above to give a key with the role ops. The current key is enough to see boards."));
+      const told = empty(
+        "Only operators see the health of the node. Use the button above to give a key with the role ops. ",
+        "The current key is enough to see boards.",
+      );
+      show(this.tiles, fault(problem), told);
     } else show(this.tiles, fault(problem));
   }
 
@@ -121,12 +155,24 @@ export class NodeView {
       {},
       tile("Posts a second", perSecond(rates.posts), drawn("posts", "Posts a second")),
       tile("Requests a second", perSecond(rates.requests), drawn("requests", "Requests a second")),
-      tile("Write p50 / p99", `${duration(write.P50)} / ${duration(write.P99)}`, `Transactions of the last 5 minutes, of ${three(store.WriteBatchPosts?.Mean)} posts on average`),
+      tile(
+        "Write p50 / p99",
+        `${duration(write.P50)} / ${duration(write.P99)}`,
+        `Transactions of the last 5 minutes, of ${three(store.WriteBatchPosts?.Mean)} posts on average`,
+      ),
       tile("Failures a second", perSecond(failed), drawn("failures", "Failures a second"), failed > 0),
       tile("Posts waiting", whole(waiting), queue.posts ? `oldest ${age(queue.age_seconds)}` : "queued or being written"),
-      tile("Curves", whole(cache?.CurveKnots?.Count), cache ? `${whole(cache.CurvesLive)} live, oldest ${age(cache.CurveAgeSecondsMax ?? 0)}` : ""),
+      tile(
+        "Curves",
+        whole(cache?.CurveKnots?.Count),
+        cache ? `${whole(cache.CurvesLive)} live, oldest ${age(cache.CurveAgeSecondsMax ?? 0)}` : "",
+      ),
       tile("Streams", whole(streams?.StreamsOpen ?? 0), "open now"),
-      tile("CPU / memory", `${cpu === null ? "–" : `${Math.round(cpu * 100)}%`} / ${bytes(node?.Memory?.resident)}`, drawn("cpu", "Processor time a second")),
+      tile(
+        "CPU / memory",
+        `${cpu === null ? "–" : `${Math.round(cpu * 100)}%`} / ${bytes(node?.Memory?.resident)}`,
+        drawn("cpu", "Processor time a second"),
+      ),
     );
   }
 
@@ -142,7 +188,8 @@ export class NodeView {
   async changeWebhook(webhook, what) {
     try {
       await ask(path`/v1/webhooks/${webhook}/` + what, { method: "POST", signal: this.signal });
-      show(this.hookAnswer, what === "test" ? `A test goes to ${webhook}. If it fails, that is shown here.` : `Deliveries to ${webhook} go on.`);
+      const test = `A test goes to ${webhook}. If it fails, that is shown here.`;
+      show(this.hookAnswer, what === "test" ? test : `Deliveries to ${webhook} go on.`);
     } catch (error) {
       show(this.hookAnswer, fault(error));
     }
@@ -165,9 +212,19 @@ export class NodeView {
 
 function about({ node }) {
   const where = node?.StoreUrl;
-  return [node ? `rankcurve ${node.Version}, up ${age(node.UptimeSeconds)}` : "rankcurve", where ? el("span", {}, ", store ", el("code", {}, where)) : null, ". All processes of the node together."];
+  return [
+    node ? `rankcurve ${node.Version}, up ${age(node.UptimeSeconds)}` : "rankcurve",
+    where ? el("span", {}, ", store ", el("code", {}, where)) : null,
+    ". All processes of the node together.",
+  ];
 }
 
 function tile(label, value, foot, bad = false) {
-  return el("li", { class: bad ? "bad" : null }, el("span", { class: "label" }, label), el("b", {}, value), foot instanceof Node ? foot : el("small", {}, foot));
+  return el(
+    "li",
+    { class: bad ? "bad" : null },
+    el("span", { class: "label" }, label),
+    el("b", {}, value),
+    foot instanceof Node ? foot : el("small", {}, foot),
+  );
 }

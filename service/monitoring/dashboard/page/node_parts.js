@@ -4,9 +4,8 @@ import { el, facts, named } from "./dom.js";
 import { byProperty, judge } from "./figures.js";
 import { age, ago, bytes, duration, moment, percent, rate, three, whole } from "./format.js";
 import { ROUTES_SHOWN } from "./limits.js";
-import { empty, scrolled, table } from "./tables.js";
+import { empty, numeric, scrolled, table } from "./tables.js";
 
-const NUMBER = "number";
 const ADVICE = "/docs#alert-"; // the API page also says what to do about each alert
 const LASTING = "journal"; // this route includes streams, which last as long as clients listen, so its times mean nothing
 
@@ -22,16 +21,28 @@ export function routeTable(routes) {
   const active = busiest.filter(isActive);
   const quiet = busiest.filter((route) => !isActive(route));
   if (!busiest.length) return empty("No requests yet.");
-  const columns = [{ label: "Route" }, { label: "A second", kind: NUMBER }, { label: "p50", kind: NUMBER, wide: true }, { label: "p95", kind: NUMBER, wide: true }, { label: "p99", kind: NUMBER }, { label: "Total", kind: NUMBER, wide: true }, { label: "Failed", kind: NUMBER }];
+  const columns = [
+    { label: "Route" },
+    numeric("A second"),
+    numeric("p50", { wide: true }),
+    numeric("p95", { wide: true }),
+    numeric("p99"),
+    numeric("Total", { wide: true }),
+    numeric("Failed"),
+  ];
   const shown = active.slice(0, ROUTES_SHOWN);
   const caption = "Requests by route, percentiles of the last five minutes";
   const more = active.length > ROUTES_SHOWN ? `The ${ROUTES_SHOWN} busiest of ${active.length} routes; all are at /metrics.` : null;
   return el(
     "div",
     { class: "stack" },
-    shown.length ? scrolled("Requests by route", table(caption, columns, shown.map(routeRow), { captionShown: true })) : empty("No requests in the last five minutes."),
+    shown.length
+      ? scrolled("Requests by route", table(caption, columns, shown.map(routeRow), { captionShown: true }))
+      : empty("No requests in the last five minutes."),
     more && el("p", { class: "quiet" }, more),
-    folded("routes", quiet.length, "without requests in the last five minutes", () => scrolled("Quiet routes", table("Quiet routes", columns, quiet.map(routeRow)))),
+    folded("routes", quiet.length, "without requests in the last five minutes", () =>
+      scrolled("Quiet routes", table("Quiet routes", columns, quiet.map(routeRow))),
+    ),
   );
 }
 
@@ -39,12 +50,25 @@ function routeRow([name, { Requests, RequestSeconds }]) {
   const times = (name === LASTING ? null : RequestSeconds) ?? {};
   const failed = Object.entries(Requests.status ?? {}).filter(([status]) => status[0] === "5");
   const failures = failed.reduce((sum, [, { Count }]) => sum + Count, 0);
-  return [name, perSecond(Requests), duration(times.P50), duration(times.P95), duration(times.P99), whole(Requests.Count), failures ? el("b", { class: "fault" }, whole(failures)) : "0"];
+  return [
+    name,
+    perSecond(Requests),
+    duration(times.P50),
+    duration(times.P95),
+    duration(times.P99),
+    whole(Requests.Count),
+    failures ? el("b", { class: "fault" }, whole(failures)) : "0",
+  ];
 }
 
 /** Return a folded part, below a line such as "3 counts are zero", or null if `count` is 0. */
 function folded(key, count, what, draw) {
   return count ? el("details", {}, el("summary", { "data-key": `folded:${key}` }, `${whole(count)} ${what}`), draw()) : null;
+}
+
+function alertLine({ Alert, Means }) {
+  const link = el("a", { href: `${ADVICE}${Alert}`, rel: "noreferrer", "data-key": `alert:${Alert}` }, "What to do");
+  return el("li", {}, Means, " ", link);
 }
 
 /** Return the verdict on the node. Each alert has its meaning and a link to advice. */
@@ -55,7 +79,7 @@ export function verdictOf(verdict) {
     "div",
     { class: `verdict-line ${level}` },
     el("b", {}, `${said}.`),
-    alerts.length ? el("ul", {}, alerts.map(({ Alert, Means }) => el("li", {}, Means, " ", el("a", { href: `${ADVICE}${Alert}`, rel: "noreferrer", "data-key": `alert:${Alert}` }, "What to do")))) : null,
+    alerts.length ? el("ul", {}, alerts.map(alertLine)) : null,
   );
 }
 
@@ -66,18 +90,37 @@ export function storeFacts(now, store) {
   const limits = now.throttle?.RateLimit?.kind ?? {};
   const held = (limits.reads?.outcome?.refused?.Count ?? 0) + (limits.posts?.outcome?.refused?.Count ?? 0);
   const lines = [
-    ...outcomes.map(([outcome, counted]) => [`Posts ${outcome}`, `${whole(counted.Count)} · ${perSecond(counted)}/s`, "In all, and a second", counted.Count]),
+    ...outcomes.map(([outcome, counted]) => [
+      `Posts ${outcome}`,
+      `${whole(counted.Count)} · ${perSecond(counted)}/s`,
+      "In all, and a second",
+      counted.Count,
+    ]),
     ["Posts refused", whole(refused), "Queue full, overloaded or stopping", refused],
     ["Over a key’s rate", whole(held), "Reads and posts beyond the rate of their key", held],
-    ["In flight", outOf(store.WritesInFlight, store.WritesInFlightLimit), "Write transactions that run now, and how many may run at the same time"],
+    [
+      "In flight",
+      outOf(store.WritesInFlight, store.WritesInFlightLimit),
+      "Write transactions that run now, and how many may run at the same time",
+    ],
     ["Posts a transaction", three(store.WriteBatchPosts?.Mean), "On average, in the last five minutes"],
     ["Statements", `${perSecond(store.Statements)}/s`],
     ["Rows", `${perSecond(store.Rows)}/s`],
-    ["Conflicts", whole(store.WriteConflicts?.Count), "Write transactions that ran again, because another one had changed a row", store.WriteConflicts?.Count ?? 0],
+    [
+      "Conflicts",
+      whole(store.WriteConflicts?.Count),
+      "Write transactions that ran again, because another one had changed a row",
+      store.WriteConflicts?.Count ?? 0,
+    ],
     ["Retries", whole(store.Retries?.Count), "Lost connections and deadlocks", store.Retries?.Count ?? 0],
   ];
   const zeros = lines.filter(([, , , count]) => count === 0);
-  return el("div", { class: "stack" }, facts(lines.filter((line) => !zeros.includes(line))), folded("store", zeros.length, "counts are zero", () => facts(zeros)));
+  return el(
+    "div",
+    { class: "stack" },
+    facts(lines.filter((line) => !zeros.includes(line))),
+    folded("store", zeros.length, "counts are zero", () => facts(zeros)),
+  );
 }
 
 /** Return facts about the ingest queue, and a table of its busy shards. */
@@ -85,7 +128,11 @@ export function queueFacts(counted, queue) {
   const rows = [
     ["Waiting", whole(queue.posts)],
     ["Oldest", queue.posts ? age(queue.age_seconds) : "–"],
-    ["Workers", queue.workers ? `${whole(queue.workers)} at work` : "at rest", `A worker starts when posts wait; at most ${whole(queue.workers_max)} work at once`],
+    [
+      "Workers",
+      queue.workers ? `${whole(queue.workers)} at work` : "at rest",
+      `A worker starts when posts wait; at most ${whole(queue.workers_max)} work at once`,
+    ],
     ["Queued", `${perSecond(counted?.IngestQueuedPosts)}/s`],
     ["Applied", `${perSecond(counted?.IngestOutcomes)}/s`],
     ["Applied after", duration(counted?.IngestAppliedAgeSeconds?.P50), "Median time from being queued to being applied"],
@@ -93,8 +140,20 @@ export function queueFacts(counted, queue) {
   ];
   const busy = queue.shards.filter((shard) => shard.posts > 0 || shard.worker);
   if (!busy.length) return facts(rows);
-  const columns = [{ label: "Partition" }, { label: "Shard" }, { label: "Waiting", kind: NUMBER }, { label: "Oldest", kind: NUMBER }, { label: "Worker", wide: true }];
-  const list = busy.map((shard) => [String(shard.partition ?? "several"), String(shard.shard), whole(shard.posts), age(shard.age_seconds), shard.worker ?? "at rest"]);
+  const columns = [
+    { label: "Partition" },
+    { label: "Shard" },
+    numeric("Waiting"),
+    numeric("Oldest"),
+    { label: "Worker", wide: true },
+  ];
+  const list = busy.map((shard) => [
+    String(shard.partition ?? "several"),
+    String(shard.shard),
+    whole(shard.posts),
+    age(shard.age_seconds),
+    shard.worker ?? "at rest",
+  ]);
   return el("div", {}, facts(rows), table("Shards of the queue", columns, list));
 }
 
@@ -136,7 +195,13 @@ export function jobTable(jobs, now) {
       ];
     });
   if (!rows.length) return empty("This node runs no jobs. Those with --jobs embedded, or rankcurve jobs, run them for the whole store.");
-  const columns = [{ label: "Job" }, { label: "Last round", kind: NUMBER }, { label: "Rounds", kind: NUMBER, wide: true }, { label: "Busy", kind: NUMBER }, { label: "Failures", kind: NUMBER }];
+  const columns = [
+    { label: "Job" },
+    numeric("Last round"),
+    numeric("Rounds", { wide: true }),
+    numeric("Busy"),
+    numeric("Failures"),
+  ];
   return table("Jobs", columns, rows);
 }
 
@@ -145,11 +210,16 @@ export function connectionTable(pools) {
   const rows = [...byProperty(pools, "name")].flatMap(([name, pool]) =>
     Object.entries(pool.StoreConnectionsLimit?.kind ?? {}).map(([kind, limit]) => {
       const waits = pool.StoreConnectionWaitSeconds?.kind?.[kind];
-      return [`${name}, ${kind}`, outOf(pool.StoreConnectionsLent?.kind?.[kind]?.Value, limit.Value), whole(pool.StoreConnectionsAwaited?.kind?.[kind]?.Value), duration(waits?.P99)];
+      return [
+        `${name}, ${kind}`,
+        outOf(pool.StoreConnectionsLent?.kind?.[kind]?.Value, limit.Value),
+        whole(pool.StoreConnectionsAwaited?.kind?.[kind]?.Value),
+        duration(waits?.P99),
+      ];
     }),
   );
   if (!rows.length) return empty("No connections yet.");
-  const columns = [{ label: "Pool" }, { label: "Lent", kind: NUMBER }, { label: "Awaited", kind: NUMBER }, { label: "Wait p99", kind: NUMBER }];
+  const columns = [{ label: "Pool" }, numeric("Lent"), numeric("Awaited"), numeric("Wait p99")];
   return table("Connections to the store", columns, rows);
 }
 
@@ -178,22 +248,48 @@ export function poolTable(pools, note) {
       headroom === null ? "–" : headroom <= 0 ? el("b", { class: "fault" }, whole(headroom)) : whole(headroom),
     ]),
   );
-  const columns = [{ label: "Pool" }, { label: "Region" }, { label: "Leased", kind: NUMBER }, { label: "Available", kind: NUMBER, wide: true }, { label: "Headroom", kind: NUMBER }];
-  return el("div", {}, rows.length ? table("Pools of resources by region", columns, rows) : empty("No resources yet."), note ? el("p", { class: "quiet" }, note) : null);
+  const columns = [
+    { label: "Pool" },
+    { label: "Region" },
+    numeric("Leased"),
+    numeric("Available", { wide: true }),
+    numeric("Headroom"),
+  ];
+  return el(
+    "div",
+    {},
+    rows.length ? table("Pools of resources by region", columns, rows) : empty("No resources yet."),
+    note ? el("p", { class: "quiet" }, note) : null,
+  );
 }
 
 const HOOK_LOOKS = { active: "open", failing: "bad", paused: "bad" };
 
 /** Return the table of webhooks, with what to do where deliveries fail. `act(webhook, what)` does it. */
 export function webhookTable(webhooks, act) {
+  const button = (id, what, text) =>
+    el("button", { type: "button", "data-key": `${what}:${id}`, onclick: () => act(id, what) }, text);
   const rows = webhooks.map(({ id, url, state, delivered, failures, failing_since: since, next_attempt: next, last_error: error }) => [
     [el("b", {}, id), el("div", { class: "quiet" }, named(url))],
     el("span", { class: `tag ${HOOK_LOOKS[state]}` }, state),
     whole(delivered),
-    since ? [`${whole(failures)} since `, ago(since), ...(next ? [", again ", moment(next)] : []), el("div", { class: "quiet" }, named(error ?? ""))] : "none",
-    [el("button", { type: "button", "data-key": `test:${id}`, onclick: () => act(id, "test") }, "Send a test"), state === "active" ? null : el("button", { type: "button", "data-key": `resume:${id}`, onclick: () => act(id, "resume") }, "Try again now")],
+    since
+      ? [
+          `${whole(failures)} since `,
+          ago(since),
+          ...(next ? [", again ", moment(next)] : []),
+          el("div", { class: "quiet" }, named(error ?? "")),
+        ]
+      : "none",
+    [button(id, "test", "Send a test"), state === "active" ? null : button(id, "resume", "Try again now")],
   ]);
-  const columns = [{ label: "Webhook" }, { label: "State" }, { label: "Last event", kind: NUMBER, wide: true }, { label: "Failures" }, { label: "Act" }];
+  const columns = [
+    { label: "Webhook" },
+    { label: "State" },
+    numeric("Last event", { wide: true }),
+    { label: "Failures" },
+    { label: "Act" },
+  ];
   return rows.length ? scrolled("Webhooks", table("Webhooks", columns, rows)) : empty("No webhooks.");
 }
 
@@ -201,7 +297,11 @@ export function webhookTable(webhooks, act) {
 export function partitionTable(partitions) {
   const found = [...byProperty(partitions, "number")];
   if (found.length < 2) return null;
-  const rows = found.map(([number, each]) => [number, each.Reachable === 0 ? el("b", { class: "fault" }, "does not answer") : "answers", bytes(each.Bytes)]);
-  const columns = [{ label: "Partition" }, { label: "State" }, { label: "Size", kind: NUMBER, wide: true }];
+  const rows = found.map(([number, each]) => [
+    number,
+    each.Reachable === 0 ? el("b", { class: "fault" }, "does not answer") : "answers",
+    bytes(each.Bytes),
+  ]);
+  const columns = [{ label: "Partition" }, { label: "State" }, numeric("Size", { wide: true })];
   return scrolled("Partitions", table("Partitions of the store", columns, rows));
 }

@@ -3,16 +3,32 @@
 import { changesOf, count, perMinute } from "./activity.js";
 import { Away, Problem, ask, path, poll } from "./api.js";
 import { stateTag, timeLeft, until } from "./board_state.js";
-import { el, named, show, unseen } from "./dom.js";
+import { AS_TYPED, el, named, show, unseen } from "./dom.js";
 import { readVerdict } from "./figures.js";
 import { ago, rate, stored, whole } from "./format.js";
-import { AGES_STALE_MS, BOARD_POLL_MS, BOARDS_PER_PAGE, CARDS_SHOWN, FAMILIES_SHOWN, FAMILY_LEADERS_SHOWN, LEADERS_POLL_MS, LEADERS_SHOWN, SEARCH_PAUSE_MS } from "./limits.js";
+import {
+  AGES_STALE_MS,
+  BOARD_POLL_MS,
+  BOARDS_PER_PAGE,
+  CARDS_SHOWN,
+  FAMILIES_SHOWN,
+  FAMILY_LEADERS_SHOWN,
+  LEADERS_POLL_MS,
+  LEADERS_SHOWN,
+  SEARCH_PAUSE_MS,
+} from "./limits.js";
 import { knownName, learn } from "./names.js";
 import { toBoard, toBoards, toFamily, toLeague } from "./routes.js";
 import { spark } from "./spark.js";
-import { empty, fault, loading, table } from "./tables.js";
+import { empty, fault, loading, numeric, table } from "./tables.js";
 
-const COLUMNS = [{ label: "Board" }, { label: "Entries", kind: "number" }, { label: "Changes a minute", kind: "number", wide: true }, { label: "State", wide: true }, { label: "Changed", kind: "number" }];
+const COLUMNS = [
+  { label: "Board" },
+  numeric("Entries"),
+  numeric("Changes a minute", { wide: true }),
+  { label: "State", wide: true },
+  numeric("Changed"),
+];
 
 /** The view of all that goes on now. */
 export class Overview {
@@ -30,10 +46,22 @@ export class Overview {
     this.boards = el("div", { class: "stack" });
     this.count = el("p", { class: "unseen", role: "status" });
     this.pages = el("nav", { class: "line pages", "aria-label": "Pages of boards" });
-    this.input = el("input", { id: "contains", type: "search", value: route.parameters.contains ?? "", autocomplete: "off", autocapitalize: "off", spellcheck: "false", dir: "auto" });
+    this.input = el("input", {
+      id: "contains",
+      type: "search",
+      value: route.parameters.contains ?? "",
+      ...AS_TYPED,
+      dir: "auto",
+    });
     this.input.addEventListener("input", () => this.typed());
-    this.form = el("form", { class: "line", role: "search", "aria-label": "Boards", onsubmit: (event) => this.submit(event) }, el("label", { for: "contains" }, "Only boards with"), this.input);
-    show(root, el("header", { class: "head split" }, this.title, this.form, this.health), this.notice, this.count, this.wait, this.families, this.boards, this.pages);
+    this.form = el(
+      "form",
+      { class: "line", role: "search", "aria-label": "Boards", onsubmit: (event) => this.submit(event) },
+      el("label", { for: "contains" }, "Only boards with"),
+      this.input,
+    );
+    const head = el("header", { class: "head split" }, this.title, this.form, this.health);
+    show(root, head, this.notice, this.count, this.wait, this.families, this.boards, this.pages);
     signal.addEventListener("abort", () => clearTimeout(this.timer));
     poll(() => this.load(), BOARD_POLL_MS, signal);
     poll(() => this.loadHealth(), BOARD_POLL_MS, signal);
@@ -115,7 +143,10 @@ export class Overview {
     try {
       const { level, told, perSecond, points } = await readVerdict(this.signal);
       const chart = points.length > 1 ? spark(points, "Posts a minute, the last quarter of an hour") : null;
-      if (this.told !== told) show(this.health, el("span", { class: `light ${level}`, "aria-hidden": "true" }), el("a", { href: "#/node", "data-key": "health" }, told), this.rate);
+      if (this.told !== told) {
+        const light = el("span", { class: `light ${level}`, "aria-hidden": "true" });
+        show(this.health, light, el("a", { href: "#/node", "data-key": "health" }, told), this.rate);
+      }
       this.told = told;
       show(this.rate, perSecond === null ? null : `${rate(perSecond * 60)} posts a minute`, chart);
       this.health.hidden = false;
@@ -142,7 +173,12 @@ export class Overview {
   async currentOf(family, kind, column) {
     const known = this.periods.get(family)?.find((each) => each.kind === kind);
     const isCurrent = known && (!known.period.ends_at || Date.parse(known.period.ends_at) > Date.now());
-    const current = isCurrent ? known : await ask(`${path`/v1/families/${family}/boards`}?period=${kind}`, { signal: this.signal }).then(({ data }) => data, () => null);
+    const current = isCurrent
+      ? known
+      : await ask(`${path`/v1/families/${family}/boards`}?period=${kind}`, { signal: this.signal }).then(
+          ({ data }) => data,
+          () => null,
+        );
     const leaders = current && column ? await leadersOf(current.board, column, 1, this.signal) : null;
     return current && { ...current, kind, leaders };
   }
@@ -168,9 +204,14 @@ export class Overview {
     const isEmpty = !leaderboards.length && !families.families.length;
     this.form.hidden = isEmpty && !contains && !cursor;
     if (!leaderboards.length) show(this.boards, isEmpty ? beginning() : empty("No boards outside the families."));
-    else show(this.boards, el("section", { class: "cards", "aria-label": "Boards that changed last" }, leaderboards.slice(0, CARDS_SHOWN).map((board) => boardCard(board, this.leaders.get(board.id)))), more(leaderboards.slice(CARDS_SHOWN)));
+    else {
+      const cards = leaderboards.slice(0, CARDS_SHOWN).map((board) => boardCard(board, this.leaders.get(board.id)));
+      const changed = el("section", { class: "cards", "aria-label": "Boards that changed last" }, cards);
+      show(this.boards, changed, more(leaderboards.slice(CARDS_SHOWN)));
+    }
     const shown = `${whole(leaderboards.length)} ${leaderboards.length === 1 ? "board" : "boards"}`;
-    const counted = `${shown}${next ? ", and more on the next page" : ""}${tooMany && !contains ? "; there are too many to show the last changed ones first" : ""}`;
+    const unsorted = tooMany && !contains ? "; there are too many to show the last changed ones first" : "";
+    const counted = `${shown}${next ? ", and more on the next page" : ""}${unsorted}`;
     if (this.count.textContent !== counted) this.count.textContent = counted;
     show(
       this.pages,
@@ -211,6 +252,17 @@ export async function leadersOf(board, column, limit, signal) {
   }
 }
 
+/** Return the link that leads back to the overview. */
+export function wayBack() {
+  return el("p", { class: "crumbs" }, el("a", { href: toBoards() }, "Overview"));
+}
+
+/** Return the link to an owner on a board, with the owner's name. `key` is the element's `data-key`. */
+export function placeLink(board, { column, owner }, key) {
+  const properties = { href: toBoard(board, { column, owner }), title: owner, "data-key": key };
+  return el("a", properties, named(knownName(owner) || owner));
+}
+
 /** Return a board's id with places where a narrow column may break the line. */
 export function breakable(id) {
   return id.split(/(?<=[:=,])/).flatMap((part, index) => (index ? [el("wbr"), part] : [part]));
@@ -226,17 +278,30 @@ function boardCard(board, leaders) {
     "article",
     { class: "card", "aria-labelledby": `card:${id}` },
     el("h2", { id: `card:${id}` }, el("a", { href: toBoard(id), "data-key": `board:${id}` }, breakable(id)), " ", stateTag(board)),
-    el("p", { class: "quiet" }, timeLeft(board) ?? `${board.active_at ? "changed" : "created"} ${ago(board.active_at ?? board.created_at).textContent}`, ranked.length ? ` · by ${ranked.join(", ")}` : null),
+    el(
+      "p",
+      { class: "quiet" },
+      timeLeft(board) ??
+        `${board.active_at ? "changed" : "created"} ${ago(board.active_at ?? board.created_at).textContent}`,
+      ranked.length ? ` · by ${ranked.join(", ")}` : null,
+    ),
     leaders?.entries.length
       ? el("ol", { class: "leaders" }, leaders.entries.map((entry) => leaderRow(id, entry, column)))
       : el("p", { class: "quiet leaders" }, entries ? "" : "Nobody is ranked here yet."),
-    el("p", { class: "card-foot quiet" }, el("span", {}, `${whole(entries)} ${entries === 1 ? "entry" : "entries"}`), el("span", {}, changes === null ? "" : `${rate(changes)} changes a minute`), points.length > 1 ? spark(points, `Changes a minute on ${id} since the page was opened`) : null),
+    el(
+      "p",
+      { class: "card-foot quiet" },
+      el("span", {}, `${whole(entries)} ${entries === 1 ? "entry" : "entries"}`),
+      el("span", {}, changes === null ? "" : `${rate(changes)} changes a minute`),
+      points.length > 1 ? spark(points, `Changes a minute on ${id} since the page was opened`) : null,
+    ),
   );
 }
 
 function leaderRow(board, { owner, rank, value, exact }, column) {
-  const link = el("a", { href: toBoard(board, { column: column.name, owner }), "data-key": `leader:${board}:${owner}`, title: owner }, named(knownName(owner) || owner));
-  return el("li", {}, el("span", { class: "quiet" }, unseen("rank "), exact ? whole(rank) : `≈ ${whole(rank)}`), link, el("b", {}, stored(value, column.scale)));
+  const link = placeLink(board, { column: column.name, owner }, `leader:${board}:${owner}`);
+  const place = el("span", { class: "quiet" }, unseen("rank "), exact ? whole(rank) : `≈ ${whole(rank)}`);
+  return el("li", {}, place, link, el("b", {}, stored(value, column.scale)));
 }
 
 function familyCard({ id, boards, league, columns }, periods) {
@@ -252,7 +317,7 @@ function familyCard({ id, boards, league, columns }, periods) {
       el("span", { class: "quiet" }, period.ends_at ? until(period.ends_at, "ends in") : ""),
     );
   });
-  const link = league ? el("a", { href: toLeague(id), "data-key": `family:${id}` }, named(id)) : el("a", { href: toFamily(id), "data-key": `family:${id}` }, named(id));
+  const link = el("a", { href: league ? toLeague(id) : toFamily(id), "data-key": `family:${id}` }, named(id));
   return el(
     "article",
     { class: "card", "aria-labelledby": `card:${id}:` },
@@ -267,20 +332,34 @@ const NAMES = { all: "All time", year: "This year", month: "This month", week: "
 /** Return the table of the boards that have no card, or null if there is none. */
 function more(boards) {
   if (!boards.length) return null;
-  const rows = boards.map((board) => [el("a", { href: toBoard(board.id), "data-key": `board:${board.id}` }, breakable(board.id)), whole(board.entries), rate(perMinute(board.id)), stateTag(board), board.active_at ? ago(board.active_at) : "–"]);
+  const rows = boards.map((board) => [
+    el("a", { href: toBoard(board.id), "data-key": `board:${board.id}` }, breakable(board.id)),
+    whole(board.entries),
+    rate(perMinute(board.id)),
+    stateTag(board),
+    board.active_at ? ago(board.active_at) : "–",
+  ]);
   return el("div", { class: "panel list" }, table("More boards", COLUMNS, rows));
 }
 
 /** Return how to begin with an empty store. */
 function beginning() {
-  const board = `curl -X PUT ${location.origin}/v1/leaderboards/arena -H 'Content-Type: application/json' \\\n  -d '{"columns": [{"name": "score", "merge": "max"}]}'`;
-  const post = `curl -X POST ${location.origin}/v1/leaderboards/arena/posts -H 'Content-Type: application/json' \\\n  -d '{"owner": "ada", "stats": {"score": 100}}'`;
+  const command = (method, target, body) =>
+    `curl -X ${method} ${location.origin}/v1/leaderboards/${target} -H 'Content-Type: application/json' \\\n  -d '${body}'`;
+  const board = command("PUT", "arena", '{"columns": [{"name": "score", "merge": "max"}]}');
+  const post = command("POST", "arena/posts", '{"owner": "ada", "stats": {"score": 100}}');
   return el(
     "section",
     { class: "panel stack", "aria-labelledby": "begin" },
     el("h2", { id: "begin" }, "No boards yet"),
     el("p", {}, "Create a board, then post a score to it. It appears here by itself."),
     el("pre", { tabindex: "0", "aria-label": "Commands to begin with" }, el("code", {}, `${board}\n\n${post}`)),
-    el("p", { class: "quiet" }, "With API keys, add -H \"Authorization: Bearer $KEY\". All requests are on ", el("a", { href: "/docs" }, "the page of the API"), "."),
+    el(
+      "p",
+      { class: "quiet" },
+      "With API keys, add -H \"Authorization: Bearer $KEY\". All requests are on ",
+      el("a", { href: "/docs" }, "the page of the API"),
+      ".",
+    ),
   );
 }

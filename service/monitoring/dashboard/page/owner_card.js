@@ -4,14 +4,14 @@
 import { correction, erasingAction, erasure, hidingActions, moderation } from "./acts.js";
 import { Problem, ask, path, poll, throttled } from "./api.js";
 import { tierTag } from "./cells.js";
-import { announce, el, named, panel, show } from "./dom.js";
+import { announce, el, named, panel, separated, show } from "./dom.js";
 import { ago, method, percentile, rankNodes, stored, whole } from "./format.js";
 import { ANNOUNCE_PAUSE_MS, AROUND_ROWS, HISTORY_PERIODS, OVERTAKERS_SHOWN, OWNER_POLL_MS, OWNER_RELOAD_MS } from "./limits.js";
 import { knownName, learn, nameOf } from "./names.js";
 import { rankedTable } from "./ranking.js";
 import { toBoard, toOwner } from "./routes.js";
 import { follow } from "./streams.js";
-import { empty, fault, loading, table, tellFreshness } from "./tables.js";
+import { empty, fault, loading, numeric, table, tellFreshness } from "./tables.js";
 
 export const KINDS = [["year", /^\d{4}$/], ["month", /^\d{4}-\d{2}$/], ["week", /^\d{4}-W\d{2}$/], ["day", /^\d{4}-\d{2}-\d{2}$/]];
 
@@ -71,7 +71,7 @@ export class OwnerPanel {
     if (rank === null || before === null || rank === before) return;
     const places = Math.abs(rank - before);
     const way = rank < before ? "Up" : "Down";
-    const by = past.slice(0, OVERTAKERS_SHOWN).flatMap((each, index) => [index ? ", " : "", named(knownName(each) || each)]);
+    const by = separated(past.slice(0, OVERTAKERS_SHOWN).map((each) => named(knownName(each) || each)));
     const more = past.length > OVERTAKERS_SHOWN ? ` and ${past.length - OVERTAKERS_SHOWN} more` : "";
     show(this.news, `${way} ${whole(places)} to rank ${whole(rank)} by ${column.name}`, by.length ? [", passed by ", ...by, more] : null);
     this.news.className = `news ${rank < before ? "rose" : "fell"}`;
@@ -85,7 +85,9 @@ export class OwnerPanel {
       const entry = path`/v1/leaderboards/${board}/entries/${owner}`;
       const asked = [`${entry}/positions?next=true`, `${entry}/around?${around(column)}`];
       const [positions, neighbours] = await Promise.allSettled(asked.map((each) => ask(each, { signal })));
-      const own = neighbours.value?.data.entries.find((each) => each.owner === owner) ?? (await ask(`${entry}?profiles=true`, { signal })).data;
+      const own =
+        neighbours.value?.data.entries.find((each) => each.owner === owner) ??
+        (await ask(`${entry}?profiles=true`, { signal })).data;
       if (signal.aborted) return;
       learn(neighbours.value?.data.entries ?? [own]);
       this.title(view, nameOf(own.profile));
@@ -104,7 +106,13 @@ export class OwnerPanel {
   }
 
   absent(owner) {
-    return el("p", {}, "This owner has no entry on this board. Names are compared letter by letter. ", el("a", { href: toOwner(owner), "data-key": "elsewhere" }, "Look on all boards"), " or search again above.");
+    return el(
+      "p",
+      {},
+      "This owner has no entry on this board. Names are compared letter by letter. ",
+      el("a", { href: toOwner(owner), "data-key": "elsewhere" }, "Look on all boards"),
+      " or search again above.",
+    );
   }
 
   /** Draw the operators' actions once for an owner, so that typed text stays. Give later stats to the correction. */
@@ -113,18 +121,33 @@ export class OwnerPanel {
     if (!this.acts.childElementCount || this.actsOf !== JSON.stringify([board, owner, state])) {
       this.actsOf = JSON.stringify([board, owner, state]);
       this.correction = correction(board, owner, spec.columns, again);
-      show(this.acts, moderation("owner", "Moderate this owner", [this.correction.form, ...hidingActions(owner, state, again), erasure(board, owner, again), erasingAction(owner, again)]));
+      const actions = [
+        this.correction.form,
+        ...hidingActions(owner, state, again),
+        erasure(board, owner, again),
+        erasingAction(owner, again),
+      ];
+      show(this.acts, moderation("owner", "Moderate this owner", actions));
     }
     this.correction.tell(stats);
   }
 
   /** Return the ranks in all ranked columns, beginning with the shown column. */
   ranks({ spec, column }, own, positions, reason) {
-    if (own.hidden) return empty("This owner is hidden: rankings, totals and streams leave the owner out. Posts still merge. ", el("a", { href: toOwner(own.owner), "data-key": "why" }, "Who hid the owner, and why"));
+    if (own.hidden) {
+      return empty(
+        "This owner is hidden: rankings, totals and streams leave the owner out. Posts still merge. ",
+        el("a", { href: toOwner(own.owner), "data-key": "why" }, "Who hid the owner, and why"),
+      );
+    }
     if (!positions.length) return reason ? fault(reason) : empty("Not ranked in any column.");
     const first = [...positions].sort((one, other) => (other.column === column.name) - (one.column === column.name));
     const columns = Object.fromEntries(spec.columns.map((each) => [each.name, each]));
-    return el("ul", { class: "ranks" }, first.map((position) => rankItem(position, columns[position.column], position.column === column.name)));
+    return el(
+      "ul",
+      { class: "ranks" },
+      first.map((position) => rankItem(position, columns[position.column], position.column === column.name)),
+    );
   }
 
   /** Return the stats of unranked columns, and the time of the last change. */
@@ -160,8 +183,9 @@ export class OwnerPanel {
         position ? [...rankNodes(position), el("small", { class: "quiet" }, ` of ${whole(position.total)}`)] : "–",
         position ? stored(position.value, column.scale) : "",
       ]);
-      const columns = [{ label: "Period" }, { label: "Rank", kind: "text" }, { label: "Value", kind: "number" }];
-      show(this.past, el("h3", {}, "Closed periods"), rows.length ? table(`Closed periods by ${column.name}`, columns, rows) : empty("No closed period has posts."));
+      const columns = [{ label: "Period" }, { label: "Rank", kind: "text" }, numeric("Value")];
+      const closed = rows.length ? table(`Closed periods by ${column.name}`, columns, rows) : empty("No closed period has posts.");
+      show(this.past, el("h3", {}, "Closed periods"), closed);
     } catch {
       show(this.past); // show the card without closed periods
     }
@@ -183,7 +207,13 @@ function rankItem(position, column, main) {
     "li",
     { class: main ? "main" : null },
     label,
-    el("span", { class: "line" }, rankNodes(position), position.tier ? tierTag(position.tier, column.tiers, position.tier_certain !== false) : null, el("span", { class: "quiet" }, ofAll(position))),
+    el(
+      "span",
+      { class: "line" },
+      rankNodes(position),
+      position.tier ? tierTag(position.tier, column.tiers, position.tier_certain !== false) : null,
+      el("span", { class: "quiet" }, ofAll(position)),
+    ),
     el("span", {}, stored(position.value, column.scale), " · ", nextText(position.next, column)),
     el("small", { class: "quiet", title: `as of ${position.as_of}` }, method(position.method)),
   );

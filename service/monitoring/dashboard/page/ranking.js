@@ -9,7 +9,7 @@ import { ANNOUNCE_PAUSE_MS, RANKING_ROWS, TOP_DRAW_MS, TOP_ROWS } from "./limits
 import { knownName, learn, learnOwners } from "./names.js";
 import { toBoard } from "./routes.js";
 import { follow } from "./streams.js";
-import { empty, fault, loading, scrolled, table, tellFreshness } from "./tables.js";
+import { empty, fault, loading, numeric, scrolled, table, tellFreshness } from "./tables.js";
 
 
 /** Return the tie columns of a board, and whether the earlier of two equal values is better. */
@@ -21,7 +21,11 @@ export function tiesOf({ ties, columns }) {
 /** Return a link to an owner's card. It shows the name in the profile, if there is one, and the owner's id. */
 function ownerLink(board, parameters, owner) {
   const name = knownName(owner);
-  const link = el("a", { class: "owner", "data-key": `owner:${owner}`, href: toBoard(board, { ...parameters, owner }), title: owner }, named(name || owner));
+  const link = el(
+    "a",
+    { class: "owner", "data-key": `owner:${owner}`, href: toBoard(board, { ...parameters, owner }), title: owner },
+    named(name || owner),
+  );
   return name ? [link, " ", named(owner, { class: "id" })] : [link];
 }
 
@@ -46,7 +50,14 @@ function optionalColumns(spec, column) {
       shown: tied.includes(each) || (each.merge === "with" && each.of === column.name),
       cell: ({ stats }) => valueCell(each, stats[each.name]),
     })),
-    { name: TIME, label: timed ? "Reached" : "Changed", kind: "when quiet", wide: true, shown: true, cell: (entry) => ago(timed ? entry.reached_at : entry.updated_at) },
+    {
+      name: TIME,
+      label: timed ? "Reached" : "Changed",
+      kind: "when quiet",
+      wide: true,
+      shown: true,
+      cell: (entry) => ago(timed ? entry.reached_at : entry.updated_at),
+    },
   ];
 }
 
@@ -63,12 +74,19 @@ export function rankedTable(caption, { board, spec, column, parameters, entries,
       "tr",
       { class: moveClass(move), "aria-current": here ? "true" : null },
       el("th", { scope: "row", class: "number" }, entry.exact ? whole(entry.rank) : `≈ ${whole(entry.rank)}`),
-      el("td", { class: "who" }, avatar(entry.owner, knownName(entry.owner)), ownerLink(board, parameters, entry.owner), here ? unseen(" (this owner)") : null, moved(move)),
+      el(
+        "td",
+        { class: "who" },
+        avatar(entry.owner, knownName(entry.owner)),
+        ownerLink(board, parameters, entry.owner),
+        here ? unseen(" (this owner)") : null,
+        moved(move),
+      ),
       el("td", { class: "number" }, stored(entry.value, column.scale)),
       more.map(({ cell, kind = "text", wide }) => el("td", { class: `${kind}${wide ? " wide" : ""}` }, cell(entry))),
     );
   });
-  return table(caption, [{ label: "Rank", kind: "number" }, { label: "Owner" }, { label: "Value", kind: "number" }, ...more], rows);
+  return table(caption, [numeric("Rank"), { label: "Owner" }, numeric("Value"), ...more], rows);
 }
 
 function moveClass(move) {
@@ -80,7 +98,12 @@ function moved(move) {
   if (move === undefined || move === 0) return null;
   if (move === "new") return el("span", { class: "move up" }, " new");
   const text = move > 0 ? `▲ ${move}` : `▼ ${-move}`;
-  return el("span", { class: `move ${move > 0 ? "up" : "down"}` }, el("span", { "aria-hidden": "true" }, ` ${text}`), unseen(move > 0 ? ` up ${move}` : ` down ${-move}`));
+  return el(
+    "span",
+    { class: `move ${move > 0 ? "up" : "down"}` },
+    el("span", { "aria-hidden": "true" }, ` ${text}`),
+    unseen(move > 0 ? ` up ${move}` : ` down ${-move}`),
+  );
 }
 
 /** The panel of a ranking. `start` fills it. */
@@ -147,7 +170,11 @@ export class RankingPanel {
       });
       return el("label", {}, box, ` ${label}`);
     });
-    show(this.columns, el("summary", { "data-key": "columns" }, "Columns"), el("fieldset", {}, el("legend", { class: "unseen" }, "Columns of the ranking"), boxes));
+    show(
+      this.columns,
+      el("summary", { "data-key": "columns" }, "Columns"),
+      el("fieldset", {}, el("legend", { class: "unseen" }, "Columns of the ranking"), boxes),
+    );
   }
 
   announce({ column }, before, now) {
@@ -172,13 +199,23 @@ export class RankingPanel {
     const { entries, total } = data;
     this.drawn = [data, new Map()];
     const chosen = chosenColumns(view.board);
-    const optional = this.optional.filter(({ name, shown }) => chosen[name] ?? shown).map((each) => (chosen[each.name] ? { ...each, wide: false } : each));
+    const optional = this.optional
+      .filter(({ name, shown }) => chosen[name] ?? shown)
+      .map((each) => (chosen[each.name] ? { ...each, wide: false } : each));
     const { board, spec, column, parameters, from, owner } = view;
     const rest = { column: column.name, owner };
     if (!entries.length) show(this.rows, empty(total ? "The ranking ends before this rank." : "Nobody is ranked here yet."));
-    else show(this.rows, scrolled(`Ranking by ${column.name}`, rankedTable(`Ranking by ${column.name}`, { board, spec, column, parameters, entries, moves, marked: owner, optional })));
+    else {
+      const title = `Ranking by ${column.name}`;
+      const ranking = { board, spec, column, parameters, entries, moves, marked: owner, optional };
+      show(this.rows, scrolled(title, rankedTable(title, ranking)));
+    }
     const next = from + entries.length;
-    const links = [from > 1 && ["Top", {}], from > 1 && ["Previous", { from: Math.max(1, from - RANKING_ROWS) }], entries.length > 0 && next <= total && ["Next", { from: next }]].filter(Boolean);
+    const links = [
+      from > 1 && ["Top", {}],
+      from > 1 && ["Previous", { from: Math.max(1, from - RANKING_ROWS) }],
+      entries.length > 0 && next <= total && ["Next", { from: next }],
+    ].filter(Boolean);
     show(
       this.more,
       links.map(([text, at]) => el("a", { class: "button", "data-key": `page:${text}`, href: toBoard(board, { ...rest, ...at }) }, text)),
@@ -191,7 +228,16 @@ export class RankingPanel {
     const kept = this.more.querySelector("form");
     if (kept && this.jumpsTo === JSON.stringify([board, rest])) return kept; // keep what the user has typed
     this.jumpsTo = JSON.stringify([board, rest]);
-    const input = el("input", { id: "jump", name: "from", type: "number", min: 1, max: total, required: true, inputmode: "numeric", "data-key": "jump" });
+    const input = el("input", {
+      id: "jump",
+      name: "from",
+      type: "number",
+      min: 1,
+      max: total,
+      required: true,
+      inputmode: "numeric",
+      "data-key": "jump",
+    });
     const go = (event) => {
       event.preventDefault();
       location.hash = toBoard(board, { ...rest, from: input.value });

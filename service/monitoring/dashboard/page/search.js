@@ -2,7 +2,7 @@
 // The service has no list of owners, so the page proposes owners that it has seen, and the id as it was typed.
 
 import { ask, path } from "./api.js";
-import { el, named, show } from "./dom.js";
+import { AS_TYPED, el, named, show } from "./dom.js";
 import { SEARCH_PAUSE_MS, SEEDED_BOARDS, SEEDED_OWNERS, SUGGESTIONS_MAX } from "./limits.js";
 import { learn, namesLike } from "./names.js";
 import { toBoard, toBoards, toFamily, toLeague, toOwner } from "./routes.js";
@@ -15,8 +15,16 @@ export class Search {
     this.found = []; // the suggestions: {text, kind, to}
     this.chosen = 0;
     this.input = el("input", {
-      id: "search-input", type: "search", role: "combobox", placeholder: "Find a board or an owner", "aria-label": "Find a board or an owner",
-      "aria-expanded": "false", "aria-controls": LIST, "aria-autocomplete": "list", autocomplete: "off", autocapitalize: "off", spellcheck: "false", dir: "auto",
+      id: "search-input",
+      type: "search",
+      role: "combobox",
+      placeholder: "Find a board or an owner",
+      "aria-label": "Find a board or an owner",
+      "aria-expanded": "false",
+      "aria-controls": LIST,
+      "aria-autocomplete": "list",
+      ...AS_TYPED,
+      dir: "auto",
     });
     this.list = el("ul", { id: LIST, role: "listbox", "aria-label": "Suggestions", hidden: true });
     show(form, this.input, el("kbd", { "aria-hidden": "true" }, "/"), this.list);
@@ -71,15 +79,32 @@ export class Search {
     this.searched = text;
     if (!text) return this.tell([]);
     const query = new URLSearchParams({ contains: text, limit: SUGGESTIONS_MAX });
-    const [boards, families, entries] = await Promise.allSettled([ask(`/v1/leaderboards?${query}`, { signal }), (this.families ??= ask("/v1/families")), ask(`${path`/v1/owners/${text}/boards`}?limit=1`, { signal })]);
+    const [boards, families, entries] = await Promise.allSettled([
+      ask(`/v1/leaderboards?${query}`, { signal }),
+      (this.families ??= ask("/v1/families")),
+      ask(`${path`/v1/owners/${text}/boards`}?limit=1`, { signal }),
+    ]);
     if (signal.aborted) return;
     if (families.status === "rejected") this.families = undefined;
     const lower = text.toLowerCase();
     const starts = (id) => !id.toLowerCase().startsWith(lower);
-    const known = namesLike(text, SUGGESTIONS_MAX).map(({ owner, name }) => ({ text: name || owner, kind: name ? `${owner}, owner` : "owner", to: toOwner(owner), id: owner }));
-    const exact = known.some(({ id }) => id === text) ? [] : [{ text, kind: entries.value?.data.boards.length ? "owner" : "look for this owner", to: toOwner(text), id: text }];
+    const known = namesLike(text, SUGGESTIONS_MAX).map(({ owner, name }) => ({
+      text: name || owner,
+      kind: name ? `${owner}, owner` : "owner",
+      to: toOwner(owner),
+      id: owner,
+    }));
+    const kind = entries.value?.data.boards.length ? "owner" : "look for this owner";
+    const exact = known.some(({ id }) => id === text) ? [] : [{ text, kind, to: toOwner(text), id: text }];
     const listed = (boards.value?.data.leaderboards ?? []).map(({ id }) => ({ text: id, kind: "board", to: toBoard(id), id }));
-    const groups = (families.value?.data.families ?? []).filter(({ id }) => id.toLowerCase().includes(lower)).map(({ id, league }) => ({ text: id, kind: league ? "league" : "family", to: league ? toLeague(id) : toFamily(id), id }));
+    const groups = (families.value?.data.families ?? [])
+      .filter(({ id }) => id.toLowerCase().includes(lower))
+      .map(({ id, league }) => ({
+        text: id,
+        kind: league ? "league" : "family",
+        to: league ? toLeague(id) : toFamily(id),
+        id,
+      }));
     const sure = exact.filter(({ kind }) => kind === "owner");
     const places = [...groups, ...listed].sort((a, b) => (b.id === text) - (a.id === text) || starts(a.id) - starts(b.id));
     const most = SUGGESTIONS_MAX - 1;
@@ -90,7 +115,16 @@ export class Search {
   tell(found) {
     this.found = found;
     this.chosen = 0;
-    show(this.list, found.map(({ text, kind }, index) => el("li", { id: `${LIST}-${index}`, role: "option", onclick: () => this.go(found[index]) }, named(text), " ", el("span", { class: "quiet" }, kind))));
+    const options = found.map((each, index) =>
+      el(
+        "li",
+        { id: `${LIST}-${index}`, role: "option", onclick: () => this.go(each) },
+        named(each.text),
+        " ",
+        el("span", { class: "quiet" }, each.kind),
+      ),
+    );
+    show(this.list, options);
     this.list.hidden = found.length === 0 || document.activeElement !== this.input;
     this.input.setAttribute("aria-expanded", String(!this.list.hidden));
     this.mark();

@@ -7,6 +7,12 @@ export function spark(points, label) {
   const [width, height] = [120, 28];
   const most = Math.max(...points.map(([, value]) => value), 1e-9);
   const [from, to] = [points[0]?.[0] ?? 0, points.at(-1)?.[0] ?? 1];
-  const path = points.map(([at, value]) => `${(((at - from) / Math.max(to - from, 1e-9)) * width).toFixed(1)},${(height - 2 - (value / most) * (height - 4)).toFixed(1)}`);
-  return svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "spark", role: "img", "aria-label": label, preserveAspectRatio: "none" }, svg("polyline", { points: path.join(" ") }));
+  const x = (at) => ((at - from) / Math.max(to - from, 1e-9)) * width;
+  const y = (value) => height - 2 - (value / most) * (height - 4);
+  const path = points.map(([at, value]) => `${x(at).toFixed(1)},${y(value).toFixed(1)}`);
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${width} ${height}`, class: "spark", role: "img", "aria-label": label, preserveAspectRatio: "none" },
+    svg("polyline", { points: path.join(" ") }),
+  );
 }

@@ -20,6 +20,11 @@ export function table(caption, columns, rows, { captionShown = false } = {}) {
   );
 }
 
+/** Return a column of numbers for `table`. */
+export function numeric(label, properties = {}) {
+  return { label, kind: "number", ...properties };
+}
+
 /** Return a region in which a wide table can be scrolled sideways, even by keyboard. */
 export function scrolled(label, content) {
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, content);
