@@ -1,13 +1,13 @@
-"""Runs the jobs of this process, starts one that failed again, and lets operators run, pause and resume jobs.
+"""Runs this process's jobs, restarts those that fail, and lets operators run, pause and resume them.
 
     work ──> sleep ──> work …        run: ends the sleep now
                └── paused: the sleep lasts until an operator resumes the job, or runs it once
 
-A pause begins between two rounds of a job, so a paused job leaves nothing half done. To be controlled, a job only has
-to sleep with the function that `JobControls.make_sleep` returns.
+A pause begins between two rounds of a job, so a paused job leaves nothing half done. To let operators control it, a job
+only has to sleep with the function that `JobControls.make_sleep` returns.
 
-If a job raises, the error is logged and the job starts again after a pause. Stopping never hangs: the runner waits at
-most `job_stop_s_max` seconds, and logs the names of jobs that did not end.
+If a job raises an error, the error is logged and the job starts again after a pause. Stopping never hangs, because the
+runner waits at most `job_stop_s_max` seconds, and then logs the names of jobs that did not end.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 async def sleep_until_set(event: asyncio.Event, sleeping: Awaitable[None]) -> bool:
-    """Wait until the event is set or the sleep ends. Return whether the event is set."""
+    """Wait until the event is set or the sleep ends, and return whether the event is set."""
     tasks = asyncio.ensure_future(sleeping), asyncio.ensure_future(event.wait())
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -52,7 +52,7 @@ class JobControls:
         self._controls: dict[str, _Control] = {}
 
     def make_sleep(self, job: str) -> Sleep:
-        """Make the function with which one task of a job sleeps. Operators control all tasks of a job together.
+        """Create the function with which one of a job's tasks sleeps. Operators control all tasks of a job together.
 
         The sleep is shorter than the given seconds if an operator runs the job, and longer if the job is paused.
         """

@@ -1,6 +1,6 @@
 """The errors with which jobs refuse work. The docstring of a class is its default message.
 
-If the store refuses the work of a job, the job raises the store's error unchanged.
+If the store refuses a job's work, the job raises the store's error unchanged.
 """
 
 import logging
@@ -22,5 +22,5 @@ def describe_failure(error: BaseException) -> dict[str, object]:
 
 
 def level_of(error: BaseException, level: int = logging.ERROR) -> int:
-    """Choose the level of a log line about an error. The store itself logs, once, that it is full or damaged."""
+    """Choose the level for logging an error. That the store is full or damaged, the store itself logs, once."""
     return logging.DEBUG if isinstance(error, StoreFullError | StoreDamagedError) else level

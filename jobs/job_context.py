@@ -1,6 +1,6 @@
 """The objects that every job receives.
 
-Clocks, sleep functions and random numbers are among them, so tests can replace all.
+They include clocks, sleep functions and random numbers, so that tests can replace all of these.
 """
 
 import random
@@ -36,5 +36,5 @@ class JobContext:
     record_span: Callable[[str, float], None] | None = None  # adds a span (name, seconds) to traces; None: no tracing
 
     def make_sleep(self, job: str) -> Sleep:
-        """Make the function with which one task of a job sleeps. Operators can end or extend each sleep."""
+        """Create the function with which one of a job's tasks sleeps. Operators can end or extend each sleep."""
         return self.sleep if self.controls is None else self.controls.make_sleep(job)

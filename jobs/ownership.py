@@ -1,13 +1,13 @@
-"""Lets exactly one job process at a time do a piece of work, although any number of job processes run.
+"""Lets exactly one job process at a time do a piece of work, however many job processes run.
 
     claim ──> work, while a task renews the lease ──> the lease is released in the last transaction, or after the work
                  └── the lease is lost: the work is cancelled
 
-A process that was suspended for longer than its lease may continue its work for a moment. So a transaction that must
-not overlap a transaction of another owner calls `HeldLease.renew` or `HeldLease.release`. If the lease was lost, both
+A process that was suspended for longer than its lease may continue its work for a moment. A transaction that must not
+overlap one from another owner therefore calls `HeldLease.renew` or `HeldLease.release`. If the lease was lost, both
 raise `LeaseLostError`, and the transaction stores nothing. Steps that are harmless to repeat need no such call.
 
-The lease on work for one partition is stored in that partition. So the transaction that stores the result needs no
+The lease on work for one partition is stored in that partition, so that the transaction that stores the result needs no
 other partition. The lease on work for the whole store is in the control partition.
 """
 
@@ -45,8 +45,8 @@ log = structlog.get_logger(__name__)
 class HeldLease:
     """A lease that this process holds while it does the work.
 
-    If another process took over, `release` and `renew` raise `LeaseLostError`, which undoes the transaction. Both may
-    be part of a program that runs for any partition.
+    If another process took over, `release` and `renew` raise `LeaseLostError`, which rolls the transaction back. Both
+    may be part of a program that runs for any partition.
     """
 
     lease: WorkLease
@@ -81,10 +81,10 @@ class Ownership:
         partition: int = CONTROL,
         rests_s: float = 0,
     ) -> T:
-        """Do the work under a lease, so that no other process does it. Return its result. The lease is in `partition`.
+        """Do the work under a lease in `partition`, so that no other process does it, and return the work's result.
 
         No process gets the lease again until `rests_s` seconds after the claim, even if the work ends sooner. If the
-        lease on a job ends later than any holder may have it, because the store's clock was ahead, wait for its end.
+        store's clock was ahead, the lease on a job may end later than any holder could have it; then wait for its end.
 
         Raises:
             LeaseTakenError: another process does the work, or the `rests_s` seconds of the last claim have not passed.
@@ -129,10 +129,10 @@ class Ownership:
         sleep: Sleep,
         partition: int = CONTROL,
     ) -> None:
-        """Do the work at every interval, for ever. Skip a round if another process has the lease.
+        """Do the work once per interval, for ever, skipping a round if another process has the lease.
 
         After a round, no process gets the lease until the next round is nearly due. Every process tries to claim the
-        lease at least every `LOOK_S_MAX` seconds, so the next round takes place even if the last owner died.
+        lease at least every `LOOK_S_MAX` seconds, so that the next round takes place even if the last owner died.
         """
         while True:
             await sleep(min(interval_s, LOOK_S_MAX))
@@ -152,10 +152,10 @@ class Ownership:
         partition: int = CONTROL,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
-        """Repeat a short step of a job under the lease on the job, for ever. Call `ended` whenever the lease ends.
+        """Repeat a short step of a job under the job's lease, for ever, and call `ended` whenever the lease ends.
 
-        A step returns whether the next one has work already. If not, steps begin at most every `interval_s` seconds.
-        Steps take at most `load_ratio` of the time. If a step fails, log it; the next one tries again.
+        A step returns whether there is already work for the next one. If not, steps begin at most every `interval_s`
+        seconds. Steps take at most `load_ratio` of the time. A step that fails is logged, and the next one tries again.
         """
         repeat = partial(self._repeat, step, interval_s=interval_s, load_ratio=load_ratio, sleep=sleep)
         while True:
@@ -171,7 +171,7 @@ class Ownership:
             await sleep(pause_s)
 
     async def run_follower(self, follower: Follower, *, sleep: Sleep) -> None:
-        """Hand a follower all new changes in the log of its partition, for ever. Every job process may run this."""
+        """Keep handing a follower all new changes in its partition's log, for ever. Every job process may run this."""
         step = partial(self._follow_page, follower)
         await self.run_steps(
             follower.name,

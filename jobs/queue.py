@@ -1,35 +1,37 @@
-"""Applies the posts that wait in the ingest queue. A worker leases a permit to work, and shards (parts of the queue).
+"""Applies queued posts, with workers that each lease a permit to work and some shards (parts of the ingest queue).
 
     queued posts, in shards ──> DrainWorker: leases a permit and shards ──> rounds: posts applied in few transactions
                                                  ^
     SizeWorkersJob: work that was done ──> WorkerCount ──> how many workers may hold a permit (a stored semaphore)
 
-A shard has at most one worker, so its posts are applied in their order. If a worker dies, the others take over its
-shards when its leases end. If a suspended worker lost its shards to others, the store rejects its writes.
+A shard has at most one worker, so its posts are applied in order. If a worker dies, the others take over its shards
+when its leases end. If a suspended worker has lost its shards to others, the store rejects its writes.
 
-A round applies some waiting posts of one partition. A worker may have shards of several partitions, and each turn runs
-one round in each of them. A partition whose round fails does not stop the rounds of the others.
+A round applies some of one partition's waiting posts. A worker may have shards from several partitions, and each turn
+runs one round in each of them. If one partition's round fails, the others' rounds still run.
 
-A transaction costs nearly the same for few posts as for many. So if a round emptied the queue, the worker waits a
-moment before the next round, so that more posts gather. If no posts wait, nothing is written, and a worker looks for
-new posts at each poll interval, but less often after a quiet time.
+A transaction costs nearly the same for a few posts as for many. After a round that emptied the queue, the worker
+therefore waits a moment, so that more posts gather for the next one. While no posts are waiting, nothing is written,
+and a worker looks for new posts at each poll interval, but less often after a quiet time.
 
-Every job process may change the stored number of workers. No lease is needed: a write has an effect only if nobody has
-changed the number since this process read it. If no posts were applied since the last measurement, nothing is written.
+Every job process may change the stored number of workers. This needs no lease, because a write takes effect only if
+nobody has changed the number since this process read it. If no posts were applied since the last measurement, nothing
+is written.
 
-The number is the capacity of the store divided by the speed of one worker:
+The number of workers is the store's capacity divided by the speed of one worker:
 
     a capacity of 2,100 posts a second ÷ a speed of 700 posts a second = 3 workers
 
-The speed of a worker is the number of posts that it applies in a second of work. The capacity can be measured only
-while all workers are busy and posts wait:
+A worker's speed is the number of posts that it applies in a second of work. The capacity can be measured only while all
+workers are busy and posts are waiting:
 
-- If all workers together are as fast as the sum of their speeds, the capacity is not reached. One more worker is tried.
+- If all workers together are as fast as the sum of their speeds, the capacity has not been reached, so one more worker
+  is tried.
 - If the workers together are slower than that sum, their total speed is the capacity. Fewer workers would reach the
   same capacity and slow each other down less.
 
 A window is the time between two measurements. If workers slow each other down in `SLOW_WINDOWS` windows in a row, the
-number is lowered; one such window may be chance. Then no worker is added for `REST_WINDOWS` windows.
+number is lowered (a single such window may be chance). After that, no worker is added for `REST_WINDOWS` windows.
 """
 
 import asyncio
@@ -81,7 +83,7 @@ class DrainWorker:
     ) -> None:
         """Create a worker. The caller must set `wake` whenever posts are queued in this process.
 
-        `make_drainer` receives the number of a partition, and returns the `Drainer` that applies its queued posts.
+        `make_drainer` takes a partition's number and returns the `Drainer` that applies its queued posts.
         """
         self._store, self._leases, self._limits = context.store, leases, context.limits
         self._make_drainer = make_drainer
@@ -107,7 +109,7 @@ class DrainWorker:
             await self._give_back()
 
     async def turn(self) -> bool:
-        """Renew or claim leases if it is time, then apply posts. Return False if there are no shards or no posts."""
+        """Renew or claim leases if it is time, then apply posts. Return False if there were no shards or no posts."""
         try:
             ready = await self._renew()
         except Exception as error:
@@ -250,7 +252,7 @@ class WorkerCount:
         self._slow_windows, self._rest_windows = 0, 0
 
     def record_window(self, window: Window, *, size: int) -> int:
-        """Record a window in which `size` workers were allowed. Return how many workers to allow from now on."""
+        """Record a window in which `size` workers were allowed, and return how many to allow from now on."""
         if window.posts and window.busy_s > 0:
             speed = window.posts / window.busy_s
             share = SPEED_UP_SHARE if speed > self.speed else SPEED_DOWN_SHARE
@@ -294,7 +296,7 @@ class SizeWorkersJob:
                 log.warning("worker_sizing_failed", detail=error.detail)
 
     async def measure(self) -> None:
-        """Measure the work since the last measurement. If the best number of workers has changed, store it."""
+        """Measure the work since the last measurement, and store the best number of workers if it has changed."""
         queues = list_queues(self._store.dialect, self._store.partitions)
         state = await self._store.read(partial(read_queue_state, self._semaphore, queues))
         waited_since_us = self._now_us() - WAITING_US

@@ -1,9 +1,9 @@
-"""Passes the id and the trace of a request to the job that works for it, even if the job runs in another process.
+"""Passes a request's id and trace to the job that works for it, even if the job runs in another process.
 
     request ──> REQUEST_ID, TRACEPARENT ──> describe_origin ──row in the store──> working_for ──> log lines and spans
 
-Without it, the log of a job process could not tell whose request a failed refresh was. Log lines and spans of the work
-within `working_for` carry the id and the trace of the request.
+Without it, a job process's log could not tell whose request a failed refresh was. Log lines and spans that are written
+within `working_for` carry the request's id and trace.
 """
 
 import re
@@ -20,20 +20,20 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 
 def trace_id_of(traceparent: str) -> str:
-    """Parse the trace id of a `traceparent` header (https://www.w3.org/TR/trace-context/), or "" if it is invalid."""
+    """Parse a `traceparent` header's trace id (https://www.w3.org/TR/trace-context/); return "" if it is invalid."""
     found = _TRACEPARENT.fullmatch(traceparent)
     return found[1] if found else ""
 
 
 def describe_origin() -> str:
-    """Encode the id and the trace of the request that the current task works for, as one text."""
+    """Encode the id and trace of the request that the current task works for as one text."""
     traceparent = TRACEPARENT.get()
     return f"{REQUEST_ID.get()} {traceparent if trace_id_of(traceparent) else ''}".rstrip()
 
 
 @contextmanager
 def working_for(origin: str) -> Iterator[None]:
-    """Set request id and trace for a `with` block. `origin`: from `describe_origin`; an invalid part becomes ""."""
+    """Set the request id and trace for a `with` block, from a text by `describe_origin`. Invalid parts become ""."""
     request_id, _, traceparent = origin.partition(" ")
     before = (
         REQUEST_ID.set(request_id if _REQUEST_ID.fullmatch(request_id) else ""),

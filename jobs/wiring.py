@@ -1,8 +1,8 @@
-"""Puts the jobs of one process together and starts them.
+"""Assembles one process's jobs and starts them.
 
-Jobs on the tables of boards run once for each partition, so a partition that does not answer delays only its own jobs.
-A process without jobs calls only `start_watch`, which loads the curves that other processes store. Jobs use only the
-clocks, sleep functions and random numbers that the caller passes.
+Jobs that work on board tables run once for each partition, so that a partition that does not answer delays only its own
+jobs. A process without jobs calls only `start_watch`, which loads the curves that other processes store. Jobs use only
+the clocks, sleep functions and random numbers that the caller passes in.
 """
 
 from collections.abc import Awaitable, Callable
@@ -56,13 +56,13 @@ class Jobs:
         self._runner, self._refresher = runner, refresher
 
     async def stop(self) -> list[str]:
-        """Refuse refresh requests, then cancel every job. Return the names of jobs that did not end in time."""
+        """Refuse refresh requests, cancel every job, and return the names of those that did not end in time."""
         self._refresher.refuse_requests()
         return await self._runner.stop()
 
 
 def start_jobs(parts: JobParts) -> Jobs:
-    """Start every job of this process. `parts.refresher` accepts refresh requests from now on."""
+    """Start every job of this process. From then on, `parts.refresher` accepts refresh requests."""
     refresh = RefreshJob(parts, parts.refresher)
     runner = start_watch(parts)
     parts.refresher.accept_requests()
@@ -163,7 +163,7 @@ def _start_polls(runner: Runner, context: JobContext, partition: int) -> None:
 
 
 def start_by_partition(runner: Runner, context: JobContext, start: Callable[[int], None]) -> None:
-    """Start a job that calls `start` with the number of every partition, and of each partition that is added later."""
+    """Start a job that calls `start` with each partition's number, including partitions that are added later."""
     started = 0
 
     async def follow() -> None:

@@ -1,8 +1,8 @@
 """Encodes a curve as bytes for a table or a cache, as MessagePack with a CRC32 checksum.
 
-A damaged curve would give wrong ranks without any sign of it. So decoding gives exactly the curve that was encoded, or
-raises `CurveCorruptError`. Keys may have any size, so they are stored as bytes: the first key, then the differences of
-neighbours, all equally long. 1,000 knots take 6 to 19 KB.
+A damaged curve would silently give wrong ranks. Decoding therefore either returns exactly the curve that was encoded or
+raises `CurveCorruptError`. Keys may have any size, so they are stored as bytes: the first key, then the differences
+between neighbours, all equally long. 1,000 knots take 6 to 19 KB.
 """
 
 from itertools import accumulate
@@ -62,7 +62,7 @@ def encode_curve(curve: Curve) -> bytes:
 
 
 def decode_curve(data: bytes) -> Curve:
-    """Decode what `encode_curve` encoded, or raise `CurveCorruptError`."""
+    """Decode a curve from the bytes that `encode_curve` returned, or raise `CurveCorruptError`."""
     stored = decode_checked(data, _DECODER)
     if len(stored.gaps) != len(stored.ties):
         raise CurveCorruptError("the knots have different numbers of gaps and ties")
@@ -103,7 +103,7 @@ def encode_checked(stored: msgspec.Struct) -> bytes:
 
 
 def decode_checked(data: bytes, decoder: msgspec.msgpack.Decoder[T]) -> T:
-    """Decode what `encode_checked` encoded, or raise `CurveCorruptError` if the bytes are damaged."""
+    """Decode a struct from the bytes that `encode_checked` returned, or raise `CurveCorruptError` if damaged."""
     body = data[:-_CRC_BYTES]
     if data[-_CRC_BYTES:] != crc32(body).to_bytes(_CRC_BYTES, "big"):
         raise CurveCorruptError("the checksum does not match")

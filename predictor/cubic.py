@@ -1,7 +1,7 @@
-"""Fits cubics, in place of lines, between neighbouring knots of a curve. They are monotone and pass through the knots.
+"""Fits monotone cubics that pass through a curve's knots, to replace the lines between neighbouring knots.
 
-Cubics replace the lines only if their measured errors are smaller. Often they are not, because the values of a board
-rise in irregular steps, which a smooth curve misses.
+Cubics replace the lines only if their measured errors are smaller. Often they are not, because a board's values rise in
+irregular steps, which a smooth curve misses.
 
 The method is PCHIP, from Fritsch & Butland, SIAM J. Sci. Stat. Comput. 5 (1984).
 """
@@ -20,7 +20,7 @@ GAIN = 0.8
 
 
 def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
-    """Fit the two inner Bézier values of each gap's cubic; return None if the knots are too few or too close."""
+    """Fit the two inner Bézier values of each gap's cubic, or return None if the knots are too few or too close."""
     from scipy.interpolate import PchipInterpolator  # imported here because loading it takes half a second
 
     knots, step = curve.knots, curve.step
@@ -49,10 +49,10 @@ def fit_cubics(curve: Curve) -> list[tuple[int, int]] | None:
 
 
 def add_cubics(curve: Curve) -> Curve:
-    """Return a sampled curve with cubics if they are clearly more accurate than lines. Otherwise return `curve`.
+    """Return a sampled curve with cubics if they are clearly more accurate than lines, otherwise return `curve`.
 
-    Between the knots of a sampled curve, no true rank is known. So every second knot is held out: lines and cubics
-    through the other knots estimate the known ranks of the held-out knots.
+    Between the knots of a sampled curve, no true ranks are known. To compare the two, every second knot is held out,
+    and lines and cubics through the other knots estimate the known ranks of those held out.
     """
     shapes = fit_cubics(curve)
     if shapes is None:

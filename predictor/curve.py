@@ -1,4 +1,4 @@
-"""A fitted curve, from which ranks are read: knots that were counted in one snapshot, and the errors between the knots.
+"""Defines a fitted curve, off which ranks are read: knots counted in one snapshot, and the errors between them.
 
 The constructor checks every number, even when a curve is decoded, so `locate` need not check them again.
 """
@@ -23,7 +23,7 @@ def limit_gap_rows(total: int, gap_rows_max: int) -> int:
 
 
 class Knot(NamedTuple):
-    """A value that at least one entry has, with exact counts from the snapshot. A named tuple is cheap to make."""
+    """A value that at least one entry has, with exact counts from the snapshot. A named tuple is cheap to create."""
 
     key: int  # smaller is better
     better_count: int  # number of entries with a strictly smaller key; the rank of `key` is one more
@@ -34,8 +34,8 @@ class Knot(NamedTuple):
 class Curve(KnotRanks):
     """The ranks of one ranked column at one snapshot. An empty column has no knots.
 
-    The knots are in ascending order of their keys, from the best value of the column to the worst value. So the rank of
-    a key that is better or worse than all knots is exact too.
+    The knots are in ascending order of their keys, from the column's best value to its worst. The rank of a key that is
+    better or worse than all knots is therefore exact, too.
 
     Raises:
         KnotsInvalidError: the numbers contradict each other.

@@ -2,11 +2,11 @@
 
 
 class PredictorError(Exception):
-    """The root of them."""
+    """The base class of all errors in this package."""
 
 
 class KnotsInvalidError(PredictorError, ValueError):
-    """Some numbers of a curve are out of range or contradict each other."""
+    """Some of a curve's numbers are out of range or contradict each other."""
 
 
 class WalkInconsistentError(PredictorError):

@@ -1,13 +1,14 @@
-"""Fits a curve to every value of a column, with a certificate: the worst relative error of the curve.
+"""Fits a curve to every value in a column, with a certificate: the curve's worst relative error.
 
 Import this module only where a curve is fitted, so that other processes do not load numpy.
 
 The error at a key is the difference between the curve's rank and the true rank. The keys are on a lattice: each is the
 first key plus a multiple of a step. From the lattice point just past a value to the next value, the true rank is
-constant and the estimate never falls. So the error is largest at one of these two points, and both are measured.
+constant and the estimate never falls. The error is therefore largest at one of these two points, and both are measured.
 
 Most ranks are computed with floats, which is fast. If a float is so close to a rounding boundary that its own error
-could change the rounded rank, `locate` computes the rank instead. So the errors are exactly the errors of `locate`.
+could change the rounded rank, `locate` computes the rank instead. The measured errors are therefore exactly those of
+`locate`.
 """
 
 from collections.abc import Sequence
@@ -77,7 +78,7 @@ def _wide_step(distinct: DistinctKeys, first: int, end: int, step: int) -> int:
 
 
 class _Measuring:
-    """Measures the errors of a curve at all values of a scan. `knots` has the indexes of the values that are knots."""
+    """Measures a curve's errors at all values of a scan. `knots` holds the indexes of the values that are knots."""
 
     def __init__(self, distinct: DistinctKeys, curve: Curve, knots: Sequence[int]) -> None:
         self._distinct, self._curve = distinct, curve

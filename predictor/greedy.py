@@ -1,7 +1,7 @@
 """Chooses which distinct values become knots, so that lines between them estimate ranks as well as possible.
 
-For a given tolerance (the largest allowed error), a pass chooses as few knots as possible. A search finds the least
-tolerance for which the allowed number of knots is enough.
+For a given tolerance (the largest allowed error), a pass chooses as few knots as possible. A search then finds the
+smallest tolerance for which the allowed number of knots is enough.
 
 The choice is greedy: after each knot, the next knot is the last value that a line can reach while the estimate of every
 rank in between stays within the tolerance. Differences of keys are computed as integers and only then converted to
@@ -88,9 +88,9 @@ class Tolerance(NamedTuple):
 
 
 def choose_knots(distinct: DistinctKeys, step: int, *, knots_max: int, gap_rows_max: int) -> list[int]:
-    """Choose the indexes of the values that become knots, with the least tolerance that `knots_max` knots can meet.
+    """Choose the indexes of the values that become knots, with the smallest tolerance that `knots_max` knots can meet.
 
-    The limit on the rows of a gap may require up to total / gap_rows_max further knots.
+    The limit on a gap's rows may require up to total / gap_rows_max further knots.
     """
     if len(distinct) <= knots_max:
         return list(range(len(distinct)))

@@ -1,7 +1,7 @@
-"""A curve that stays correct while its board changes.
+"""Keeps a fitted curve correct while its board changes.
 
-`LiveCounts` counts the entries that came or left since the fit, for each knot and each gap of the curve. A move is a
-change of one owner's key. An entry that comes or leaves is a move, too.
+`LiveCounts` counts the entries that came or left since the fit, for each of the curve's knots and gaps. A move is a
+change to one owner's key, and an entry that comes or leaves is a move, too.
 
     Curve (the fit) + LiveCounts (moves since the fit) ──> LiveCurve, which returns ranks as of the last move counted
 
@@ -72,7 +72,7 @@ class LiveCounts:
             self.worst = key
 
     def count_moves(self, moves: Iterable[Move]) -> int:
-        """Count changes of owners' keys; return how many were counted. A change to the same key is not counted."""
+        """Count changes to owners' keys, except those to the same key, and return how many were counted."""
         keys, knot_count, runs, gaps, moved = self.keys, len(self.keys), self.runs, self.gaps, self.moves
         ends, plain, count = (0, knot_count), self._step == 1, 0
         for before, after in moves:
@@ -102,7 +102,7 @@ class LiveCounts:
 
     @property
     def moved(self) -> int:
-        """How often an owner's key came into, left or changed within a gap, added up over all gaps."""
+        """The number of times that an owner's key came into, left or changed within a gap, added up over all gaps."""
         return sum(self.moves)
 
     def find_ends(self) -> tuple[int, int]:
@@ -116,7 +116,7 @@ class LiveCounts:
 
     @classmethod
     def decode(cls, data: bytes, curve: Curve) -> LiveCounts:
-        """Decode what `encode` encoded for `curve`, or raise `CurveCorruptError`."""
+        """Decode the counts that `encode` returned for `curve`, or raise `CurveCorruptError`."""
         stored, counts = decode_checked(data, _DECODER), cls(curve)
         lengths = [len(column) for column in (stored.runs, stored.gaps, stored.moves)]
         if lengths != [len(counts.runs), len(counts.gaps), len(counts.moves)]:
@@ -130,7 +130,7 @@ class LiveCounts:
 
 
 class AsOf:
-    """Up to when changes are counted. Many curves share one object, so one assignment updates all of them."""
+    """The time up to which changes are counted. Many curves share one object, so one assignment updates them all."""
 
     __slots__ = ("mark", "us")
 
@@ -150,7 +150,7 @@ class LiveCurve(KnotRanks):
     is_live: ClassVar[bool] = True
 
     def __init__(self, fit: Curve, counts: LiveCounts, *, as_of: AsOf, version: int = 0) -> None:
-        """Make a curve of a fit and counts. `version` is a part of `tag`: other counts need another `version`."""
+        """Combine a fit with counts. `version` is part of `tag`, so different counts need a different `version`."""
         self.fit, self._version = fit, version
         self.as_of = as_of
         upto = _add_up(fit, counts)

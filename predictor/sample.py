@@ -1,13 +1,14 @@
-"""Chooses which rows of a column become knots, so that even few knots leave no bracket wide. The caller reads the rows.
+"""Chooses which of a column's rows, read by the caller, become knots, so that even few knots leave no bracket wide.
 
 A walk is a generator that yields requests for rows and is sent the rows, so the same walk works for every store. The
 number of knots never exceeds its limit, whatever rows the caller sends.
 
 - Spacing is geometric. The next row is the last one whose rank is at most (1 + d) times the first rank past the
   previous knot. (With uniform spacing, estimates of ranks near the top are wrong by 1,000 % and more.)
-- If a board has no ties, the number of entries determines d. Ties save knots, because equal values share a knot. So at
-  every knot, d is recomputed from the remaining knots and entries. At the end, unused knots split wide brackets.
-- The number of rows between two knots is also limited, so that counting them takes a short time at any rank. The knots
+- If a board has no ties, the number of entries determines d. Ties save knots, because equal values share a knot. At
+  every knot, d is therefore recomputed from the remaining knots and entries. At the end, unused knots split wide
+  brackets.
+- The number of rows between two knots is also limited, so that counting them takes little time at any rank. The knots
   that this limit needs are added to `knots_max`.
 
 The best constant d can be found only by reading every row. On seven ordinary boards, the widest bracket of this walk
@@ -186,7 +187,7 @@ def _gap(before: Knot, after: Knot) -> tuple[float, Knot, Knot] | None:
 
 
 def _knot(landing: Landing, after_key: int | None, next_rank: int, rows: int) -> Knot:
-    """Make the knot of an entry that was read after skipping `rows` rows. The first of them has rank `next_rank`."""
+    """Create the knot for an entry read after skipping `rows` rows, the first of which has rank `next_rank`."""
     key, ties_before, ties = landing
     if (after_key is not None and key <= after_key) or not 0 <= ties_before <= rows or ties <= ties_before:
         raise WalkInconsistentError("the row landed on is not where it was said to be")

@@ -1,4 +1,4 @@
-"""The curve of a board whose entries are spread over disjoint parts (its segments). Each part has its own curve.
+"""Sums the curves of a board's disjoint parts (its segments) into one curve for the whole board.
 
 Ranks cannot be added up, but counts of better entries can, and bounds add up the same way: if the bracket of every part
 contains the true rank, the sum's bracket does, too.
@@ -20,7 +20,7 @@ from .locate import Bracket, Drift, Gap, KeyBracket
 
 
 class SummedCurve:
-    """The curve of a board in several parts, made from the parts' curves. It has no knots of its own."""
+    """The curve of a board in several parts, computed from the parts' curves. It has no knots of its own."""
 
     def __init__(self, parts: Sequence[RankCurve], later: int = 0) -> None:
         self.parts, self._later = tuple(parts), later
@@ -38,7 +38,7 @@ class SummedCurve:
 
     @property
     def moved(self) -> int:
-        """How often owners' keys came into, left or changed within gaps, added up over all parts."""
+        """The number of times that owners' keys came into, left or changed within gaps, added up over all parts."""
         return sum([part.moved for part in self.parts])
 
     @property
@@ -62,7 +62,7 @@ class SummedCurve:
         return Bracket(rank, low, high, "knot" if low == high else "curve")
 
     def ties_at(self, key: int) -> int:
-        """Return 0, because the ties of a key are known only if the key is a knot of every part. That is rare."""
+        """Return 0, because a key's ties are known only if it is a knot in every part, which is rare."""
         return 0
 
     def find_gap(self, key: int) -> Gap:
@@ -98,8 +98,8 @@ class SummedCurve:
     def estimate_drift(self, from_rank: int) -> Drift:
         """Estimate the largest errors that estimated ranks may currently have, from `from_rank` (1 or more) onwards.
 
-        Take the knots of all parts together. Between two neighbours the summed error is constant, so relative to the
-        rank it is largest where the rank is smallest: just past a knot. Only these keys are checked.
+        With the knots of all parts taken together, the summed error is constant between two neighbours, so relative to
+        the rank it is largest where the rank is smallest, just past a knot. Only these keys are checked.
         """
         bound, bracket, gap_rows = 0.0, 0.0, 0
         keys = self._keys

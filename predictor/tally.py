@@ -1,4 +1,4 @@
-"""The result of a scan of a column. Its buffers are plain, so that code that reads stores needs no numpy."""
+"""Holds the result of scanning a column, in plain buffers, so that code that reads stores needs no numpy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

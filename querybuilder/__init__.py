@@ -1,4 +1,4 @@
-"""Immutable builders for SQL with chained methods, so that the code of the store contains no SQL text.
+"""Builds SQL with immutable builders and chained methods, so that the store's own code contains no SQL text.
 
     after = seek(("c1", DESC, param("value")), ("owner", ASC, param("owner")))
     best_first = select(col("owner"), col("c1")).from_("b7").where(after).order_by(desc(col("c1")), asc(col("owner")))
@@ -7,10 +7,10 @@
     built = bound.build(SQLITE)  # Built(sql, arguments, …)
 
 Prepare a query once and bind it often. The first `build` for a dialect, SQLITE or POSTGRES, compiles the query to SQL
-text. Later builds only pick the arguments. The package executes nothing. It imports no other package of the project.
+text; later builds only pick the arguments. The package executes nothing, and imports no other package of the project.
 
-No argument of a builder can change the structure of the SQL. Values are bound, one function quotes all identifiers, and
-every keyword of SQL comes from this package.
+No argument to a builder can change the structure of the SQL, because values are bound, one function quotes all
+identifiers, and every SQL keyword comes from this package.
 
 Begin with `select` and `write`, which build statements, and `terms`, which builds the parts of a statement.
 """

@@ -1,16 +1,15 @@
-"""Turns values into arguments of statements: constants, lists and rows.
+"""Turns values (constants, lists and rows) into statement arguments.
 
-A value arrives in the database unchanged, or QueryError is raised: SQLite, for example, would read a 65-bit integer in
-JSON as a float, and before version 3.45 end a text in JSON at its first NUL.
+Either a value arrives in the database unchanged, or QueryError is raised. SQLite, for example, would read a 65-bit
+integer in JSON as a float, and before version 3.45 end a text in JSON at its first NUL.
 
 SQLite gets a whole batch as one JSON text. It runs in another thread, where every step of a statement may wait for the
 interpreter lock, and one text for all rows saves such steps (docs/decisions.md, "Packed statements").
 
 PostgreSQL gets rows as one array for each column, written as text, because the driver encodes one text faster than the
-items of an array. Only columns of bytes stay arrays (docs/decisions.md, "Rows travel to PostgreSQL as one text a
-column").
+items of an array. Only bytes columns stay arrays (docs/decisions.md, "Rows travel to PostgreSQL as one text a column").
 
-When PostgreSQL plans a statement, it does not know the length of a bound array and assumes a few items. Therefore it
+When PostgreSQL plans a statement, it does not know the length of a bound array and assumes a few items. It therefore
 looks up each row of the batch in an index, whatever size it estimates for the table.
 """
 
@@ -52,7 +51,7 @@ def constant_kind(value: object) -> SqlType | None:
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Turns the value of one parameter, a plain list or a list of rows, into arguments for the database driver."""
+    """Turns one parameter's value, a plain list or a list of rows, into arguments for the database driver."""
 
     kinds: tuple[SqlType, ...] | None  # the kind of each column of the rows; None: the parameter is a plain list
     arrays: bool  # from `Dialect.arrays`

@@ -1,4 +1,4 @@
-"""The error of the package. No message contains a bound value, because messages are logged."""
+"""The error that this package raises. Its messages never contain a bound value, because messages are logged."""
 
 
 class QueryError(Exception):

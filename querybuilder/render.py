@@ -1,4 +1,4 @@
-"""Turns a builder (a `Query`) into SQL text and arguments. The text is compiled once, the arguments come with each run.
+"""Turns a builder (a `Query`) into SQL text, which is compiled once, and arguments, which come with each run.
 
     Query ── prepared() ──> Prepared ── bind(**params) ──> Bound ── build(dialect) ──> Built, ready to execute
                                └── one Statement for each dialect, compiled when it is first needed
@@ -31,7 +31,7 @@ Slot = str | int | tuple[str, int]
 class Built(msgspec.Struct, frozen=True, gc=False):
     """A query that is ready to execute: its SQL text and its arguments.
 
-    Each run of a query makes a `Built`. A msgspec struct is made several times faster than a dataclass.
+    Each run of a query creates a `Built`. Creating a msgspec struct is several times faster than creating a dataclass.
     """
 
     sql: str
@@ -43,7 +43,7 @@ class Built(msgspec.Struct, frozen=True, gc=False):
 
 
 class Statement:
-    """A compiled query. It is immutable: threads and requests may share it."""
+    """A compiled query, which is immutable, so threads and requests may share it."""
 
     __slots__ = ("_constants", "_encoders", "_kind", "_pick", "_returns_rows", "_schema", "packed", "parameters", "sql")
 
@@ -100,9 +100,9 @@ def _picker(slots: tuple[Slot, ...]) -> Callable[[Mapping[Slot, object]], tuple[
 
 
 class Rendering:
-    """The state of one compilation of a query: the names, constants and placeholders so far.
+    """The state while a query is compiled: the names, constants and placeholders so far.
 
-    The placeholder `?` is positional. So callers must render the parts of a statement in their order in the SQL.
+    The placeholder `?` is positional, so callers must render the parts of a statement in the order of the SQL.
     """
 
     def __init__(self, dialect: Dialect, *, binds_values: bool = True) -> None:
@@ -134,7 +134,7 @@ class Rendering:
         return f"{quote(self.dialect, schema)}.{quoted}"
 
     def fresh_name(self, stem: str) -> str:
-        """Make a quoted name that is not used in anything rendered so far."""
+        """Create a quoted name that is not used in anything rendered so far."""
         while stem in self._names:
             stem += "_"
         return self.name(stem)
@@ -218,7 +218,7 @@ class Written(Node):
 
 
 class Query(Node):
-    """A builder of a whole statement. Builders are immutable: every method returns a new builder."""
+    """A builder for a whole statement. Builders are immutable, so every method returns a new builder."""
 
     __slots__ = ()
     is_definition: ClassVar[bool] = False  # whether the statement defines or drops something, and so binds no values
@@ -229,14 +229,14 @@ class Query(Node):
         return out.statement(self.render(out))
 
     def count_changed(self, rows: Sequence[Sequence[Any]]) -> int:
-        """Count the rows of a table that the statement has changed. `rows`: what a run of it has returned."""
+        """Count the rows of a table that a run of the statement changed. `rows` is what the run returned."""
         return 0
 
     def prepared(self) -> Prepared:
         return Prepared(self)
 
     def bind(self, /, **params: object) -> Bound:
-        """Bind arguments to this query, like `Prepared.bind`. The SQL is not kept, so use this for rare queries."""
+        """Bind arguments to this query, like `Prepared.bind`, but for rare queries, because the SQL is not kept."""
         return Bound(Prepared(self), params)
 
 
@@ -272,8 +272,8 @@ class Prepared:
 class Bound(msgspec.Struct, frozen=True, gc=False):
     """A query with its arguments, for any dialect. A program (a generator) yields it to a store, which builds the SQL.
 
-    A store of several partitions has one dialect for each partition. It builds the query in the dialect of `partition`.
-    If `partition` is None, the store uses the partition for which the program runs.
+    A store with several partitions has one dialect for each of them, and builds the query in the dialect of
+    `partition`. If `partition` is None, it uses the partition for which the program runs.
     """
 
     query: Prepared
@@ -285,7 +285,7 @@ class Bound(msgspec.Struct, frozen=True, gc=False):
         return Bound(self.query, self.params, partition) if self.partition is None else self
 
     def build(self, dialect: Dialect) -> Built:
-        """Build the SQL text and the arguments of the query in a dialect.
+        """Build the query's SQL text and arguments in a dialect.
 
         Raises a QueryError if the dialect cannot express the query, or if a name or value of the arguments is wrong.
         """

@@ -46,11 +46,11 @@ class CreateTable(Query):
 
     @property
     def kinds(self) -> dict[str, SqlType]:
-        """The `SqlType` of each column, by the name of the column and in the order of the columns."""
+        """The `SqlType` of each column by name, in column order."""
         return {column.name: column.kind for column in self.columns}
 
     def column(self, name: str, kind: SqlType, *, null: bool = False, sortable: bool = True) -> CreateTable:
-        """Add a column. If the column is `sortable` and of text, both databases order its text by code point."""
+        """Add a column. If it is a `sortable` text column, both databases order its text by code point."""
         return replace(self, columns=(*self.columns, ColumnDefinition(name, kind, null, sortable)))
 
     def with_columns(self, /, **kinds: SqlType) -> CreateTable:
@@ -110,7 +110,7 @@ def add_column(table: str, name: str, kind: SqlType, *, sortable: bool = True) -
 
 
 def rename_table(name: str, new_name: str) -> Query:
-    """Build a statement that renames a table within its schema. The indexes of the table keep their names."""
+    """Build a statement that renames a table within its schema. The table's indexes keep their names."""
     return Definition(lambda out: f"ALTER TABLE {out.table(name)} RENAME TO {quote(out.dialect, new_name)}")
 
 

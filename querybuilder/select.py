@@ -1,4 +1,4 @@
-"""Builds selects and unions, and the sources that they read. Also packs a whole result into one row.
+"""Builds selects and unions, and the sources that they read, and can pack a whole result into one row.
 
 Packing is faster because SQLite fetches rows in another thread, where each row may wait for the interpreter lock
 (docs/decisions.md, "Packed statements").
@@ -107,14 +107,14 @@ class RowQuery(RowSource, Query):
     def order_by(self, *orders: Term | Ordering) -> Self:
         """Add terms to the sort order. The databases sort nulls differently, so exclude nulls with `not_null`.
 
-        In a union, each term is the name of an output that every select of the union has.
+        In a union, each term is the name of an output that every one of its selects has.
         """
         return replace(self, orders=self.orders + _orderings(orders))
 
     def limit(self, limit_rows: RowBound) -> Self:
-        """Limit the number of rows. A union with a limit needs an order. Its limit counts the rows of all its selects.
+        """Limit the number of rows. A union with a limit needs an order, and its limit covers the rows of all selects.
 
-        If an index has the order of a union, the database reads at most this many rows for each of its selects.
+        If an index has the union's order, the database reads at most this many rows for each of its selects.
         """
         return replace(self, limit_rows=_bound(limit_rows))
 
@@ -126,7 +126,7 @@ class RowQuery(RowSource, Query):
         return replace(self, is_packed=True)
 
     def scalar(self) -> Term:
-        """Use this query as a term. It must have one column. Without a row, the term is null."""
+        """Use this query, which must have one column, as a term. If it finds no row, the term is null."""
         return Expression(lambda out: f"({self.render(out)})")
 
     def nested(self) -> Term:
@@ -213,7 +213,7 @@ class Select(RowQuery):
         return replace(self, offset_rows=_bound(offset_rows))
 
     def locked(self, lock: Lock | None, *in_order: Term | Ordering) -> Select:
-        """Lock the rows that the select finds, one by one, in the order of `in_order`. If `lock` is None, lock nothing.
+        """Lock the rows that the select finds, one by one, in the order of `in_order`, unless `lock` is None.
 
         Transactions that all lock in the same order never deadlock. A dialect without row locks ignores this call.
         """
@@ -294,9 +294,9 @@ def select(*outputs: Operand | Aliased) -> Select:
 
 
 def union_all(*arms: Select) -> Union:
-    """Build a union: all rows of the selects in `arms`.
+    """Build a union of all rows from the selects in `arms`.
 
-    Give an order and a limit to the union or to the selects. If only selects have an order, any select may come first.
+    Set an order and a limit on the union or on the selects. If only selects have an order, any select may come first.
     """
     return Union(arms)
 
@@ -304,8 +304,8 @@ def union_all(*arms: Select) -> Union:
 def recursive(name: str, *columns: str, seed: Select, step: Select, final: Select) -> Query:
     """Build a recursive query: `seed` gives the first rows, `step` runs until it adds no row, `final` reads all rows.
 
-    `step` and `final` read from a table `name` with the columns `columns`. Each run of `step` finds in this table the
-    rows that the run before it added.
+    `step` and `final` read from a table `name` with the columns `columns`. In this table, each run of `step` finds the
+    rows that the previous run added.
     """
 
     def write(out: Rendering) -> str:

@@ -3,9 +3,9 @@
 Compound parts have their own parentheses, so nesting never depends on precedence. A plain Python value always becomes a
 bound constant.
 
-Some terms tell a database what it cannot infer: the kind of a null, the order of a text. `clock_us` is the time of the
-server's clock. Use `clock_us` in selects only. If a write needs a time, read the time first and bind it, because Citus
-accepts no volatile function in `do_update`.
+Some terms tell a database what it cannot infer, such as a null's kind or a text's order. `clock_us` reads the server's
+clock. Use it in selects only: if a write needs a time, read the time first and bind it, because Citus accepts no
+volatile function in `do_update`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RowSource(Node):
 
 
 class Term(Node):
-    """An SQL expression with a value for each row, such as a column, a parameter or the call of a function."""
+    """An SQL expression with a value for each row, such as a column, a parameter or a function call."""
 
     __slots__ = ()
 
@@ -164,7 +164,7 @@ def lit(value: Value) -> Term:
 
 
 def null(kind: SqlType) -> Term:
-    """Write a null with a type. A select of a union needs it where another select has a column of this type."""
+    """Write a null with a type. A select in a union needs it where another select has a column of this type."""
     # Without the cast, PostgreSQL would infer the type text for a null in a select of a union.
     return Expression(lambda out: f"CAST(NULL AS {out.dialect.type_names[kind]})")
 
@@ -226,16 +226,17 @@ def whole_part(left: Operand, right: Operand) -> Term:
 
 
 def remainder(left: Operand, right: Operand) -> Term:
-    """Take the remainder of the division of `left` by `right`. `left` must be at least 0."""
+    """Take the remainder of `left` divided by `right`. `left` must be at least 0."""
     return _calculate(left, "%", right)
 
 
 def advisory_lock(number: Operand, *, shared: bool) -> Term:
     """Take an advisory lock: a lock with a number, which lasts until the transaction ends.
 
-    A shared row lock may overtake a waiting transaction; advisory locks are granted in order. So use this term in a
-    select that locks rows: it takes a row's advisory lock first. Select from one table; equal numbers in other tables
-    are other locks. For a null, or in a dialect without row locks, nothing is locked. The value is null or empty.
+    A shared row lock may overtake a waiting transaction, but advisory locks are granted in order. Use this term in a
+    select that locks rows, so that it takes a row's advisory lock first. Select from one table only; equal numbers in
+    other tables are different locks. For a null, or in a dialect without row locks, nothing is locked. The term's value
+    is null or empty.
     """
     given, mode = term(number), "_shared" if shared else ""
 

@@ -1,6 +1,6 @@
 """Builds inserts, conditional upserts, updates and deletes. Inserts and updates take one row or a batch of rows.
 
-An update or delete needs a condition, so no statement changes every row by mistake.
+An update or delete needs a condition, so that no statement changes every row by mistake.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Insert(Change):
         return replace(self, single=(), bulk=Rows(BULK_ALIAS, parameter, tuple(kinds.items())))
 
     def compute_from(self, part: str, /, **computed: Term) -> Insert:
-        """Compute some columns of a batch from the row that an update returned. Without a row, insert nothing.
+        """Compute some columns of a batch from the row that an update returned. If it returned none, insert nothing.
 
         `part` is the name that `chained` gives the update. In a computed column, col(name, part) is a column of the
         returned row, and col(name, BULK_ALIAS) is a cell of the batch.
@@ -241,7 +241,7 @@ def hold_table(table: str) -> Query:
 def chained(name: str, first: Update, *inserts: Insert) -> Chained:
     """Chain an update and some inserts into one statement, which returns the rows of the update.
 
-    The update and the inserts see the tables as they were before the statement, and may run in any order. Exception: an
-    insert may select from the update by its name, `name`. Then it runs after the update and sees the returned rows.
+    The update and the inserts see the tables as they were before the statement, and may run in any order. The exception
+    is an insert that selects from the update by its name, `name`: it runs after the update and sees the returned rows.
     """
     return Chained(name, first, inserts)

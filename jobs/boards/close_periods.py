@@ -7,8 +7,8 @@
                  │               └── if neither was due: a step of one archive ──────┤
                  └───────────────────────────────────────────────────────────────────┘
 
-A season must end on time even while a large archive is being written. So after each bounded step of other work, the job
-reads again which boards to shut. The result of a step is stored only if this process still holds the lease.
+A season must end on time even while a large archive is being written. After each bounded step of other work, the job
+therefore checks again which boards to shut. The result of a step is stored only if this process still holds the lease.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ class CloseJob:
             raise
 
     async def close_due(self, held: HeldLease) -> bool:
-        """Shut, fit or archive a bounded number of boards whose time has come. Return whether there were any.
+        """Shut, fit or archive a bounded number of boards whose time has come, and return whether there were any.
 
         Raises:
             LeaseLostError: another process closes boards now.
@@ -110,9 +110,9 @@ class CloseJob:
         return bool(due[ClosingStage.FROZEN])
 
     async def _choose_to_shut(self, boards: list[Board]) -> list[Board]:
-        """Leave out boards with posts in the queue.
+        """Leave out boards that still have posts in the queue.
 
-        What was accepted in time counts, so they are shut after these posts.
+        Those posts were accepted in time and must count, so their boards are shut only after they have been applied.
         """
         if not boards:
             return []
@@ -120,7 +120,7 @@ class CloseJob:
         return [board for board in boards if (board.gate.closes_us or 0) <= oldest_us]
 
     async def _archive(self, held: HeldLease, board: Board) -> None:
-        """Archive the next rows of a board that has its final curves. No transaction is open while rows are encoded."""
+        """Archive the next rows of a board that has its final curves, and encode them outside of any transaction."""
         store, entries = self._store.at(board.home), self._open_boards.open_board(board)
         assert isinstance(entries, Entries | SegmentedEntries), "it has rows"
         writer = ArchiveWriter(board, entries, self._limits)
@@ -141,7 +141,7 @@ class CloseJob:
             log.debug("board_archived", board=stored.id)
 
     def _due(self) -> Program[tuple[int, int | None, dict[ClosingStage, list[tuple[int, Board]]]]]:
-        """Find the time, when the board that has waited longest for grants was shut, and what is due."""
+        """Return the store's time, when the board that has waited longest for grants was shut, and the due boards."""
         now_us = yield from self._clock()
         due = {}
         many = self._limits.close_boards_max
@@ -150,7 +150,7 @@ class CloseJob:
         return now_us, (yield from find_oldest_walk()), due
 
     async def _shut(self, held: HeldLease, boards: Sequence[Board], now_us: int) -> None:
-        """Shut boards, in one transaction. If a partition does not answer, shut them one by one, and postpone some."""
+        """Shut boards in one transaction or, if a partition does not answer, one by one, postponing those that fail."""
         try:
             await self._shut_together(held, *boards, now_us=now_us)
         except StoreAwayError:
@@ -234,7 +234,7 @@ class CloseJob:
                 await self._fit(leaf, index)
 
     async def _is_final(self, leaf: Leaf, index: int, changes: int) -> bool:
-        """Return whether the stored curve is from a scan that saw all changes of the leaf. `changes`: their number."""
+        """Return whether the stored curve is from a scan that saw all of the leaf's changes, `changes` in number."""
         store = self._store.at(leaf.partition)
         listed = (await store.read(lambda: find_listed_curves([leaf.key]))).get((leaf.key, index))
         if listed is None or listed.changes != changes or listed.epoch != leaf.epoch:

@@ -4,7 +4,7 @@
                                                                      ^                                         │
                                                                      └──── the switch lost a race ─────────────┘
 
-The switch makes the board use the copy. `storage.boards.board_copy` has the programs of these steps.
+The switch makes the board use the copy. `storage.boards.board_copy` has the programs for these steps.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -64,7 +64,8 @@ class BoardMove:
     ) -> None:
         """Prepare a move. `holder` names this process. `report` is called after each page and each attempt to switch.
 
-        `begin`: `begin_move` or `begin_split` of `storage.boards.board_copy`, as a `functools.partial` with the target.
+        `begin` is `begin_move` or `begin_split` from `storage.boards.board_copy`, as a `functools.partial` with the
+        target.
         """
         self._store, self._leases = store.at(CONTROL), leases
         self._board_id, self._begin, self._holder = board_id, begin, holder
@@ -72,7 +73,7 @@ class BoardMove:
         self.counts = MoveCounts()
 
     async def run(self) -> MoveCounts:
-        """Move the board. If the move fails, the board stays where it is, and the move can be run again.
+        """Move the board. If that fails, the board stays where it is, and the move can be run again.
 
         Raises:
             UnknownBoardError, LeaseTakenError and others: see `begin_move` and `begin_split`.
@@ -101,7 +102,7 @@ class BoardMove:
         return await self._write(lambda: in_partition(partition, sweeping()))
 
     async def _copy(self, number: int, leaf: LeafCopy) -> None:
-        """Copy the rows and the post ids of a leaf. Each page is read in a snapshot of its own."""
+        """Copy a leaf's rows and post ids, reading each page in a snapshot of its own."""
         source = self._store.at(leaf.source.partition)
         self._marks[number] = await source.read(change_log.take_mark)
         if leaf.rows:
@@ -141,7 +142,7 @@ class BoardMove:
         raise RacesLostError(f"{self._board_id!r} could not be held in {SWITCHES_MAX} attempts; nothing was moved")
 
     async def _catch_up(self, number: int, leaf: LeafCopy) -> None:
-        """Copy again the rows that posts have changed. Repeat this until a read finds at most `FEW_OWNERS` owners."""
+        """Copy the rows that posts have changed again, until a read finds changes to at most `FEW_OWNERS` owners."""
         source = self._store.at(leaf.source.partition)
         for _ in range(ROUNDS_MAX):
             found = await source.read(lambda: leaf.read_changes(self._marks[number]), heavy=True)

@@ -1,12 +1,12 @@
 """Deletes what is past its retention, such as post ids, logged changes, acts and grants, and rows that no board uses.
 
-It also finishes what was asked for owners while a partition did not answer.
+It also finishes changes to owners that were postponed because a partition did not answer.
 
-Each partition is pruned separately, by one process at a time. The control partition has only rejected posts to delete;
-acts, events and grants, which are there, are deleted together with what is in partition 0.
+Each partition is pruned separately, by one process at a time. The control partition's own job deletes only rejected
+posts; its acts, events and grants are deleted along with partition 0.
 
 New posts have priority. A step is one bounded transaction, and after each step the job pauses for as long as the step
-took, so pruning writes to the store for at most half of the time.
+took, so that pruning writes to the store for at most half of the time.
 """
 
 from collections.abc import Callable
@@ -72,14 +72,14 @@ class PruneJob:
 
     async def prune_post_ids(self) -> int:
         before_us, rows_max = await self._find_start(self._limits.post_id_retention_s), self._rows_max
-        # A step deletes all old ids or a few more than `rows_max`. So a step that deletes fewer is the last one.
+        # A step deletes all old ids or a few more than `rows_max`, so a step that deletes fewer is the last one.
         pruning = partial(prune_ids, before_us=before_us, rows_max=rows_max)
         return await self._in_steps("post_ids_forgotten", pruning, rows_max + 1)
 
     async def prune_changes(self) -> int:
-        """Delete logged changes past their retention; return the number of deleted bundles (rows of the log).
+        """Delete logged changes past their retention, and return the number of deleted bundles (rows of the log).
 
-        `FoldJob` detects if changes that it has not counted yet are missing.
+        `FoldJob` notices if changes that it has not counted yet are missing.
         """
         before_us = await self._find_start(self._limits.change_log_retention_s)
         pruning = partial(change_log.prune, before_us=before_us, rows_max=self._rows_max)
@@ -98,19 +98,19 @@ class PruneJob:
         return await self._in_steps("events_removed", lambda: in_partition(CONTROL, pruning()), rows_max)
 
     async def prune_acts(self) -> int:
-        """Delete acts of operators past their retention; return how many. They are kept in the control partition."""
+        """Delete operators' acts past their retention, from the control partition, and return how many."""
         before_us = await self._find_start(self._limits.acts_retention_s)
         pruning = partial(prune_acts, before_us=before_us, rows_max=self._rows_max)
         return await self._in_steps("acts_forgotten", pruning, self._rows_max)
 
     async def prune_grants(self) -> int:
-        """Delete the grants of boards that closed before their retention; return how many rows were deleted."""
+        """Delete the grants of boards that closed longer ago than grants are kept, and return how many rows."""
         before_us = await self._find_start(self._limits.grant_retention_s)
         pruning = partial(prune_grants, before_us=before_us, rows_max=self._rows_max)
         return await self._in_steps("grants_forgotten", lambda: in_partition(CONTROL, pruning()), 1)
 
     async def prune_held(self) -> int:
-        """Delete held posts past their retention, and what owners have gained before the last hour; return how many."""
+        """Delete held posts past their retention and owners' gains from before the last hour, and return how many."""
         held_us, rows_max = await self._find_start(self._limits.held_post_retention_s), self._rows_max
         pruning = partial(prune_held, before_us=held_us, rows_max=rows_max)
         held = await self._in_steps("held_posts_forgotten", pruning, rows_max + 1)
@@ -119,7 +119,7 @@ class PruneJob:
         return held + await self._in_steps("gains_forgotten", gains, rows_max)
 
     async def blank_erased(self) -> int:
-        """Remove the cells (ranked values) of erased owners from the change log; return the number of changed bundles.
+        """Remove erased owners' cells (ranked values) from the change log, and return the number of changed bundles.
 
         A change keeps its cells until it is older than `erased_cells_s` and every curve has counted it.
         """
@@ -128,7 +128,7 @@ class PruneJob:
         return await self._in_steps("erased_cells_removed", blanking, self._rows_max)
 
     async def make_blocks(self) -> int:
-        """Make filters, which help to find an owner's logged changes. Delete old filters. Return how many were made."""
+        """Delete old filters, create new ones, which help to find an owner's logged changes, and return how many."""
         made = 0
         await self._store.write(owner_blocks.prune)
         while (block := await self._store.read(owner_blocks.build_next_block, heavy=True)) is not None:
@@ -139,11 +139,11 @@ class PruneJob:
         return made
 
     async def sweep_tables(self) -> int:
-        """Delete the rows that deleted or emptied boards left in shared tables; return the number of deleted rows."""
+        """Delete the rows that deleted or emptied boards left in shared tables, and return how many rows."""
         return await self._in_steps("leftover_rows_deleted", partial(sweep_rows, rows_max=self._rows_max), 1)
 
     async def finish_owners(self) -> int:
-        """Erase, hide or show owners in this partition that was away when it was asked to; return how many."""
+        """Erase, hide or show owners as was requested while this partition was unreachable, and return how many."""
         context, listing = self._context, partial(list_postponed, self._partition)
         postponed = await context.store.read(listing)
         for each in postponed:

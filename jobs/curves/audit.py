@@ -1,8 +1,8 @@
 """Audits curves: compares the ranks that a curve gives for random entries with counted ranks.
 
 A wrong bracket would mean that the service lies, and operators should learn of it before players do. One job process
-audits a column in each interval, and operators may request audits. An audit is one bounded read on the connections for
-long reads, so point reads never wait for it.
+audits a column in each interval, and operators may request further audits. An audit is one bounded read on the
+connections for long reads, so that point reads never wait for it.
 """
 
 import random
@@ -105,7 +105,7 @@ class AuditJob:
             log.error("audit_failed", board=board.id, column_index=column_index, exc_info=error)
 
     def draw_column(self) -> tuple[Board, int] | None:
-        """Draw a random board and column that have a curve; return None if `DRAWS_MAX` draws found none."""
+        """Draw a random board and column that have a curve, or return None if `DRAWS_MAX` draws found none."""
         boards = self._catalog.list_boards()
         for _ in range(DRAWS_MAX if boards else 0):
             board = self._rng.choice(boards)

@@ -1,12 +1,13 @@
-"""Makes the curve of a column, by the method that its board chose (skip, scan or auto), of lines or of cubics.
+"""Fits a column's curve, by the method that its board chose (skip, scan or auto), from lines or cubics.
 
     skip ──> read some values in one snapshot ──> lines, or cubics if brackets are wide and cubics fit clearly better
     scan ──> read every value in one snapshot ──> fit on a thread: lines, with a certificate
     auto ──> like skip; on a quiet board like scan, once the curve's error bound exceeds `scan_bound_ratio`
 
-A curve has a line or a cubic between each two knots. Sampling (`skip`) takes milliseconds, a scan takes seconds. The
-certificate is the largest relative error of the curve, measured on all values of the scan. A board is quiet if at most
-`scan_changes_ratio` of its entries change during a scan. Then the certificate is nearly right when the curve is stored.
+A curve has a line or a cubic between each two knots. Sampling (`skip`) takes milliseconds, while a scan takes seconds.
+The certificate is the curve's largest relative error, measured on all values of the scan. A board is quiet if at most
+`scan_changes_ratio` of its entries change during a scan, so that the certificate is still nearly right when the curve
+is stored.
 """
 
 import asyncio
@@ -41,7 +42,7 @@ class FitSnapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnState:
-    """The state of a column in the store before a fit: the numbers of entries and changes, and the present curve."""
+    """A column's state in the store before a fit: how many entries and changes it has, and its present curve."""
 
     entries: int
     changes: int
@@ -54,7 +55,7 @@ class Fitting:
         self._limits, self._now_us, self._monotonic = context.limits, context.now_us, context.monotonic
 
     async def fit_curve(self, leaf: Leaf, column_index: int, present: RankCurve | None) -> tuple[Curve, FitSnapshot]:
-        """Fit a new curve, and return it with the state that it describes. `present`: the curve in use."""
+        """Fit a new curve, and return it with the state that it describes. `present` is the curve in use."""
         method = leaf.spec.predictor.method
         if method is not RefreshMethod.SKIP:
             state = await self._store.at(leaf.partition).read(partial(_read_state, leaf, column_index))
@@ -63,9 +64,9 @@ class Fitting:
         return await self._sample(leaf, column_index)
 
     async def scan_curve(self, leaf: Leaf, column_index: int) -> tuple[Curve, FitSnapshot]:
-        """Scan a column, even if the method of its board is not `scan`, and return the curve with a certificate.
+        """Scan a column, even if its board's method is not `scan`, and return a curve with a certificate.
 
-        Only if the method is not `scan` and the column has over `scan_entries_max` entries, return a sampled curve.
+        If the method is not `scan` and the column has over `scan_entries_max` entries, return a sampled curve instead.
         """
         state = await self._store.at(leaf.partition).read(partial(_read_state, leaf, column_index))
         if leaf.spec.predictor.method is not RefreshMethod.SCAN and state.entries > self._limits.scan_entries_max:
@@ -73,7 +74,7 @@ class Fitting:
         return await self._scan(leaf, column_index, state)
 
     def should_certify(self, leaf: Leaf, present: RankCurve | None, state: ColumnState) -> bool:
-        """Return whether the board's method is `auto`, and a scan should replace the sampled curve `present`."""
+        """Return whether the board's method is `auto` and a scan should replace the sampled curve `present`."""
         if leaf.spec.predictor.method is not RefreshMethod.AUTO or present is None or present.method == "scan":
             return False
         return self._scan_pays(leaf, present, state)

@@ -2,10 +2,10 @@
 
     claim ──> read new changes in one snapshot ──> count ──> store counts and log position together ──> pause ──> …
 
-Live counts say how the number of entries at each knot and in each gap has changed since a curve was fitted. A partition
-has its own log, counts and mark: the first log position that is not counted yet. One process at a time folds it, and
-stores counts only if it holds the lease. Counts and mark are stored together, so that the next process neither skips a
-change nor counts one twice.
+Live counts say how the number of entries at each knot and in each gap has changed since a curve was fitted. Each
+partition has its own log, counts and mark, which is the first log position that is not counted yet. One process at a
+time folds a partition, and stores counts only if it holds the lease. Counts and mark are stored together, so that the
+next process neither skips a change nor counts one twice.
 
 The counts in the memory of the folding process (`Counting`) are only a copy of the stored counts. After any error the
 whole copy is dropped, and the stored counts are read again.
@@ -37,8 +37,8 @@ IDLE_US = 10_000_000  # if nothing changes, the mark is stored again only when i
 def list_moves(rows: Iterable[tuple[str, str]], place: CellSpan) -> Iterator[Move]:
     """Yield (key before, key after) for each logged (row before, row after) whose values in one column differ.
 
-    A key is a value of the column, negated if high values are better. So a smaller key is better, as in the curve. The
-    key is None if the entry had no value before, or has none afterwards.
+    A key is a value in the column, negated if high values are better, so that a smaller key is better, as in the curve.
+    The key is None if the entry had no value before, or has none afterwards.
     """
     start, end, absent = place.start, place.start + place.width, ("", place.absent)
     sign = -1 if place.high else 1
@@ -66,7 +66,7 @@ class Counting:
         self.busy = False  # whether the last backlog had changes
 
     def count_backlog(self, found: FoldBacklog) -> list[StoredCounts]:
-        """Count a backlog. Return counts that must be stored; they are empty if a curve's changes can't be counted."""
+        """Count a backlog and return the counts to store, which are empty for a curve that can't be kept live."""
         written: list[StoredCounts] = []
         begun = self._learn(found)
         gone = [fit for fit in found.fits if fit.slot in found.void]
@@ -92,7 +92,7 @@ class Counting:
         return written
 
     def _learn(self, found: FoldBacklog) -> set[Slot]:
-        """Remember the new curves of a backlog. Return (leaf key, column index) of curves whose counting begins now."""
+        """Remember a backlog's new curves, and return (leaf key, column index) for those whose counting begins now."""
         if found.lost:
             self._held.clear()
             self.known.fits.clear()  # this backlog lists all curves again
@@ -110,7 +110,7 @@ class Counting:
         return begun
 
     def _track(self, slot: Slot, found: FoldBacklog, *, is_new: bool) -> TrackedCurve | None:
-        """Look up a curve and its live counts, in memory or the backlog. None: its changes can't be counted."""
+        """Look up a curve and its live counts, in memory or the backlog, or return None if it can't be counted."""
         fit, leaf = self.known.fits[slot[0]][slot[1]], found.leaves.get(slot[0])
         if leaf is None or leaf.epoch != fit.epoch or leaf.partition != self._partition:
             return None  # the leaf was deleted, emptied or moved, so its earlier changes do not count
@@ -179,11 +179,11 @@ class FoldJob:
         self._counting = None
 
     def counting(self) -> Counting:
-        """Make a `Counting` that knows no curves yet. The first fold fills it from the store."""
+        """Create a `Counting` that knows no curves yet. The first fold fills it from the store."""
         return Counting(self._partition, curves_max=self._limits.fold_curves_max)
 
     async def fold_changes(self, held: HeldLease, counting: Counting) -> int:
-        """Count new changes and store the counts; return the number of changes. After an error, `counting` is unusable.
+        """Count new changes, store the counts, and return the number of changes. An error leaves `counting` unusable.
 
         Raises:
             LeaseLostError: another process folds now.

@@ -1,21 +1,21 @@
-"""Replaces the curve of a ranked column when `Schedule` says that it is due, or when an operator requests it.
+"""Replaces a ranked column's curve when `Schedule` says that it is due, or when an operator requests it.
 
     schedule ──> due columns, the neediest first ───┐
     stored requests of operators, before due columns ┴─> refresh_concurrency workers: claim, fit in a snapshot,
                                                          store and release in one transaction, use the new curve
 
-If two refreshes of one column overlapped, a curve with a later version could come from an earlier snapshot. So a
-refresh begins with a lease on the column, and the curve is stored only if the lease is still held. Lease and curve are
-in the board's partition.
+If two refreshes of one column overlapped, a curve with a later version could come from an earlier snapshot. A refresh
+therefore begins by leasing the column, and stores the curve only if the lease is still held. Lease and curve are in the
+board's partition.
 
-The load is limited: after a scheduled refresh a worker pauses, so that scheduled refreshes take only
-`refresh_load_ratio` of its time. Requests of operators don't wait for the end of the pause.
+To limit the load, a worker pauses after each scheduled refresh, so that scheduled refreshes take only
+`refresh_load_ratio` of its time. Operators' requests don't wait for the end of the pause.
 
     Refresher.refresh_now ──row──> a job process: RefreshJob ──> the new curve ──row──> Refresher ──> the operator
 
 A request is answered by a refresh that started after the request was made, so the new curve counts every write
-acknowledged before the request. A process answers the operator once the process itself uses the new curve. If a job
-process stops or is killed, another one carries out its requests.
+acknowledged before the request. A process answers the operator once it uses the new curve itself. If a job process
+shuts down or is killed, another one carries out its requests.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ async def store_and_serve(
     seen: FitSnapshot,
     now_us: int,
 ) -> ServedCurve:
-    """Store a fitted curve and release the lease on its column in one transaction. Then use the curve, and return it.
+    """Store a fitted curve and release its column's lease in one transaction, then use the curve and return it.
 
     Raises:
         LeaseLostError: another process has taken over the lease; nothing was stored.
@@ -131,7 +131,7 @@ class Refresher:
         self.answered.set()
 
     def report_failure(self, slot: Slot, error: StorageError) -> None:
-        """Tell those who wait here for a new curve of this column that the job could not store its answer."""
+        """Tell callers in this process who wait for this column's new curve that the job could not store its answer."""
         if slot in self._awaited:
             self._failures[slot] = error
 
@@ -139,12 +139,12 @@ class Refresher:
         """Refresh a column. Return its new curve, which is in use and counts every write acknowledged before this call.
 
         Raises:
-            NoJobProcessError: no job process is alive, or this process stops.
+            NoJobProcessError: no job process is alive, or this process is shutting down.
             TimeoutError: the refresh takes longer than callers may wait; the refresh itself continues.
             UnknownBoardError: the board was deleted or emptied during the refresh.
             StoreFullError: the disk of the store is full.
-            StoreBusyError: the largest allowed number of requests is waiting; or the store or the refresh failed; or
-                this process could not read the new curve.
+            StoreBusyError: too many requests are waiting already; or the store or the refresh failed; or this process
+                could not read the new curve.
         """
         if self._stopped or (self._store.sole_writer and not self._runs_job):
             raise NoJobProcessError
@@ -200,7 +200,7 @@ class Refresher:
 
 
 async def refresh_board(refresher: Refresher, board: Board, column_index: int) -> tuple[AnyCurve, float]:
-    """Refresh a column of a board. The refreshes of all segments run at the same time.
+    """Refresh a board's column in all segments at the same time.
 
     Return the new curve, and how many seconds the longest refresh took. See `Refresher.refresh_now` for the errors.
     """
@@ -237,7 +237,7 @@ class RefreshJob:
             self._wake.set()
 
     async def look(self) -> None:
-        """Look for refresh requests, for ever: at intervals, and at once after a request made in this process."""
+        """Keep looking for refresh requests: at intervals, and at once after a request made in this process."""
         sleep = self._context.make_sleep(REQUESTS)
         while True:
             self._refresher.asked.clear()
@@ -291,7 +291,7 @@ class RefreshJob:
                     answer = RefreshAnswer(refreshed.version, took_us=round(refreshed.seconds * 1e6))
                     log.info("refreshed_on_demand", board=leaf.id, seconds=round(refreshed.seconds, 6))
                 except (LeaseTakenError, LeaseLostError, UnknownBoardError):
-                    # The curve of the other process may lack the newest writes. So the request stays open.
+                    # The other process's curve may lack the newest writes, so the request stays open.
                     return
                 except Exception as error:  # `_refresh` has logged it
                     if isinstance(error, StoreFullError):
@@ -313,10 +313,10 @@ class RefreshJob:
             return  # either `_refresh` has logged the error, or the error only says that no refresh is needed
 
     async def _refresh(self, leaf: Leaf, column_index: int, *, due: DueColumn | None) -> Refreshed | None:
-        """Fit a new curve of a column, store it, and use it in this process. Log a failure before raising it.
+        """Fit a column's new curve, store it, and use it in this process. Log a failure before raising it.
 
-        If no operator asked (`due` is given), store nothing and return None if the column is empty and has no curve, or
-        if another process has refreshed it since this process found it due.
+        If no operator asked for it (`due` is given), store nothing and return None if the column is empty and has no
+        curve, or if another process has refreshed it since this process found it due.
         """
         slot = (leaf.key, column_index)
         self._busy.add(slot)

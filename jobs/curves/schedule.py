@@ -1,4 +1,4 @@
-"""Finds the columns that need a new curve, the neediest first. Every job process does this by itself, from the store.
+"""Finds the columns that need a new curve, the neediest first; every job process does so by itself, from the store.
 
     board's turn ──> read of its partition ──┬── nothing changed since its curves were fitted: idle until next turn
     (each interval,  (bounded, for all       ├── its curve is younger than the interval: next turn when it is old enough
@@ -7,13 +7,13 @@
     change log ──> boards with many changes ──> a column has passed `exact_top`, or outgrown its curve: due at once
 
 A turn is a time at which this process checks a board. A curve is live if the changes since its fit are counted for it.
-Clients rely on its error bound, on the width of its brackets, and on how many rows the service counts to find an exact
-rank. So these figures, and not the curve's age, decide whether it has drifted too far from its fit. They are taken only
-over ranks beyond `exact_top`, because better ranks are always counted.
+Clients rely on a live curve's error bound, on the width of its brackets, and on how many rows the service counts to
+find an exact rank. These figures, rather than the curve's age, therefore decide whether it has drifted too far from its
+fit. They are taken only over ranks beyond `exact_top`, because better ranks are always counted.
 
-A board that is being filled cannot wait for its turn: without a curve, each of its ranks is counted from the top. So
-each look at a partition also reads which boards have changed, and a board that has had enough changes to outgrow its
-curves is checked early.
+A board that is being filled cannot wait for its turn, because without a curve each of its ranks is counted from the
+top. Each read of a partition therefore also finds which boards have changed, and a board with enough changes to outgrow
+its curves is checked early.
 
 Nothing is remembered that can be read from the store, so even a process that has just started knows which boards are
 idle. The same reads find boards that other processes created, changed or deleted.
@@ -73,7 +73,7 @@ class _StoredState:
 
 
 class Schedule:
-    """The due columns of all boards. Call `find_due` often, and `take_next` for each column that a worker refreshes."""
+    """Keeps the due columns of all boards. Call `find_due` often, and `take_next` for each column to be refreshed."""
 
     def __init__(self, context: JobContext, fitting: Fitting) -> None:
         self._store, self._catalog, self._limits = context.store, context.catalog, context.limits
@@ -113,9 +113,9 @@ class Schedule:
         return bool(found)
 
     async def _find_due_in(self, partition: int, asked: dict[int, _Turn], now_s: float) -> list[DueColumn]:
-        """Find the due columns of the leaves in `asked` and of those that may have outgrown their curves.
+        """Find the due columns among the leaves in `asked` and those that may have outgrown their curves.
 
-        Add boards created since the last read to the catalog.
+        Boards created since the last read are added to the catalog.
 
         Raises:
             StoreBusyError: the partition did not answer.
@@ -148,7 +148,7 @@ class Schedule:
         return None if slot is None else self._due.pop(slot)
 
     def reschedule(self, due: DueColumn, *, in_s: float) -> None:
-        """Let the next turn of the column's board come within `in_s` seconds, for example when a lease becomes free."""
+        """Check the column's board again within `in_s` seconds, for example when a lease becomes free."""
         turn = self._turns.get(due.leaf.key)
         if turn is not None:
             turn.due_s = min(turn.due_s, self._monotonic() + in_s)
@@ -171,7 +171,7 @@ class Schedule:
         return turns
 
     def _plan(self, leaf: Leaf, turn: _Turn | None, now_s: float) -> _Turn:
-        """Plan the next turn of a leaf: a first turn if the leaf is new or was emptied, otherwise `turn`, updated."""
+        """Decide when to check a leaf next: a first turn if it is new or was emptied, otherwise `turn`, updated."""
         refresh_s = leaf.spec.predictor.refresh_seconds
         if turn is None or turn.leaf.epoch != leaf.epoch:
             # The first turn is at a random time, so that boards that were loaded together don't become due together.
@@ -203,7 +203,7 @@ class Schedule:
     def _see_column(
         self, turn: _Turn, index: int, stored: _StoredState, now_s: float, pause_s: float
     ) -> DueColumn | None:
-        """Return a column if it is due. If only its age keeps it from being due, let its turn come at that age."""
+        """Return a column if it is due. If its curve is merely too young, check again when it is old enough."""
         leaf, totals = turn.leaf, stored.totals[turn.leaf.key]
         listed, entries, changes = stored.listed.get((leaf.key, index)), totals.get(index, 0), totals.get(CHANGES, 0)
         if listed is None or listed.epoch != leaf.epoch:
@@ -233,7 +233,7 @@ class Schedule:
     def _has_drifted(self, leaf: Leaf, column_index: int, version: int) -> bool | None:
         """Return whether the curve in use has drifted too far from its fit, or None if its age must decide.
 
-        Its age decides if this curve is not live, is not the stored `version`, or has counts older than its interval.
+        The age decides if this curve is not live, is not the stored `version`, or has counts older than its interval.
         """
         served = self._book.find_served(leaf, column_index)
         if served is None or served.version != version or not isinstance(served.curve, LiveCurve):
@@ -262,7 +262,7 @@ class Schedule:
     def _need(self, listed: ListedCurve, totals: dict[int, int], age_intervals: float, index: int) -> float:
         """Compute how urgent a new curve is: the share of entries changed since the fit, plus a term for the wait.
 
-        This term is how many intervals the curve is overdue, divided by `refresh_patience_intervals`.
+        The second term is how many intervals the curve is overdue, divided by `refresh_patience_intervals`.
         """
         changed = totals.get(CHANGES, 0) - (listed.changes or 0)
         share = min(1.0, changed / max(1, totals.get(index, 0)))

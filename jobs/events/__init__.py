@@ -1,5 +1,5 @@
-"""Jobs for events: one notices changed tops, one delivers events to webhooks in order, whatever crashes.
+"""Jobs for events: one notices when the top of a board changes, the other delivers events to webhooks in order.
 
-The latter knows nothing of HTTP: it sends by a function of the caller. What was delivered is in the store, so another
-process can continue at any time.
+The delivering job knows nothing of HTTP, because its caller passes the function that sends. The store records what was
+delivered, so that another process can continue at any time, whatever crashes.
 """

@@ -1,10 +1,10 @@
-"""Delivers events to webhooks: to each one in order, and to several at once, so that a slow receiver delays no other.
+"""Delivers events to webhooks, to each one in order and to several at once, so that a slow receiver delays no other.
 
     list webhooks ──> start a task for each that is due and has none ──> pause ──> …
         task: read events ──> send one ──> store that it was delivered ──> send the next one …
 
-One process at a time delivers, under a lease. If it dies after a receiver has answered, the next process sends this
-event again. It has the same id, so the receiver can tell.
+One process at a time delivers, under a lease. If it dies after a receiver has answered, the next process sends that
+event again, under the same id, so that the receiver can tell.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Looks for leaderboards whose first rows have changed, and adds events for them. One process at a time does it.
+"""Looks for leaderboards whose first rows have changed, in one process at a time, and adds events for them.
 
-A post does not do this itself, because it would then have to read the top of the board.
+Posts do not do this themselves, because each would then have to read the top of its board.
 """
 
 from functools import partial
@@ -33,7 +33,7 @@ class TopsJob:
         )
 
     async def look(self, held: HeldLease) -> bool:
-        """Add events of all watched boards whose tops have changed since the last look. Return False."""
+        """Add events for all watched boards whose tops have changed since the last look. Always return False."""
         webhooks, partitions = await self._store.read(list_webhooks), self._store.partitions
         is_asked = any(TOP_CHANGED in each.events for each in webhooks)
         for partition in range(partitions) if is_asked else ():

@@ -1,7 +1,7 @@
-"""Frees resources whose leases expired, and deletes the rows of dropped pools and old rows of the journal of leases.
+"""Frees resources whose leases have expired, and deletes the rows of dropped pools and old lease journal rows.
 
-Without it, a server that crashed with a lease would keep its resource for ever. Nothing is remembered between steps: a
-process that takes over reads from the store what is left to do.
+Without it, a server that crashed with a lease would keep its resource for ever. Nothing is remembered between steps, so
+a process that takes over reads from the store what is left to do.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -48,7 +48,7 @@ class LiberateJob:
             log.info("leases_liberated", leases=liberated, resources_deleted=swept, journal_rows_removed=forgotten)
 
     async def liberate_expired(self) -> int:
-        """Free the resources whose leases expired over `lease_margin_s` ago; return the number of freed resources."""
+        """Free the resources whose leases expired over `lease_margin_s` ago, and return how many were freed."""
         freed = 0
         async for pools in read_pool_pages(self._store):
             reading = partial(lease_counts.read_counts, [pool.key for pool in pools])

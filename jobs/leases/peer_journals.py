@@ -61,7 +61,7 @@ class ExchangeJob:
                 await self._sleep(self._limits.lease_exchange_interval_s)
 
     async def exchange_page(self, held: HeldLease) -> bool:
-        """Read and apply one page now; return whether there may be more pages.
+        """Read and apply one page now, and return whether there may be more pages.
 
         Raises:
             PeerUnavailableError: the peer can't be reached, or its response is not a page of its journal.

@@ -1,11 +1,12 @@
-"""Forecasts what the regions of a pool will need, and moves available resources there before a region runs out.
+"""Forecasts how many resources a pool's regions will need, and moves available ones there before a region runs out.
 
     measure all regions ──> update their loads (request rates) ──> store the loads ──> plan ──> move in bounded steps
 
 Loads are stored before any resource moves, so a process that takes over continues from the last measurement. A resource
-moves only if its state has not changed since it was read. So an outdated plan moves fewer resources, never leased ones.
+moves only if its state has not changed since it was read, so an outdated plan moves fewer resources, never leased ones.
 
-A plan is pure. It says how many free resources each region will need, and which regions give them:
+A plan is a pure function of the loads. It says how many free resources each region will need, and which regions supply
+them:
 
     level    requests for resources per second, including refused ones, as an exponentially weighted average
     lately   requests per second between the last two measurements; demand is never estimated below this
@@ -42,7 +43,7 @@ MOVED_BELOW_RATIO = 0.7  # a region gets resources if it has less than this frac
 
 
 class Load(msgspec.Struct, frozen=True, array_like=True):
-    """A measurement of a region, with averages over the measurements so far. The first measurement has no averages."""
+    """A measurement of a region, with averages over all measurements so far, which the first one lacks."""
 
     at_us: int  # when the region was measured
     leased: int  # number of running leases
@@ -77,7 +78,7 @@ class Transfer(NamedTuple):
 
 
 def update_load(load: Load, found: Load, half_life_s: float) -> Load:
-    """Update `load` by the newer measurement `found`. Return it unchanged if `found` is not newer."""
+    """Update `load` with the newer measurement `found`, or return it unchanged if `found` is not newer."""
     passed_s = (found.at_us - load.at_us) / 1e6
     if passed_s <= 0:
         return load
@@ -184,7 +185,7 @@ class BalanceJob:
         await self._ownership.run_rounds(RESOURCE, self.balance_pools, interval_s=interval_s, sleep=self._sleep)
 
     async def balance_pools(self, held: HeldLease | None = None) -> int:
-        """Measure every pool, and move resources to regions that will be short of them. Return how many were moved."""
+        """Measure every pool, move resources to regions that will be short of them, and return how many were moved."""
         moved = 0
         async for pools in read_pool_pages(self._store):
             transfers = await self._store.write(partial(self._measure, pools, held))
@@ -227,7 +228,7 @@ class BalanceJob:
         return moved
 
     def move_resources(self, pool: Pool, transfer: Transfer, limit: int) -> Program[int]:
-        """Move up to `limit` resources: free ones first, then those with expired leases. Return how many moved.
+        """Move up to `limit` resources, first free ones, then those with expired leases, and return how many moved.
 
         A resource moves only if its row has not changed since the row was read.
         """

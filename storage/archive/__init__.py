@@ -1,14 +1,14 @@
-"""Programs that close boards, replace the rows of closed boards by a compressed archive, and read that archive.
+"""Closes boards, replaces the rows of closed boards with a compressed archive, and reads that archive.
 
     open ── closes_at ──> shut ── final curves stored ──> frozen ── all blocks stored, rows removed ──> archived
 
 A shut board rejects posts. If it has rewards, its grants are made before its curves (see `storage.rewards`). A frozen
-board is archived when the time for which its rows are kept is over. If its rows are kept for ever, the board stays
-frozen. The jobs in `jobs.boards` run the steps, and this package holds the program of each step. A board is shut
-together with all its segments, and the segments have one archive in common.
+board is archived once the time for which its rows are kept is over; if they are kept for ever, it stays frozen. The
+jobs in `jobs.boards` run the steps, for each of which this package has a program. A board is shut together with all its
+segments, and the segments share one archive.
 
-Every step is stored in one short transaction, which first checks that the step was not done yet. So a job may be late,
-be killed at any point, or run twice without harm.
+Every step is stored in one short transaction, which first checks that the step has not been done yet. A job may
+therefore be late, be killed at any point, or run twice without harm.
 
 Once a board is archived, `ArchivedEntries` and `ArchivedRanking` take the place of `Entries` and `RowRanking`, so most
 code need not know whether a board is archived. A read that needs the removed rows raises `ArchivedError`.

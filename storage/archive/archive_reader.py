@@ -1,7 +1,7 @@
-"""Reads the archives of boards: `ArchivedEntries` reads entries by owner, and `ArchivedRanking` reads rankings.
+"""Reads archived boards: `ArchivedEntries` reads entries by owner, and `ArchivedRanking` reads rankings.
 
-Ranks and totals are those of the moment when the board was archived. If an owner is erased or hidden afterwards, the
-owner's entry is still counted, so nobody else's rank changes. Reads that return rows leave out such an entry.
+Ranks and totals are those from the moment when the board was archived. If an owner is erased or hidden afterwards, the
+owner's entry still counts, so that nobody else's rank changes, but reads that return rows leave it out.
 """
 
 from bisect import bisect_right
@@ -46,7 +46,7 @@ _CHANGE, _CUT = _changed.prepared(), _changed.set(first=param("first"), last=par
 
 
 def find_last_block(leaf_key: int, section: str) -> Program[tuple[int, int, str] | None]:
-    """Find (`number`, `entries`, `last`) of a section's last `ArchiveBlock`; return None if it has no block."""
+    """Find `number`, `entries` and `last` of a section's last `ArchiveBlock`, or return None if it has no blocks."""
     rows = yield _LAST.bind(leaf_key=leaf_key, section=section)
     return (rows[0][0], rows[0][1], rows[0][2]) if rows else None
 
@@ -60,7 +60,7 @@ class ArchivedRanking(Ranking):
     def _tally_of(self, text: str) -> Program[tuple[int, TallyBlock] | None]:
         """Find the only tally block that can hold a cell, and the number of entries in the blocks before it.
 
-        This is the last block that begins with this cell or a better one. Return None if all begin with a worse cell.
+        It is the last block that begins with this cell or a better one. Return None if all begin with a worse cell.
         """
         statement = _FIRST_FROM if self.padding.high else _FIRST_UP_TO
         return _decode_tally((yield statement.bind(**self._in(SectionKind.TALLY), text=text)))
@@ -82,9 +82,9 @@ class ArchivedRanking(Ranking):
         return (yield from self._count(SectionKind.TOP)) == (yield from self._total())
 
     def _top(self, rows_max: int = INT64_MAX, shadow: str = NOBODY) -> Program[list[Entry]]:
-        """Read archived best rows (all, or at least the first `rows_max`), but no rows of erased or hidden owners.
+        """Read all archived best rows, or at least the first `rows_max`, without those of erased or hidden owners.
 
-        Keep the row of `shadow`, unless answers tell that this owner is hidden.
+        The row of `shadow` is kept, unless answers disclose that this owner is hidden.
         """
         blocks = yield _BEFORE_NUMBER.bind(**self._in(SectionKind.TOP), number=rows_max)
         kept = [entry for _, document in blocks for entry in _widened(document, self._columns)]
@@ -125,7 +125,7 @@ class ArchivedRanking(Ranking):
         return (yield from self._total()) - better - ties
 
     def count_tied(self, cell: str, owner: str = "") -> Program[tuple[int, int]]:
-        """Count the entries with this cell, and how many of these entries come before `owner`.
+        """Count the entries with this cell, and how many of them come before `owner`.
 
         If equal values share a rank, the order of tied entries is archived only for the best rows (`SectionKind.TOP`).
         """
@@ -208,9 +208,9 @@ class ArchivedRanking(Ranking):
         return near
 
     def _find_index(self, cell: str, owner: str, shadow: str = NOBODY) -> Program[tuple[list[Entry], int]]:
-        """Find the rows of `_top`, and the 0-based index of the row with this cell and owner.
+        """Return the rows from `_top`, and the 0-based index of the row with this cell and owner.
 
-        If no row has this cell and owner, return the index of the first row that ranks after them.
+        If no row has this cell and owner, the index is that of the first row that ranks after them.
         """
         top, key = (yield from self._top(shadow=shadow)), self.padding.key_of_cell(cell)
         for index, entry in enumerate(top):
@@ -280,9 +280,9 @@ class ArchivedEntries(OpenLeaf):
         return (yield _NUMBERED.bind(**named, numbers=sorted(directory[index][0] for index in covering)))
 
     def erase_entry(self, owner: str) -> Program[bool]:
-        """Erase an owner from the archive. Return False if the archive does not have the owner.
+        """Erase an owner from the archive, and return whether the archive had the owner.
 
-        The ranks of all other owners stay the same, and nothing is written to the change log.
+        All other owners keep their ranks, and nothing is written to the change log.
         """
         key = self.leaf.key
         held = yield _HELD_UP_TO.bind(leaf_key=key, section=OWNERS, text=owner)
@@ -308,7 +308,7 @@ class ArchivedEntries(OpenLeaf):
         return True
 
     def _blank_row(self, index: int, owner: str) -> Program[None]:
-        """Replace an owner's row among the archived best rows of a column by a row whose owner is `NOBODY`."""
+        """Replace the owner in a row among a column's archived best rows with `NOBODY`."""
         key, section = self.leaf.key, section_of(SectionKind.TOP, index)
         for number, document in (yield _HELD.bind(leaf_key=key, section=section)):
             rows = decode_rows(document)
@@ -319,7 +319,7 @@ class ArchivedEntries(OpenLeaf):
 
 
 def note_change(leaves: Iterable[Leaf]) -> Program[None]:
-    """Count an erased, hidden or shown owner as a change of each leaf, so that the ETags change. Call this last."""
+    """Count an erased, hidden or shown owner as a change to each leaf, so that ETags change. Call this last."""
     yield from add_totals({leaf.key: {CHANGES: 1} for leaf in leaves})
 
 
@@ -328,7 +328,7 @@ def _nobodys(entry: Entry, index: int) -> Entry:
 
 
 def list_archives_of_owner(owner: str, *, after_key: int, limit: int) -> Program[list[int]]:
-    """List the keys of boards whose archives may hold an owner: up to `limit` keys greater than `after_key`."""
+    """List up to `limit` keys, greater than `after_key`, of boards whose archives may hold an owner."""
     covering = (col("section").eq(OWNERS), col("first").le(param("owner")), col("last").ge(param("owner")))
     found = select(col("leaf_key")).from_(ARCHIVE_BLOCKS).where(col("leaf_key").gt(param("after_key")), *covering)
     rows = yield found.order_by(asc(col("leaf_key"))).limit(limit).bind(owner=owner, after_key=after_key)

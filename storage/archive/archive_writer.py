@@ -3,14 +3,14 @@
     read_step ──> encode_blocks ──> store_step ──> … ──> the last store_step, which removes the rows
         ^________________________________│
 
-The parts of an archive (see `blocks`) are written in this order: tally, top and curve of each ranked column, then the
-owners. Any process can do the next step, because the stored blocks show how much is written.
+An archive's parts (see `blocks`) are written in this order: tally, top and curve of each ranked column, then the
+owners. Any process can do the next step, because the stored blocks show how much has been written.
 
-The rows of all segments are merged into one archive, which is stored in the partition of the board.
+The rows of all segments are merged into one archive, which is stored in the board's partition.
 
-An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased, and a
-post taken back. So a step is stored only if the board has not changed since the step was read. The archive's first
-block, its head, holds the board's count of changes. If the board now has another count, the next step starts the
+An archive shows its board at one moment. Posts cannot change a closed board, but an owner may still be erased, or a
+post voided. A step is therefore stored only if the board has not changed since the step was read. The archive's first
+block, its head, holds the board's count of changes. If the board's count has changed since, the next step starts the
 archive again.
 """
 
@@ -63,7 +63,7 @@ DraftBlock = tuple[ArchiveBlock, Callable[[], bytes]]
 
 
 class ArchiveStep(NamedTuple):
-    """The next blocks of an archive, which were read from one snapshot. `is_last`: the archive is then complete."""
+    """An archive's next blocks, read from one snapshot. If `is_last` is set, they complete the archive."""
 
     changes: int  # the board's count of changes in the snapshot
     is_first: bool
@@ -80,10 +80,10 @@ class _Part(NamedTuple):
 
 @dataclass(slots=True)
 class ArchiveWriter:
-    """Programs that write the archive of one board. The closing job runs them for the board's partition.
+    """Programs that write one board's archive. The closing job runs them in the board's partition.
 
-    Only one process at a time stores steps. Between reading a step and storing it, the caller calls `encode_blocks` in
-    another thread.
+    Only one process at a time may store steps. Between reading a step and storing it, the caller calls `encode_blocks`
+    in another thread.
     """
 
     board: Board
@@ -99,7 +99,7 @@ class ArchiveWriter:
         return [*parts, _Part(OWNERS, self._read_owners, True)]
 
     def is_begun(self) -> Program[bool]:
-        """Return whether an archive of the board was begun, and the board has not changed since."""
+        """Return whether an archive was begun and the board has not changed since."""
         head = yield from find_last_block(self.board.key, HEAD)
         return head is not None and head[1] == (yield from self._count_changes())
 
@@ -108,7 +108,7 @@ class ArchiveWriter:
         return totals[self.board.key].get(CHANGES, 0)
 
     def read_step(self) -> Program[ArchiveStep]:
-        """Read the next blocks from one snapshot. Read about `archive_step_rows` rows at most."""
+        """Read the next blocks from one snapshot, with at most about `archive_step_rows` rows."""
         is_first = not (yield from self.is_begun())
         progress = _Progress() if is_first else (yield from self._find_progress())
         parts, left = self._parts(), self.limits.archive_step_rows
@@ -164,7 +164,7 @@ class ArchiveWriter:
         return blocks
 
     def _read_curve(self, index: int, _progress: _Progress) -> Program[tuple[list[DraftBlock], int]]:
-        """Read the curve of each leaf. If a leaf has at most `exact_top` entries, make an exact curve instead."""
+        """Read each leaf's curve. For a leaf with at most `exact_top` entries, build an exact curve instead."""
         totals, exact_top = (yield from find_totals_of([self.board])), self.board.spec.predictor.exact_top
         blocks: list[DraftBlock] = []
         for number, part in enumerate(self.board.leaves):
@@ -204,14 +204,14 @@ class ArchiveWriter:
         return ties_before
 
     def encode_blocks(self, found: Sequence[DraftBlock]) -> list[ArchiveBlock]:
-        """Encode the documents of blocks, in another thread, because encoding uses much CPU time."""
+        """Encode the blocks' documents. Call this in another thread, because encoding takes a lot of CPU time."""
         return [block._replace(document=encode()) for block, encode in found]
 
     def store_step(self, step: ArchiveStep, blocks: Sequence[ArchiveBlock], *, now_us: int) -> Program[Board | None]:
-        """Store the blocks of a step. The last step also marks the board as archived and removes its rows.
+        """Store a step's blocks and return the board. The last step also marks it as archived and removes its rows.
 
-        The segments of the board stay in the catalog, because the journal and post ids refer to them.
-        Return the board. If the board has changed since the step was read, store nothing and return None.
+        The board's segments stay in the catalog, because the journal and post ids refer to them. If the board has
+        changed since the step was read, store nothing and return None.
 
         Raises:
             UnknownBoardError: the board was deleted.
@@ -254,7 +254,7 @@ class ArchiveWriter:
 
 
 def build_exact_curve(leaf: Leaf, column_index: int) -> Program[Curve]:
-    """Build the exact curve of a column of a closed leaf that has few entries. Every value of the column is a knot."""
+    """Build the exact curve for a column of a closed leaf with few entries. Every value in the column is a knot."""
     ranking = RowRanking(leaf, column_index)
     rows = yield from ranking.tally_cells(1 + leaf.spec.predictor.exact_top)
     knots, better_count = [], 0

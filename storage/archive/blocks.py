@@ -1,4 +1,4 @@
-"""Encodes and decodes the blocks of an archive. Each section of an archive is a sequence of compressed blocks.
+"""Encodes and decodes the compressed blocks that make up each section of an archive.
 
     head               the board's count of changes when the archive was begun
     owners             all rows of the board, ordered by owner
@@ -39,8 +39,8 @@ def section_of(kind: SectionKind, column_index: int) -> str:
 class Rows(NamedTuple):
     """The decoded content of a block of rows.
 
-    `ties_before` has a list for each column whose ties are stored, by column index. The list has one number for each
-    row: how many rows with the same cell rank before this row.
+    `ties_before` maps the index of each column whose ties are stored to a list with one number per row, which says how
+    many rows with the same cell rank before that row.
     """
 
     entries: list[Entry]
@@ -63,7 +63,7 @@ def decode_rows(document: bytes) -> Rows:
 
 
 class TallyBlock(NamedTuple):
-    """A block of a tally: distinct keys (cells as numbers), best first, and how many entries have each key."""
+    """A tally block: distinct keys (cells as numbers), best first, and how many entries have each key."""
 
     keys: list[int]
     ties: list[int]
@@ -81,13 +81,13 @@ class TallyBlock(NamedTuple):
         return self.keys[bisect_left(counted, index + 1)]
 
     def next_better_key(self, key: int) -> int | None:
-        """Find the worst of the block's keys that are better than `key`; return None if no key is better."""
+        """Find the worst of the block's keys that are better than `key`, or return None if no key is better."""
         index = bisect_left(self.keys, key)
         return self.keys[index - 1] if index else None
 
 
 def encode_tally(tally: TallyBlock) -> bytes:
-    """Encode a block of a tally. Write numbers as text, because keys may be wider than 64 bits."""
+    """Encode a tally block, with numbers as text, because keys may be wider than 64 bits."""
     steps = [tally.keys[0], *[after - before for before, after in pairwise(tally.keys)]]
     ties = [] if all(count == 1 for count in tally.ties) else tally.ties
     return _packed((",".join(map(str, steps)), ",".join(map(str, ties))))

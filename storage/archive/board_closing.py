@@ -1,7 +1,7 @@
-"""The stages in which a board closes: programs that shut it, freeze it with its final curves, and let it be archived.
+"""Takes a board through the stages of closing: shuts it, freezes it with its final curves, and lets it be archived.
 
-The docstring of `storage.archive` draws the stages of a board. The catalog's column `due_at` only says when the closing
-job checks a board next. A check at a wrong time does no harm.
+The docstring of `storage.archive` draws these stages. The catalog's column `due_at` only says when the closing job
+checks a board next, and a check at the wrong time does no harm.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ class ClosingStage(IntEnum):
 
 
 def list_due_boards(stage: ClosingStage, *, now_us: int, limit: int) -> Program[list[tuple[int, Board]]]:
-    """List up to `limit` boards of a stage whose `due_at` has come, as pairs (`due_at`, board), earliest first."""
+    """List up to `limit` boards in a stage whose `due_at` has come, as pairs (`due_at`, board), earliest first."""
     rows = yield _DUE.bind(stage=int(stage), now_us=now_us, limit=limit)
     boards = yield from make_boards([decode_row(row[1:]) for row in rows])
     return [(row[0], board) for row, board in zip(rows, boards, strict=True)]
@@ -49,10 +49,10 @@ _DUE = (
 
 
 def shut_boards(boards: Sequence[Board], *, now_us: int) -> Program[list[Board]]:
-    """Shut the given boards whose closing time has come, so that they accept no more posts. Return the shut boards.
+    """Shut those of the given boards whose closing time has come, so that they accept no more posts, and return them.
 
-    A board needs no final curve if it has so few entries that every rank is counted. Freeze such a board immediately,
-    unless it has rewards or cohorts.
+    A board with so few entries that every rank is counted needs no final curve, so it is frozen immediately, unless it
+    has rewards or cohorts.
     """
     # Boards without a family come first, because posts lock the gates of boards before the gates of families.
     closed = yield from _shut_standalone([board for board in boards if board.family_key is None], now_us)
@@ -115,14 +115,14 @@ def _shut_leaves(board: Board, now_us: int) -> Program[Board]:
 
 
 def list_columns_to_fit(board: Board, totals: dict[int, dict[int, int]]) -> list[tuple[Leaf, int]]:
-    """List pairs (leaf, column index) of ranked columns with more than `exact_top` entries: these need a curve."""
+    """List the ranked columns that need a curve, those with over `exact_top` entries, as pairs (leaf, column index)."""
     exact_top = board.spec.predictor.exact_top
     columns = [(leaf, index) for leaf in board.leaves for index in leaf.sorted_indexes]
     return [(leaf, index) for leaf, index in columns if totals[leaf.key].get(index, 0) > exact_top]
 
 
 def freeze_board(board: Board, *, now_us: int) -> Program[None]:
-    """Mark a shut board as frozen, after its final curves were stored. Set `due_at` to the time of archiving."""
+    """Mark a shut board as frozen after its final curves were stored, and set `due_at` to its archiving time."""
     frozen = yield from _freeze([board])
     settled = [each for each in frozen if each.spec.league is not None]
     events = [(ChangeKind.SETTLED, each) for each in settled] + [(ChangeKind.FROZEN, each) for each in frozen]
@@ -146,7 +146,7 @@ def _freeze(boards: Iterable[Board]) -> Program[list[Board]]:
 
 
 def check_archive_time(board: Board, *, now_us: int) -> Program[bool]:
-    """Return whether a frozen board is to be archived now. If not, set when the closing job checks the board next."""
+    """Return whether a frozen board is to be archived now. If not, set when the closing job checks it next."""
     due_us = yield from _archive_us(board, {})
     if due_us is not None and due_us <= now_us:
         return True
@@ -155,7 +155,7 @@ def check_archive_time(board: Board, *, now_us: int) -> Program[bool]:
 
 
 def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
-    """Set when the closing job checks a board next. With None, it waits until another program sets a time.
+    """Set when the closing job checks a board next. With None, no check is due until another program sets a time.
 
     Until it is shut, a board past its end already rejects posts, because they compare its end with the clock.
     """
@@ -168,10 +168,10 @@ def set_due_time(board: Board, *, at_us: int | None) -> Program[None]:
 
 
 def _archive_us(board: Board, families: dict[int, Family]) -> Program[int | None]:
-    """Find when a closed board is to be archived; return None if never. `families` caches families by key.
+    """Find when a closed board is to be archived, or return None if never. `families` caches families by key.
 
-    The time depends on the row of the family, or of the board if it has no family. This program locks that row, so a
-    transaction that changes the row has to wait. Afterwards that transaction sets `due_at`, so the job checks again.
+    The time depends on the family's row, or on the board's own row if it has no family. This program locks that row, so
+    that a transaction that changes the row has to wait. That transaction then sets `due_at`, so the job checks again.
     """
     if board.family_key is None:
         season = (yield from find_same_board(board, lock=Lock.UPDATE)).spec.season

@@ -1,9 +1,9 @@
-"""Keeps what operators have done: when, with which API key, for which reason. An act changes nothing that games read.
+"""Keeps an audit trail of operators' acts: when, with which API key, and for which reason. Games never read it.
 
-The transaction that has an effect also stores the act, so no effect is without its act, whatever process is killed.
+The same transaction makes a change and stores the act, so that no change lacks its act, whichever process is killed.
 
-The act that has hidden or shadowed an owner is marked for as long as the owner stays so. The marked acts are the list
-of hidden owners, so they are never pruned. Repeating such a request changes nothing, and stores no act.
+The act that hid or shadowed an owner stays marked for as long as the owner is hidden. The marked acts double as the
+list of hidden owners, so they are never pruned. Repeating such a request changes nothing and stores no act.
 """
 
 import secrets
@@ -30,7 +30,7 @@ HIDING = ("owner.hidden", "owner.shadowed")
 
 
 class Act(NamedTuple):
-    """An act of an operator. `detail` is a JSON object, which says what the other fields do not."""
+    """Something an operator did. `detail` is a JSON object with whatever the other fields do not cover."""
 
     at_us: int
     act: ActName
@@ -67,7 +67,7 @@ def store_acts(acts: Iterable[Act], *, hidden: int | None = None) -> Program[Non
 
 
 def record_act(act: Act) -> Program[None]:
-    """Store an act in the transaction of its effect, after the effect. An erased owner is not named."""
+    """Store an act in the same transaction as its effect, and after it. An erased owner is not named."""
     if act.act in HIDING:
         hiding = [Act(*row[1:]).act for row in (yield _HIDING.bind(owner=act.owner))]
         if act.act not in hiding:
@@ -80,7 +80,7 @@ def record_act(act: Act) -> Program[None]:
 
 
 def move_hidden(owner: str, into: str) -> Program[None]:
-    """List `into` as hidden from now on, if the hidden owner `owner`, who is merged into it, was listed."""
+    """List `into` as hidden in place of `owner`, a hidden owner who is being merged into it, if `owner` was listed."""
     hiding = [Act(*row[1:]) for row in (yield _HIDING.bind(owner=owner))]
     if hiding:
         told = [Act(*row[1:]).act for row in (yield _HIDING.bind(owner=into))]
@@ -91,9 +91,9 @@ def move_hidden(owner: str, into: str) -> Program[None]:
 
 
 def list_acts(*, before: str, limit: int, **wanted: str | None) -> Program[list[StoredAct]]:
-    """List the newest acts whose ids are less than `before`. `wanted`: values that `owner`, `board`, `key` must have.
+    """List the newest acts whose ids are less than `before`, or simply the newest ones if `before` is empty.
 
-    An empty `before` means the end. A value that is None does not matter.
+    `wanted` filters by the fields `owner`, `board` and `key`; a value of None matches everything.
     """
     given = {name: value for name, value in wanted.items() if value is not None}
     listed = _LISTED.where(*(col(name).eq(param(name)) for name in given))
@@ -104,14 +104,14 @@ def list_acts(*, before: str, limit: int, **wanted: str | None) -> Program[list[
 
 
 def list_hidden(*, after: str, limit: int) -> Program[list[Act]]:
-    """List the acts that have hidden the owners who are hidden now, by owner, of owners after `after`."""
+    """List the acts that hid the currently hidden owners, ordered by owner and starting after the owner `after`."""
     return [Act(*row[1:]) for row in (yield _HIDDEN.bind(after=after, limit=limit))]
 
 
 def forget_owner(owner: str, *, rows_max: int, names: Sequence[str] = ()) -> Program[int]:
-    """Remove an erased owner's name from at most `rows_max` acts. Return from how many it was removed.
+    """Remove an erased owner's name from at most `rows_max` acts, and return from how many it was removed.
 
-    `names`: other names of the person, which no reason of these acts keeps, either.
+    A reason that contains the owner or one of `names`, the person's other names, is deleted as a whole.
     """
     rows = [
         (act_id, None if reason is None or any(name in reason for name in (owner, *names)) else reason)
@@ -123,6 +123,6 @@ def forget_owner(owner: str, *, rows_max: int, names: Sequence[str] = ()) -> Pro
 
 
 def prune_acts(*, before_us: int, rows_max: int) -> Program[int]:
-    """Delete at most `rows_max` acts older than `before_us`, except those that hide an owner. Return how many."""
+    """Delete at most `rows_max` acts older than `before_us`, except those that hide an owner, and return how many."""
     [[deleted]] = yield _PRUNE.bind(before_us=before_us, limit=rows_max)
     return int(deleted)

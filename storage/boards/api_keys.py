@@ -1,7 +1,7 @@
-"""API keys, each stored as a hash with a role, and owners whose player tokens are void.
+"""Stores API keys, each as a hash with a role, and records which owners' player tokens were voided.
 
-The secret of a key is shown once, when the key is created, and never stored. Player tokens are not stored at all. When
-an owner's tokens are voided, the time is kept until all tokens from before would have expired anyway.
+A key's secret is shown once, when the key is created, and never stored. Player tokens are not stored at all. When an
+owner's tokens are voided, the time is kept until all earlier tokens would have expired anyway.
 """
 
 from dataclasses import astuple, dataclass
@@ -32,9 +32,9 @@ _COLUMNS = ("id", "name", "role", "hash", "created_at", "revoked_at")  # in the 
 
 
 def list_keys(*, limit: int, after: tuple[int, str] = (0, "")) -> Program[list[StoredKey]]:
-    """List at most `limit` keys, including revoked ones, ordered by time of creation.
+    """List at most `limit` keys, including revoked ones, ordered by creation time.
 
-    `after` is the last key of the previous page: its time of creation, in microseconds since 1970, and its id.
+    `after` identifies the last key on the previous page by its creation time, in microseconds since 1970, and its id.
     """
     listed = select(*map(col, _COLUMNS)).from_(API_KEYS)
     past = seek(("created_at", ASC, param("created_at")), ("id", ASC, param("id")))
@@ -65,7 +65,7 @@ def add_key(key: StoredKey, *, keys_max: int, keep_ops: bool = False) -> Program
 
 
 def revoke_key(key_id: str, *, now_us: int) -> Program[None]:
-    """Revoke a key from now on. A key that was revoked before keeps its earlier time of revocation.
+    """Revoke a key from now on. A key that was revoked before keeps its original revocation time.
 
     Raises:
         UnknownKeyError: no key has that id.
@@ -85,7 +85,7 @@ def revoke_key(key_id: str, *, now_us: int) -> Program[None]:
 
 
 def _hold_ops_keys() -> Program[list[str]]:
-    """List the ids of the valid keys with the role ops, locked so that no other transaction can revoke them now."""
+    """List the ids of the valid keys with the role ops, and lock them so that no other transaction can revoke them."""
     valid = select(col("id")).from_(API_KEYS).where(col("role").eq(OPS), col("revoked_at").is_null())
     rows = yield valid.locked(Lock.UPDATE, asc(col("id"))).bind()
     return [row[0] for row in rows]
@@ -103,7 +103,7 @@ def read_voids_sign() -> Program[VoidsSign]:
 
 
 def list_voids() -> Program[dict[str, int]]:
-    """List, by hash of an owner, when the earlier tokens of this owner became void."""
+    """Map each affected owner's hash to the time at which that owner's earlier tokens became void."""
     rows = yield _VOIDS.bind()
     return {row[0]: row[1] for row in rows}
 

@@ -1,6 +1,6 @@
 """Changes boards: adds columns, and replaces tiers, limits, curve settings, times, rules and rewards.
 
-A change that would give stored values another meaning is refused, because nobody could tell old values from new ones.
+A change that would alter the meaning of stored values is refused, because nobody could tell old values from new ones.
 """
 
 from dataclasses import replace
@@ -20,14 +20,14 @@ from .shared_tables import widen_table
 
 
 def change_board(*, board_id: str, wanted: BoardSpec, now_us: int = 0) -> Program[Board]:
-    """Add the new columns of `wanted` to a board, and give it tiers, limits, season, rules and so on of `wanted`.
+    """Add the new columns of `wanted` to a board, and adopt its tiers, limits, season, rules and so on.
 
     Everything else in `wanted` must be the same as in the stored spec.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
         SpecConflictError: the change would reinterpret or drop stored values; or `_check_times` does not allow the
-            new season; or `wanted` has new columns or other rewards, but the board is closed.
+            new season; or `wanted` has new columns or different rewards, but the board is closed.
     """
     board = yield from lock_standalone_board(board_id, lock=Lock.UPDATE)
     added = find_added_columns(board.spec, wanted)
@@ -138,10 +138,10 @@ def find_added_columns(stored: BoardSpec, wanted: BoardSpec) -> tuple[ColumnSpec
 
 
 def change_spec(stored: BoardSpec, wanted: BoardSpec, added: tuple[ColumnSpec, ...]) -> BoardSpec:
-    """Add the columns of `added`, which `find_added_columns` returned, to the stored spec, and change what may change.
+    """Add the columns that `find_added_columns` returned to the stored spec, and adopt the settings that may change.
 
-    Those are tiers, limits, settings of curves, season, rules, and rewards. If one of them changes, `changes` grows, by
-    which other processes notice that their copies are outdated.
+    Those settings are tiers, limits, curve settings, season, rules and rewards. If any of them changes, `changes`
+    grows, which tells other processes that their copies are outdated.
     """
     new = {column.name: column for column in wanted.columns}
     columns = tuple(

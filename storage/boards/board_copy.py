@@ -10,22 +10,22 @@ The targets of a copy are a leaf in another partition (`begin_move`) or new segm
       done                        targets
       failed                      source         changes are read again, or remove_copy
 
-So before the switch nothing refers to the copy, and afterwards nothing refers to the source. Posts that waited for the
+Nothing refers to the copy before the switch, and nothing refers to the source afterwards. Posts that waited for the
 switch find that their copy of the board is outdated, and are applied again in the targets.
 
-If a post reached the source while the switch copies the last changes, it would be lost. So the switch first locks the
-board's row in the catalog and the table with the entries, and waits until other writers end.
+A post that reached the source while the switch copies the last changes would be lost. To prevent that, the switch first
+locks the board's row in the catalog and the table with the entries, and waits for other writers to finish.
 
-`storage.leaves.leaf_copy` copies a leaf. The log of earlier changes stays in the partition of the source. The journal
-merges this log with the logs of the targets.
+`storage.leaves.leaf_copy` copies a leaf. The log of earlier changes stays in the source's partition, and the journal
+merges it with the logs of the targets.
 
     pending segment ──switch──> segment ──another split──> retired segment, without rows
 
-Retired segments stay in the catalog, so that the journal can find the board of their changes. A stored post id has only
-a keyed hash of its owner, so it is unknown which segment has the owner. Therefore each new segment gets the post ids of
-all earlier segments.
+Retired segments stay in the catalog, so that the journal can tell which board their changes belong to. A stored post id
+contains its owner only as a keyed hash, which does not reveal the owner's new segment. Each new segment therefore gets
+the post ids of all earlier segments.
 
-Nothing is counted for a copied curve, and new segments have no curves. So the switch requests a refresh of each column.
+A copied curve has no live counts, and new segments have no curves, so the switch requests a refresh of each column.
 """
 
 import math
@@ -62,14 +62,15 @@ from .boards import find_board, find_other_segments, lock_standalone_board
 from .shared_tables import find_or_create_table, note_dropped_rows
 
 MOVE_WORK = "move"  # the kind of the work leases for moving a board
-_Counts = dict[int, int]  # numbers of entries, by column index; `ALL_ENTRIES` is the index of all entries
+_Counts = dict[int, int]  # entry counts, by column index; `ALL_ENTRIES` is the index for all entries
 _LEASES = WorkLeases(store_clock, margin_us=0)
 
 
 def check_not_moving(board: Board) -> Program[None]:
-    """Raise `LeaseTakenError` if a process is moving or splitting the board. First lock the board's row in the catalog.
+    """Raise `LeaseTakenError` if a process is moving or splitting the board.
 
-    A transaction has to call this program before it replaces the rows of a board without logging the new rows.
+    A transaction has to call this before it replaces a board's rows without logging the new ones. It must have locked
+    the board's row in the catalog first.
     """
     lease = yield from in_partition(CONTROL, _LEASES.find_lease(MOVE_WORK, str(board.key)))
     free_in_us = 0 if lease is None else lease.expires_at_us - (yield from in_partition(CONTROL, store_clock()))
@@ -90,7 +91,7 @@ def _moving(board: Board, free_in_us: int) -> LeaseTakenError:
 
 
 class BoardCopy:
-    """Programs that copy a board to other leaves, and make the board use the copy. Run them in partition `CONTROL`."""
+    """Programs that copy a board to other leaves and then switch it over to them. Run them in partition `CONTROL`."""
 
     def __init__(self, board: Board, targets: Sequence[Leaf]) -> None:
         """Prepare the programs. `targets` are the board's leaf in another partition, or the board's new segments."""
@@ -106,7 +107,7 @@ class BoardCopy:
         return notes + [(target.partition, layout_of(target).table, target.rows_key) for target in in_shared]
 
     def note_left_behind(self) -> Program[None]:
-        """Note the rows of `list_left_behind` as unused. `sweep_rows` must delete them before rows are copied there."""
+        """Mark the rows from `list_left_behind` as unused. `sweep_rows` must delete them before the copy can begin."""
         for partition, table, rows_key in self.list_left_behind():
             yield from in_partition(partition, note_dropped_rows(table, rows_key))
 
@@ -120,12 +121,13 @@ class BoardCopy:
             self._counted[segment.key] = dict(zip((ALL_ENTRIES, *indexes), map(int, row), strict=True))
 
     def switch(self, marks: Sequence[int], *, released: Program[None]) -> Program[None]:
-        """Make posts wait, copy the last changes, and let the catalog refer to the targets instead of the source.
+        """Make posts wait, copy the last changes, and point the catalog to the targets instead of the source.
 
-        `marks`: for each leaf, the log position of the first change to copy. The program `released` ends the lease.
+        `marks` holds, for each leaf, the log position of the first change to copy. The program `released` ends the
+        lease.
 
         Raises:
-            LostRaceError: too many changes are left to copy, or an owner was erased, or a hidden one becomes visible.
+            LostRaceError: too many changes are left to copy, an owner was erased, or a hidden owner becomes visible.
             BoardChangedError: the board was emptied, archived, moved or split, got columns, or closed during a split.
             JournalIncompleteError: changes that have not been copied were pruned from the log.
         """
@@ -188,7 +190,7 @@ class BoardCopy:
             yield from in_partition(segment.partition, add_totals({segment.key: counted[segment.key]}))
 
     def remove_copy(self, released: Program[None]) -> Program[None]:
-        """Remove the copy, unless the board already uses it. The program `released` gives the lease back.
+        """Remove the copy, unless the board already uses it. The program `released` releases the lease.
 
         Raises:
             LeaseLostError: another process has the lease now, and may use the same tables for its own copy.
@@ -207,7 +209,7 @@ class BoardCopy:
 
 
 def _count_changes(leaf: LeafCopy, found: LeafChanges, counted: dict[int, _Counts]) -> Program[None]:
-    """Correct the entry counts in `counted` by the changes in `found`: subtract replaced rows, and add new rows."""
+    """Update the entry counts in `counted` for the changes in `found`: subtract replaced rows, and add new ones."""
     shares = zip(leaf.share(found.owners, str), leaf.share(found.rows, leaf.rows[0].owner_of), strict=True)
     for segment, (owners, rows) in zip(leaf.targets, shares, strict=True):
         replaced = yield from in_partition(segment.partition, RowsCopy(segment, segment).read_owners(owners))

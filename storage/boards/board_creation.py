@@ -1,4 +1,4 @@
-"""Creates boards and their segments, within the limits of the store, and chooses their partitions.
+"""Creates boards and their segments within the store's limits, and chooses partitions for them.
 
 create_board ──┬── a row in the catalog, and a table or a key in a shared table ──> board
                └── a row in the catalog, and for each segment another row and a table ──> board with segments
@@ -45,8 +45,9 @@ def create_board(
 
     `partition` is the partition for the board. If it is None, `choose_partitions` chooses one, or one for each segment.
 
-    Citus makes no table while a node is away. So if partitions are `away`, a board of one segment gets a place in a
-    shared table, if there is one for its columns. With `spare`, such a table is made along with a board's own table.
+    Citus creates no tables while a node is unreachable. If partitions are `away`, a board of one segment therefore goes
+    into a shared table, if there is one with its columns. With `spare`, such a shared table is created along with a
+    board's own table.
 
     Raises:
         SpecInvalidError: the store does not have this partition; or the board has segments, but `partition` is set or
@@ -95,9 +96,10 @@ def _check_id(board_id: str) -> Program[None]:
 
 
 def _choose_table(spec: BoardSpec, partition: int, *, none_made: bool, spare: bool) -> Program[int | None]:
-    """Choose the key of the shared table for a new board; return None if the board gets a table of its own, or several.
+    """Choose the key of a new board's shared table, or return None if the board gets tables of its own.
 
-    `none_made`: no table can be made now. `spare`: make a shared table for later boards with the same columns.
+    `none_made` means that no table can be created now. With `spare`, also create a shared table for later boards with
+    the same columns.
     """
     if spec.segments > 1:
         return None
@@ -112,7 +114,7 @@ def _choose_table(spec: BoardSpec, partition: int, *, none_made: bool, spare: bo
 
 
 def check_segments(*, shared: bool, partition: int | None) -> None:
-    """Raise `SpecInvalidError` if a board with segments would be in a shared table or in a single partition."""
+    """Raise `SpecInvalidError` if a board with segments is meant for a shared table or for a particular partition."""
     if shared:
         raise SpecInvalidError("a leaderboard in a shared table has one segment", pointer="/segments")
     if partition is not None:
@@ -120,7 +122,7 @@ def check_segments(*, shared: bool, partition: int | None) -> None:
 
 
 def insert_segment(board: Board, number: int, partition: int, kind: RowKind) -> Program[Leaf]:
-    """Create a segment of a board: its row in the catalog and its table. `store_gates` has to be called later."""
+    """Create a board's segment with its catalog row and its table. The caller has to call `store_gates` afterwards."""
     spec = replace(board.spec, segments=1)
     whole = None if spec.entry is None else (board.home, board.key)
     leaf = Leaf((yield from take_keys()), board.id, spec, Place(partition), board.gate, segment=number, whole=whole)
@@ -165,8 +167,8 @@ def _check_existing(board: Board, partition: int | None) -> None:
 def choose_partitions(wanted: int | None, segments: int = 1, away: Collection[int] = ()) -> Program[list[int]]:
     """Choose a partition for each segment of a new board, or one partition for a family or a board without segments.
 
-    If `wanted` is a partition, return only this one. Otherwise spread the segments evenly over all partitions. Begin
-    with the partition that has the fewest boards and families. A single part does not get a partition of `away`.
+    If `wanted` is a partition, return only that one. Otherwise spread the segments evenly over all partitions, starting
+    with the one that has the fewest boards and families. A single segment goes to one in `away` only if all are.
 
     Raises:
         SpecInvalidError: the store does not have the wanted partition.
@@ -196,10 +198,10 @@ _FAMILIES_BY_PARTITION = (
 def check_board_limits(*, new: int, own: bool, boards_max: int, own_tables_max: int | None) -> Program[None]:
     """Check that the store may hold `new` more boards. Archived boards have no rows and are not counted.
 
-    `own` says whether each new board gets a table of its own. On SQLite each new table makes every other connection
+    `own` says whether each new board gets a table of its own. On SQLite, each new table makes every other connection
     parse the whole schema again at its next statement. The more tables there are, the longer all readers have to wait:
     7 ms with 1,000 tables, 95 ms with 6,000, 235 ms with 10,000. A board in a shared table needs no new table if there
-    is already a shared table for its columns. On PostgreSQL, `own_tables_max` is None: no limit.
+    is already a shared table with its columns. On PostgreSQL, `own_tables_max` is None, which means no limit.
 
     Raises:
         CatalogFullError: the store would hold more than `boards_max` boards.

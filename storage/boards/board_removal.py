@@ -1,11 +1,11 @@
-"""Empties and deletes boards. The post ids of such a board are no longer valid: they do not identify duplicates.
+"""Empties and deletes boards, whose earlier post ids then no longer identify duplicates.
 
     reset_board    begins a new epoch, and removes rows, totals and curves ──> the same board, empty
     delete_board   removes these too, of all segments that it ever had, and its row in the catalog ──> deleted
 
-Grants stay, but those of a closed board that are not made yet are never made.
+Grants that were already made stay. Those that a closed board has yet to make are never made.
 
-Rows in a shared table stay until `sweep_rows` deletes them, but no read and no post finds these rows any longer.
+Rows in a shared table stay until `sweep_rows` deletes them, but reads and posts no longer find them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -46,9 +46,9 @@ _OF_ROWS = (TOTALS, CURVES, LIVE_COUNTS, *OF_OWNERS)  # the tables that an empti
 
 
 def delete_board(*, board_id: str) -> Program[Board]:
-    """Delete a board with its rows, totals, curves and archive. Return the board with all segments that it ever had.
+    """Delete a board with its rows, totals, curves and archive, and return it with all segments that it ever had.
 
-    The post ids of the board are no longer valid, because no later board gets the same key.
+    The board's post ids are no longer valid, because no later board gets the same key.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
@@ -86,7 +86,8 @@ def clear_partition(leaf: Leaf) -> Program[None]:
 def drop_rows(leaf: Leaf) -> Program[None]:
     """Permanently remove a leaf's rows, curves, live counts, hidden entries and refresh leases.
 
-    Run this program in the leaf's partition. Only note the rows of a shared table as unused; `sweep_rows` deletes them.
+    Run this program in the leaf's partition. Rows in a shared table are only marked as unused; `sweep_rows` deletes
+    them later.
     """
     yield from hold_epoch(leaf.key, lock=Lock.UPDATE)
     if leaf.table_key is not None:
@@ -99,7 +100,7 @@ def drop_rows(leaf: Leaf) -> Program[None]:
 
 
 def drop_seats(leaves: Iterable[Leaf]) -> Program[None]:
-    """Remove the cohorts of leaves in leagues. Run this program in the partition of the leaves."""
+    """Remove the cohorts of those leaves that belong to leagues. Run this program in the leaves' partition."""
     keys = [leaf.key for leaf in leaves if leaf.spec.league is not None]
     for key in keys:
         yield from note_dropped_rows(SEATS, key)
@@ -121,8 +122,8 @@ def delete_refresh_leases(leaves: Iterable[Leaf]) -> Program[None]:
 def reset_board(*, board_id: str, now_us: int) -> Program[Board]:
     """Empty a board, keep its spec, and log the reset in the journal.
 
-    Earlier post ids and curves that are being fitted now are no longer valid. From now on, the board refuses posts
-    whose own time is before `now_us`.
+    This invalidates earlier post ids, and any curves that are being fitted at the moment. From now on, the board
+    refuses posts whose own time is before `now_us`.
 
     Raises:
         UnknownBoardError, FamilyBoardError: see `lock_standalone_board`.
@@ -141,9 +142,9 @@ def reset_board(*, board_id: str, now_us: int) -> Program[Board]:
 
 
 def begin_epoch(board: Board, *, reset_us: int | None = None) -> Program[Board]:
-    """Raise a board's epoch number by 1. Post ids and curves of earlier epochs are then no longer valid.
+    """Increase a board's epoch number by 1, which invalidates post ids and curves from earlier epochs.
 
-    `reset_us`: from now on, the board refuses posts whose own time is before this one. None: as before.
+    If `reset_us` is set, the board from now on refuses posts whose own time is before it.
 
     Afterwards, the caller has to call `store_gates` and `count_epochs`.
     """
@@ -181,8 +182,8 @@ def _remove_rows(leaf: Leaf) -> Program[Leaf]:
 def delete_rows(leaves: Sequence[Leaf]) -> Program[None]:
     """Delete the rows, totals and curves of leaves that have tables of their own, or share the table of their family.
 
-    Run this program in the partition of the leaves. It keeps the `rows_key` of each leaf: posts to a family do not look
-    up this key.
+    Run this program in the leaves' partition. Each leaf keeps its `rows_key`, because posts to a family do not look up
+    that key.
     """
     if leaves[0].table_key is None:
         for leaf in leaves:

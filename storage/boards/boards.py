@@ -1,4 +1,4 @@
-"""Programs that find, lock and list the boards of the catalog, and read the states that lists of boards show."""
+"""Finds, locks and lists boards in the catalog, and reads the state that a list of boards shows for each of them."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -36,7 +36,7 @@ def read_boards(query: Bound, lock: Lock | None = None) -> Program[list[Board]]:
 
 
 def lock_standalone_board(board_id: str, *, lock: Lock, queued: bool = False) -> Program[Board]:
-    """Lock the catalog's row of a board outside a family, and return the board. `find_board` explains `queued`.
+    """Lock the catalog row of a board outside a family, and return the board. `find_board` explains `queued`.
 
     Raises:
         UnknownBoardError: no board has that id.
@@ -49,9 +49,9 @@ def lock_standalone_board(board_id: str, *, lock: Lock, queued: bool = False) ->
 
 
 def find_board(board_id: str, *, lock: Lock | None = None, queued: bool = False) -> Program[Board]:
-    """Find the board with that id, or raise `UnknownBoardError`. With `lock`, lock the catalog's row of the board.
+    """Find the board with that id, or raise `UnknownBoardError`. With `lock`, lock the board's row in the catalog.
 
-    With `Lock.UPDATE`, also wait for the posts to the board, and keep later posts waiting: see `shut_out_posts`. Use
+    With `Lock.UPDATE`, also wait for running posts to the board and keep later ones waiting, see `shut_out_posts`. Use
     `queued` only in short transactions, because posts to some other boards wait for the same advisory lock.
     """
     found = yield from read_boards(_WHOLE_BOARDS.where(col("id").eq(param("id"))).locked(lock).bind(id=board_id), lock)
@@ -78,7 +78,7 @@ def find_same_board(board: Board, *, lock: Lock) -> Program[Board]:
 
 
 def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program[list[Board]]:
-    """Make a board from each catalog row, in the order of `rows`. Read its segments, unless the board is archived."""
+    """Build a board from each catalog row, in the order of `rows`, and read its segments unless it is archived."""
     segments: dict[int | None, list[Leaf]] = {row.leaf.key: [] for row in rows if row.kind is RowKind.SPREAD}
     if segments:
         query = CATALOG_ROWS.where(col("segment_of").in_(param("keys")), col("kind").eq(RowKind.SEGMENT))
@@ -89,7 +89,7 @@ def make_boards(rows: Sequence[CatalogRow], lock: Lock | None = None) -> Program
 
 
 def find_other_segments(board: Board) -> Program[list[CatalogRow]]:
-    """Find rows of segments without the board's entries: retired, archived, or made by a split that has not ended."""
+    """Find segments without the board's entries: retired, archived, or created by a split that has not ended."""
     every = yield from read_rows(CATALOG_ROWS.where(col("segment_of").eq(board.key)).bind())
     present = {leaf.key for leaf in board.leaves}
     return [row for row in every if row.leaf.key not in present]
@@ -101,7 +101,7 @@ def list_boards(
     """List boards whose id starts with `prefix` and is greater than `after`, ordered by id.
 
     `archived` says whether the result includes archived boards, and `families` whether it includes boards of families.
-    With `contains`, return only ids that contain this text, in upper or lower case. The database then reads every id.
+    With `contains`, return only boards whose ids contain this text, ignoring case. The database then reads every id.
     """
     conditions = [col("id").ge(prefix), col("id").gt(after)]
     if contains:
@@ -125,9 +125,9 @@ _BOARDS_BY_ID = _WHOLE_BOARDS.where(col("id").in_(param("ids"))).packed().prepar
 
 
 def find_present_boards(keys: list[int]) -> Program[dict[int, Board]]:
-    """Find, by key, the board that now takes the posts that were queued for the key of a board or a segment.
+    """Map the key of a board or segment for which posts were queued to the board that now takes them.
 
-    If the key is of a retired segment or of a board that was split, this is the board with its present segments.
+    For a retired segment, or a board that was split, this is the board with its present segments.
     """
     rows = yield from find_rows_by_key(keys)
     split = {key: row.segment_of or key for key, row in rows.items() if not row.is_leaf}
@@ -159,7 +159,7 @@ class BoardState(NamedTuple):
 
 
 def read_states(boards: Sequence[Board], now_us: int) -> Program[list[BoardState]]:
-    """Read the state of each board, in the order of `boards`. Read the totals and the families from the store."""
+    """Read each board's state, in the order of `boards`, with totals and families read from the store."""
     totals = yield from find_totals_of(boards)
     owners = yield from count_owners(leaf for board in boards for leaf in board.leaves)
     keys = {board.family_key for board in boards if board.family_key is not None}
@@ -176,9 +176,9 @@ def read_states(boards: Sequence[Board], now_us: int) -> Program[list[BoardState
 
 
 def find_last_changes(boards: Sequence[Board], away: Collection[int]) -> Program[dict[int, int]]:
-    """Find the time of each board's last logged change, or else of its creation, in microseconds since 1970.
+    """Find when each board's last change was logged, or else when it was created, in microseconds since 1970.
 
-    Do not look into the logs of the partitions `away`.
+    The logs in the partitions `away` are not searched.
     """
     logged: list[tuple[int, int, int]] = []  # partition, key in the log, board key
     for board in boards:

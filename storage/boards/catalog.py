@@ -1,11 +1,11 @@
-"""A process's copies of boards and families, in which it looks them up without reading the store.
+"""Keeps a process's copies of boards and families, so that it can look them up without reading the store.
 
-A copy is immutable and has one version (`Board.version`). `keep_board` replaces it as a whole, and never by an older
-version, so whoever has read or written a board may put it here at any time.
+A copy is immutable and has one version (`Board.version`). `keep_board` replaces it as a whole, and never with an older
+version, so any code that has read or written a board may store it here at any time.
 
-A copy may be outdated. An answer is sent only if the store confirms the copy in its snapshot or transaction, by the
-leaf's edition (`check_copy`) or gate. If only the copy gives a reason to refuse a request, `confirm` reads the store
-first. If the copy lacks a board, the process reads the store before it reports that the board is unknown.
+A copy may be outdated. An answer is therefore sent only if the store confirms the copy in the answer's own snapshot or
+transaction, by the leaf's edition (`check_copy`) or gate. If the copy is the only reason to refuse a request, `confirm`
+reads the store first. If the copy lacks a board, the process reads the store before it reports the board as unknown.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Catalog:
         self._confirming = StoreCoalescers(self._confirm, batch_max=CONFIRM_MAX, waiting_max=CONFIRM_MAX, tasks_max=1)
 
     def watch_removals(self, forget: Callable[[int], None]) -> None:
-        """Call `forget`, from now on, with leaf keys of known boards that are deleted, archived, split or forgotten."""
+        """From now on, call `forget` with the leaf keys of known boards once deleted, archived, split or forgotten."""
         self._on_removal.append(forget)
 
     async def load(self, *, boards_max: int) -> None:
@@ -49,7 +49,7 @@ class Catalog:
         )
 
     def find_known(self, board_id: str) -> Board | None:
-        """Return the board from the copy; return None if the copy lacks it. This does not read the store."""
+        """Return the board from the copy, or None if the copy lacks it, without reading the store."""
         return self._by_id.get(board_id) or self._archived.get(board_id)
 
     def list_leaves(self) -> list[Leaf]:
@@ -59,7 +59,7 @@ class Catalog:
         return list(self._by_id.values())
 
     async def find_board(self, board_id: str) -> Board:
-        """Return the board with that id from the copy. If the copy lacks it, call `reread_board`."""
+        """Return the board with that id from the copy, or, if the copy lacks it, from `reread_board`."""
         board = self.find_known(board_id)
         return board if board is not None else await self.reread_board(board_id)
 
@@ -81,9 +81,9 @@ class Catalog:
         return self._replace(known, await self._store.read(lambda: find_boards_by_id([*known])))
 
     def _replace(self, known: Mapping[str, Board | None], boards: Iterable[Board]) -> dict[str, Board]:
-        """Keep boards that were read, and return them by id. `known` has the copies from before the read.
+        """Keep boards that were read, and return them by id. `known` holds the copies from before the read.
 
-        Forget those of them that the read did not find, unless another read or a write has since replaced the copy.
+        Copies of boards that the read did not find are dropped, unless another read or a write has since replaced them.
         """
         found = {board.id: self.keep_board(board) for board in boards}
         for board_id in known.keys() - found.keys():
@@ -92,10 +92,10 @@ class Catalog:
         return found
 
     async def confirm(self, ids: Iterable[str]) -> None:
-        """Read boards again before a request is refused by their copies; the caller then tries the request once more.
+        """Read boards again before their copies are used to refuse a request, which the caller then tries once more.
 
-        If an id has a colon, read the family that the id names, too. One read at a time serves all waiting requests,
-        after a pause, so that many bad requests hardly load the store.
+        If an id has a colon, the family that it names is read, too. One read at a time, after a pause, serves all
+        waiting requests, so that many bad requests hardly load the store.
         """
         await self._confirming[self._store].ask(None, ids)
 
@@ -109,9 +109,9 @@ class Catalog:
         return [None] * len(asked)
 
     async def resolve_aliases(self, board_ids: Iterable[str], now_us: int) -> list[str]:
-        """Replace each alias in these ids, such as `this-week`, by the period that it means at `now_us`.
+        """Replace each alias in these ids, such as `this-week`, with the period that it means at `now_us`.
 
-        A board outside a family may have an id that looks as if it had an alias. Such an id is returned unchanged.
+        A board outside a family may have an id that merely looks like an alias. Such an id is returned unchanged.
 
         Raises:
             UnknownBoardError: an id has an alias, but there is neither such a family nor a board with this id.
@@ -137,14 +137,14 @@ class Catalog:
             return (await self.find_board(board_id)).id
 
     async def find_stored_boards(self, board_ids: Iterable[str]) -> dict[str, Board]:
-        """Return the boards with these ids, by id. Leave out unknown ids, and boards that no post has reached."""
+        """Return the boards with these ids, keyed by id. Leave out unknown ids, and boards that no post has reached."""
         asked = list(dict.fromkeys(board_ids))
         found = {each: board for each in asked if (board := self.find_known(each)) is not None}
         unknown = [each for each in asked if each not in found]
         return found | (await self.reread_boards(unknown) if unknown else {})
 
     async def make_boards(self, family: Family, board_ids: Iterable[str], **limits: Any) -> dict[str, Board]:
-        """Make the boards of a family with these ids, by id. Create missing ones as `families.make_boards` does."""
+        """Return the family's boards with these ids, keyed by id, after `families.make_boards` created missing ones."""
         found: dict[str, Board] = {}
         missing: list[str] = []
         for each in board_ids:
@@ -174,7 +174,7 @@ class Catalog:
         return board
 
     def forget_board(self, board_id: str, kept: Container[int] = ()) -> None:
-        """Remove a board from the copy, and tell the listeners of all its leaves except those `kept`."""
+        """Remove a board from the copy, and tell the listeners about all its leaves except those in `kept`."""
         self._archived.pop(board_id, None)
         if (board := self._by_id.pop(board_id, None)) is not None:
             for leaf in board.leaves:

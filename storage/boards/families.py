@@ -1,12 +1,12 @@
-"""Programs that create, change, empty and delete families and their boards, and a process's copy of the families.
+"""Creates, changes, empties and deletes families and their boards, and keeps a process's copy of the families.
 
     put_family ──> family, an empty table ── a first post reaches a board: make_boards ──> board ──> delete_family
 
-A board of a family is created when the first post reaches it, and is deleted only with its family. If the boards share
-a table, no board outside the family uses that table. The table is dropped with the family.
+A family's board is created when the first post reaches it, and is deleted only with its family. If the boards share a
+table, it belongs to the family alone and is dropped with it.
 
-As long as no post has reached a board of a family, the board is empty, and the catalog has no row of this board.
-`FamilyCatalog` makes an object for such a board at each read and does not keep the object.
+Until a post reaches it, a family's board is empty and has no row in the catalog. `FamilyCatalog` builds an object for
+such a board at each read and does not keep it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -82,7 +82,7 @@ from .shared_tables import note_dropped_rows
 def put_family(
     *, family_id: str, spec: FamilySpec, now_us: int, families_max: int, partition: int | None = None
 ) -> Program[tuple[Family, bool]]:
-    """Create a family, or change the existing one to this spec. Return the family, and whether it is new.
+    """Create a family, or change the existing one to this spec, and return the family and whether it is new.
 
     `partition` is the partition for all boards of a new family. If it is None, `choose_partitions` chooses one.
 
@@ -193,7 +193,7 @@ def _close_earlier(family: Family, seconds: int) -> Program[None]:
 
 
 def _change_boards(family: Family, spec: BoardSpec) -> Program[None]:
-    """Give every board of a family this spec, and store the new states, so that other processes notice the change."""
+    """Apply this spec to every board of a family, and store the new states so that other processes notice them."""
     changed = [replace(leaf, spec=spec) for leaf in (yield from _leaves(family))]
     width = len(family.spec.board.columns)
     layouts = [layout_of(replace(family.template_board.leaf, spec=spec))]
@@ -213,7 +213,7 @@ def _forget_entrants(leaves: Sequence[Leaf]) -> Program[None]:
 def delete_family(*, family_id: str) -> Program[list[Leaf]]:
     """Delete a family with all its boards, and return their leaves, or raise `UnknownFamilyError`.
 
-    The post ids of the family are no longer valid, because no later family gets the key under which they are stored.
+    The family's post ids are no longer valid, because no later family gets the key under which they are stored.
     """
     family = yield from find_family(family_id, lock=Lock.UPDATE)
     leaves = yield from _leaves(family)
@@ -256,7 +256,7 @@ def list_families(*, after: str, limit: int) -> Program[list[Family]]:
 
 
 def count_boards(family: Family) -> Program[int]:
-    """Count the boards of a family that are stored. A board is stored when the first post reaches it."""
+    """Count a family's stored boards, which are those that at least one post has reached."""
     counted = select(count()).from_(BOARDS).where(col("family_key").eq(param("key")))
     [[boards]] = yield counted.bind(key=family.key)
     return int(boards)
@@ -265,9 +265,9 @@ def count_boards(family: Family) -> Program[int]:
 def make_boards(
     known: Family, board_ids: Iterable[str], *, now_us: int, boards_max: int, own_tables_max: int | None = None
 ) -> Program[list[Board]]:
-    """Make the boards of a family with these ids, and create the missing boards.
+    """Return a family's boards with these ids, creating those that are missing.
 
-    If two processes create the same boards at the same time, both processes get the same boards.
+    If two processes create the same boards at the same time, both get the same boards.
 
     Raises:
         UnknownFamilyError: the family was deleted, and perhaps created again, with other periods or facets.
@@ -319,13 +319,14 @@ def _make(family: Family, missing: Sequence[str], now_us: int) -> Program[None]:
 
 
 def reset_period(*, family_id: str, kind: str, now_us: int) -> Program[tuple[Family, Period, list[Leaf]]]:
-    """Empty a family's boards of the period of this kind that contains `now_us`. Return the period and their leaves.
+    """Empty a family's boards for the current period of this kind, and return the family, the period and their leaves.
 
-    From now on, they refuse posts whose own time is before `now_us`. The caller checks that the family has such boards.
+    The current period is the one that contains `now_us`. From now on, its boards refuse posts whose own time is before
+    `now_us`. The caller checks that the family has boards for this kind of period.
 
-    All of them are emptied in one transaction, which first locks the row of the family, so that no post creates a board
-    of the period in between. The family's row keeps the time, so a board that is created later refuses earlier posts.
-    The post ids of the family stay valid, because other boards still have the posts.
+    All boards are emptied in one transaction, which first locks the family's row, so that no post creates a board for
+    the period in between. The family's row keeps the time, so that a board created later refuses earlier posts, too.
+    The family's post ids stay valid, because other boards still have the posts.
 
     Raises:
         UnknownFamilyError: there is no such family.
@@ -364,7 +365,7 @@ _BEGIN_EPOCH = (
 
 
 def read_resets(family: Family) -> Program[dict[str, tuple[str, int]]]:
-    """Read, by kind of period, which period's boards were last emptied, and when."""
+    """Read, for each kind of period, which period's boards were last emptied, and when."""
     [[text]] = yield _RESETS.bind(key=family.key)
     return {} if text is None else msgspec.json.decode(text, type=dict[str, tuple[str, int]])
 
@@ -375,10 +376,10 @@ _RESETS = select(col("resets")).from_(FAMILIES).where(col("family_key").eq(param
 def list_boards_on_shelf(
     family: Family, shelf_id: str, *, names: Sequence[str], values: Mapping[str, str], after: str, limit: int
 ) -> Program[list[Board]]:
-    """List up to `limit` stored boards of one period and one list of facets (a shelf), ordered by id.
+    """List up to `limit` stored boards from one shelf, ordered by id.
 
-    Return only boards whose id is greater than `after`. `names` is the sorted list of facet names. `values` holds the
-    wanted values of some or all of these facets, by facet name.
+    A shelf holds the boards for one period and one list of facets. Only boards whose id is greater than `after` are
+    listed. `names` is the sorted list of facet names, and `values` maps some or all of these names to wanted values.
     """
     found = CATALOG_ROWS.where(col("family_key").eq(param("key")), col("shelf").eq(param("shelf")))
     found = found.where(col("id").gt(param("after")), *_facets_in_id(names, values)).order_by(asc(col("id")))
@@ -386,7 +387,7 @@ def list_boards_on_shelf(
 
 
 def _facets_in_id(names: Sequence[str], values: Mapping[str, str]) -> Iterator[Condition]:
-    """Yield an SQL condition on the id for each facet in `values`. `names` are all facets of the id, in their order.
+    """Yield an SQL condition on the id for each facet in `values`. `names` are all facet names in the id, in order.
 
     Such an id is `family:period:name=value,name=value`. Neither names nor values contain a delimiter.
     """
@@ -407,7 +408,7 @@ def _leaves(family: Family) -> Program[list[Leaf]]:
 
 
 class FamilyCatalog:
-    """A process's copy of the families, in which the process looks up families without reading the store."""
+    """A process's copy of the families, which saves it from reading the store to look one up."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -441,9 +442,10 @@ class FamilyCatalog:
         self._by_id.pop(family_id, None)
 
     async def find_unreached_board(self, board_id: str) -> Board | None:
-        """Find an empty board with this id; return None if no stored family has a board with such a period and facets.
+        """Build an empty board for an id that no post has reached.
 
-        Call this only for a board that no post has reached.
+        Return None if no stored family has boards with such a period and facets. Call this only for a board that is not
+        stored.
         """
         named = parse_board_id(board_id)
         if named is None:

@@ -3,10 +3,10 @@
     family:period                            races:2018-W49
     family:period:name=value,name=value      races:2018-W49:country=fr,mode=solo
 
-A board has exactly one id. The facet names in the id are sorted, and an id in any other order is invalid.
+Each board has exactly one id. Its facet names are sorted, and an id that lists them in any other order is invalid.
 
-A caller may write an alias instead of the period. The time of the request decides which period the alias means.
-`Catalog.resolve_aliases` turns a text with an alias into the id of a board.
+A caller may write an alias in place of the period. The time of the request decides which period the alias means, and
+`Catalog.resolve_aliases` replaces it to get the board's id.
 
     family:alias:name=value,name=value       races:this-week:country=fr,mode=solo
 """
@@ -53,7 +53,7 @@ def is_facet(text: str) -> bool:
 
 
 def parse_facet_value(text: str) -> str | None:
-    """Normalise the value of a facet to NFC; return None if the text can't be one, see `FACET_VALUES`."""
+    """Normalise a facet value to NFC, or return None if the text can't be one, see `FACET_VALUES`."""
     return text if _PLAIN_VALUE.fullmatch(text) else _parse_any_script(text)
 
 
@@ -69,14 +69,14 @@ def _parse_any_script(text: str) -> str | None:
 
 
 def board_id(family: str, period_id: str, facets: Sequence[tuple[str, str]] = ()) -> str:
-    """Build the id of a board. `facets` holds pairs of a name and a value, which must be sorted by name."""
+    """Build a board's id. `facets` holds (name, value) pairs, which must be sorted by name."""
     if not facets:
         return f"{family}:{period_id}"
     return f"{family}:{period_id}:{','.join([f'{name}={value}' for name, value in facets])}"
 
 
 def parse_board_id(text: str) -> FamilyBoardId | None:
-    """Parse a board's id; return None if the text cannot be the id of a family's board."""
+    """Parse a board's id, or return None if the text cannot be the id of a family's board."""
     parts = _split(text)
     period = None if parts is None else parse_period(parts[1])
     return None if parts is None or period is None else FamilyBoardId(parts[0], period, parts[2])
@@ -103,18 +103,18 @@ def _parse_facets(listed: str) -> tuple[tuple[str, str], ...] | None:
 
 
 def has_alias(text: str) -> bool:
-    """Return whether a text has an alias, such as `this-week`, instead of a period."""
+    """Return whether a text has an alias, such as `this-week`, in place of a period."""
     return ":" in text and parse_alias(text.split(":", 2)[1]) is not None
 
 
 def find_aliased_family(text: str) -> str | None:
-    """Find the family's id if a text names a board of a family by an alias, otherwise None."""
+    """Return the family's id if a text names a family's board by an alias, otherwise None."""
     parts = _split(text) if has_alias(text) else None
     return None if parts is None else parts[0]
 
 
 def resolve_alias(spec: FamilySpec, text: str, now_us: int) -> str:
-    """Find the id of the board that a text with an alias names at `now_us`, in the time zone of the family.
+    """Find the id of the board that a text with an alias names at `now_us`, in the family's time zone.
 
     Raises UnknownBoardError if the family has no such period then.
     """
@@ -131,13 +131,13 @@ def names_family_board(text: str) -> bool:
 
 
 def is_listed(spec: FamilySpec, named: FamilyBoardId) -> bool:
-    """Return whether a family has boards for the kind of period and the facets of this id."""
+    """Return whether a family has boards with the kind of period and the facets in this id."""
     is_there = named.period.number is None or spec.calendar.bounds_us(named.period) is not None
     return is_there and named.period.kind in spec.periods and tuple(name for name, _ in named.facets) in spec.facets
 
 
 def shelf(period_id: str, facet_names: Sequence[str]) -> str:
-    """Build the text under which the catalog stores all boards of one period and one list of facets."""
+    """Build the text under which the catalog groups all boards for one period and one list of facets."""
     return f"{period_id}:{','.join(facet_names)}"
 
 
@@ -145,10 +145,10 @@ def shelf(period_id: str, facet_names: Sequence[str]) -> str:
 def list_reached(
     family: str, period_id: str, listed: tuple[tuple[str, ...], ...], values: tuple[tuple[str, str], ...]
 ) -> tuple[str, ...]:
-    """List the ids of the boards in one period that a post reaches.
+    """List the ids of the boards for one period that a post reaches.
 
-    Each facet list in `listed` (the family's lists) gives one id if the post has values for all facets of the list.
-    `values` are names and values of the post's facets, sorted by name.
+    Each of the family's facet lists in `listed` leads to one id, provided that the post has values for all facets on
+    the list. `values` holds the names and values of the post's facets, sorted by name.
     """
     given = dict(values)
     return tuple(
@@ -159,7 +159,7 @@ def list_reached(
 
 
 def describe_closed(board: str, ends_us: int | None) -> str:
-    """Build the message that the period of a family's board is closed, and what to do instead."""
+    """Build the message which says that the period of a family's board is closed, and what to do instead."""
     ended = "" if ends_us is None else f": it ended at {format_time(ends_us)}"
     return f"the period of {board!r} is closed{ended}. A post without `at` reaches the periods that are open now"
 
@@ -167,7 +167,7 @@ def describe_closed(board: str, ends_us: int | None) -> str:
 def find_reached(
     family: Family, facets: Mapping[str, str], at_us: int, now_us: int
 ) -> list[tuple[str, PeriodClosedError | None]]:
-    """Find pairs (id, error) of the boards that a post at `at_us` reaches. `error` is None if the period is open.
+    """Find the boards that a post at `at_us` reaches, as pairs (id, error). `error` is None if the period is open.
 
     Raises:
         PostRejectedError: the post reaches no board.

@@ -1,7 +1,7 @@
-"""The journal: the change logs of all partitions as callers read them.
+"""Presents the change logs of all partitions to callers as one list, the journal.
 
-Each partition numbers its own changes, but a caller wants one list. A page merges the logs by the time at which changes
-were logged, and a reader remembers one number for each partition: that of the last change that it has read there.
+Each partition numbers its own changes. To make one list of them, a page merges the logs by the time at which changes
+were logged, and a reader remembers one number per partition: that of the last change it has read there.
 `partition_journal` explains these numbers.
 """
 
@@ -34,7 +34,7 @@ class JournalPage:
     limit: int
 
     def list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
-        """Yield each change of the page, with the numbers to pass as `after` to continue after this change."""
+        """Yield each change on the page, with the numbers to pass as `after` to continue after this change."""
         return islice(self._list_changes(), self.limit)
 
     def _list_changes(self) -> Iterator[tuple[Numbers, JournalRow]]:
@@ -46,9 +46,10 @@ class JournalPage:
                     yield tuple(numbers), change
 
     def find_lost(self, after: Numbers) -> tuple[int, int] | None:
-        """Find two numbers between which the reader missed changes, because they were pruned. None: it missed none.
+        """Find two numbers between which the reader missed pruned changes, or return None if it missed none.
 
-        `after` holds the numbers that the reader has read. The result is from the first partition with missed changes.
+        `after` holds the last numbers that the reader has read. The result is for the first partition with missed
+        changes.
         """
         pairs = zip(padded(after, len(self.begins_after)), self.begins_after, strict=True)
         return next(((number, begin) for number, begin in pairs if number < begin), None)
@@ -82,15 +83,15 @@ def read_page(
 def read_posts_of_owner(
     owners: Sequence[str], *, before: Numbers | None, limit: int, blocks_max: int, partitions: Sequence[int]
 ) -> Program[tuple[list[tuple[int, JournalRow]], Numbers | None]]:
-    """Read an owner's changes as pairs (partition, change), newest first, and the `before` of the next page.
+    """Read an owner's changes as pairs (partition, change), newest first, and the `before` for the next page.
 
-    `owners`: all ids of the owner, see `histories.merged_owners`.
+    `owners` holds all ids of the owner, see `histories.merged_owners`.
 
-    Search only these partitions. The next page searches the others from where they are in `before`.
+    Only `partitions` are searched. The next page can search the others, starting from their numbers in `before`.
 
-    With `before`, return only changes with smaller numbers. In all partitions together, search at most about
-    `blocks_max` blocks (groups of log rows). If this limit ends the search of one partition, its other changes come on
-    later pages, even if they are newer than the changes of other partitions on this page.
+    With `before`, only changes with smaller numbers are returned. The search covers at most about `blocks_max` blocks
+    (groups of log rows) in all partitions together. If this limit cuts the search of one partition short, its remaining
+    changes come on later pages, even if they are newer than other partitions' changes on this page.
     """
     places = yield from count_partitions()  # more than `partitions`, so that the next page finds the others, too
     numbers = (INT64_MAX,) * places if before is None else padded(before, places)
@@ -121,7 +122,7 @@ def _choose_newest(found: Mapping[int, list[JournalRow]], limit: int) -> list[tu
 
 
 def find_ends(partitions: Sequence[int]) -> Program[tuple[Numbers, Numbers]]:
-    """Find, for each of these partitions, what `partition_journal.find_ends` returns, and 0 for the others."""
+    """Collect the results of `partition_journal.find_ends` for these partitions, with 0 for each of the others."""
     begins, ends = ([0] * (max(partitions) + 1) for _ in range(2))
     for partition in partitions:
         begins[partition], ends[partition] = yield from in_partition(partition, partition_journal.find_ends())
@@ -134,9 +135,9 @@ def find_begins() -> Program[Numbers]:
 
 
 def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: Sequence[int]) -> Program[dict[int, Leaf]]:
-    """Find leaves by key. `changes` holds pairs: a partition, and the key of a leaf with changes in its log.
+    """Find the leaves, by key, that changes belong to. `changes` pairs a partition with a leaf key from its log.
 
-    A deleted leaf is returned as long as the journal of these partitions holds its deletion.
+    A deleted leaf is still found for as long as the journal of these partitions records its deletion.
     """
     places = {key: partition for partition, key in changes}
     if not places:
@@ -153,16 +154,16 @@ def find_changed_leaves(changes: Iterable[tuple[int, int]], partitions: Sequence
 
 
 def log_event(leaves: Iterable[Leaf], kind: ChangeKind, now_us: int) -> Program[None]:
-    """Log that this transaction empties the boards of these leaves, moves them to another partition, or splits them.
+    """Log that this transaction empties these leaves' boards, moves them to another partition, or splits them.
 
-    Log one change for each segment; `is_told` says which of these changes callers see. After a move or split, streams
-    look up the board in the catalog again.
+    One change is logged for each segment; `is_told` decides which of them callers see. After a move or split, the
+    change makes streams look up the board in the catalog again.
     """
     yield from _log_changes(leaves, lambda leaf: record_of_board_event(kind, leaf.id, leaf.key), now_us)
 
 
 def log_deleted(leaves: Iterable[Leaf], now_us: int) -> Program[None]:
-    """Log that this transaction deletes these leaves. Readers can still read the earlier changes of the leaves."""
+    """Log that this transaction deletes these leaves. Readers can still read the leaves' earlier changes."""
     yield from _log_changes(leaves, lambda leaf: record_of_deletion(_name_of(leaf), leaf.spec), now_us)
 
 
@@ -180,7 +181,7 @@ def padded(numbers: Numbers, partitions: int) -> Numbers:
 
 
 def _choose_bundles(sizes: Mapping[int, BundleSizes], limit: int) -> list[int]:
-    """Choose the partition of each bundle (log row) of a page, in page order. A partition gives its oldest bundles."""
+    """Choose which partition each of a page's bundles (log rows) comes from, in page order, oldest bundles first."""
     ordered = sorted(
         (
             (logged_us, partition, index, count)
@@ -199,8 +200,8 @@ def _name_of(leaf: Leaf) -> str:
 def is_told(leaf: Leaf | None, record: ChangeRecord | None) -> bool:
     """Return whether callers see a row of the journal. `leaf` is the leaf that the row belongs to, if it is known.
 
-    A change of a whole board is logged once for each leaf, but callers see only the row of the first leaf. Rows from
-    before a split belong to a leaf with the board's own key, so callers see all of these rows.
+    A change to a whole board is logged once for each leaf, but callers see only the first leaf's row. Rows from before
+    a split belong to a leaf with the board's own key, so callers see all of them.
     """
     of_whole = record is not None and record.kind in _OF_WHOLE_BOARD
     return leaf is None or not leaf.segment or not of_whole

@@ -3,7 +3,7 @@
     request ──> all partitions answer ──> changed everywhere
             └─> some are away ──> changed in the others, postponed for these ── they answer again ──> a job finishes it
 
-A later request for the same owner replaces what was postponed: what an operator asked for last holds in the end.
+A later request for the same owner replaces what was postponed, so that the operator's last request wins.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class PostponedChange(NamedTuple):
 
 
 def replace_postponed(changes: Iterable[PostponedChange], owner: str) -> Program[None]:
-    """Store that these changes of an owner are postponed, in place of all earlier ones of this owner."""
+    """Store these postponed changes to an owner, in place of all earlier ones for this owner."""
     yield _FORGET.bind(owner=owner)
     rows = [tuple(each) for each in changes]
     if rows:
@@ -38,7 +38,7 @@ def list_postponed(partition: int) -> Program[list[PostponedChange]]:
 
 
 def hold_postponed(change: PostponedChange) -> Program[bool]:
-    """Return whether the change is still postponed. Lock it, so that no request replaces it."""
+    """Lock a postponed change so that no request replaces it, and return whether it is still postponed."""
     return bool((yield _HOLD.bind(**change._asdict())))
 
 

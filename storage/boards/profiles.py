@@ -1,6 +1,6 @@
-"""Profiles of owners: a small JSON object (a name, an avatar) that responses can show beside an owner's rows.
+"""Stores owners' profiles, small JSON objects (a name, an avatar) that responses can show beside an owner's rows.
 
-A profile belongs to no board, and no ranking and no count depends on profiles.
+A profile belongs to no board, and neither rankings nor counts depend on it.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _REMOVE = delete(PROFILES).where(col("owner").eq(param("owner"))).prepared()
 
 
 def find_profiles(owners: Sequence[str]) -> Program[dict[str, str]]:
-    """Find the profiles of these owners as JSON texts, by owner. Leave out owners without a profile."""
+    """Find these owners' profiles as JSON text, keyed by owner. Owners without a profile are left out."""
     rows = yield _FIND.bind(owners=owners)
     return {row[0]: row[1] for row in rows}
 

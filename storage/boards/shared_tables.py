@@ -2,9 +2,9 @@
 
     board deleted or emptied ── note_dropped_rows: a row in `dropped_rows` ──> sweep_rows, by a job, some rows at a time
 
-A board outside a family is deleted, emptied, moved or archived in one short transaction. Afterwards, nothing refers to
-the rows that it had in a shared table. Later, `sweep_rows` deletes the rows with this `rows_key` in bounded steps. It
-also deletes the post ids of deleted boards and families, and what leagues kept of them and of archived boards.
+A board outside a family is deleted, emptied, moved or archived in one short transaction, after which nothing refers to
+the rows that it had in a shared table. `sweep_rows` later deletes the rows with this `rows_key` in bounded steps. It
+also deletes the post ids of deleted boards and families, and the league data of those and of archived boards.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _SWEPT = {POST_IDS: ("leaf_key", "post_hash"), SEATS: ("leaf_key", "cohort"), ST
 
 
 def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Program[int]:
-    """Find the key of a partition's shared table for boards with these columns. Create the table if there is none."""
+    """Find the key of a partition's shared table for boards with these columns, creating the table if necessary."""
     found = yield from find_table(columns, partition)
     if found is not None:
         return found
@@ -34,7 +34,7 @@ def find_or_create_table(columns: Sequence[RowColumn], partition: int) -> Progra
 
 
 def find_table(columns: Sequence[RowColumn], partition: int) -> Program[int | None]:
-    """Find the key of a partition's shared table for boards with these columns; return None if there is none."""
+    """Find the key of a partition's shared table for boards with these columns, or return None if there is none."""
     layout = BETWEEN.join(column.name for column in columns)
     same = (col(name).eq(param(name)) for name in ("partition", "layout"))
     found = yield select(col("table_key")).from_(SHARED_TABLES).where(*same).bind(partition=partition, layout=layout)
@@ -42,7 +42,7 @@ def find_table(columns: Sequence[RowColumn], partition: int) -> Program[int | No
 
 
 def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
-    """Add columns to a shared table. Skip a column that the table already has because of another board."""
+    """Add columns to a shared table, skipping any that the table already has because of another board."""
     found = select(col("columns")).from_(SHARED_TABLES).where(col("table_key").eq(param("key"))).locked(Lock.UPDATE)
     [[columns]] = yield found.bind(key=table_key)
     names = columns.split(BETWEEN)
@@ -54,16 +54,17 @@ def widen_table(table_key: int, added: Sequence[RowColumn]) -> Program[None]:
 
 
 def note_dropped_rows(table: str, rows_key: int) -> Program[None]:
-    """Store in `dropped_rows` that nothing uses the rows with this key, so that `sweep_rows` deletes them.
+    """Record in `dropped_rows` that nothing uses the rows with this key any longer, so that `sweep_rows` deletes them.
 
-    `table`: a shared table, or one of `_SWEPT`. Then `rows_key` is the key of the leaf or family whose rows they are.
+    `table` is a shared table or one of `_SWEPT`. For the latter, `rows_key` is the key of the leaf or family that the
+    rows belonged to.
     """
     note = insert(DROPPED_ROWS).values(table_name=table, rows_key=rows_key)
     yield note.on_conflict("table_name", "rows_key").do_nothing().bind()
 
 
 def sweep_rows(*, rows_max: int, only: tuple[str, int] | None = None) -> Program[int]:
-    """Delete at most about `rows_max` unused rows of one board. `only`: delete just rows of this table and key.
+    """Delete at most about `rows_max` of one board's unused rows. `only` restricts this to one table and key.
 
     Return 0 if `dropped_rows` names no such rows. Otherwise return the number of deleted rows, or 1 if none was
     deleted, so that the caller calls again.

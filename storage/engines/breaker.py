@@ -1,8 +1,8 @@
-"""Finds out that a database server has stopped answering, and keeps requests away from it until it answers again.
+"""Notices when a database server has stopped answering, and keeps requests away from it until it answers again.
 
-A server that accepts connections and never answers (a frozen process, a dead host) would hold every request until the
-timeout of its statement. A long statement of a healthy server looks the same from outside. So a breaker asks the server
-a short question, a *probe*, as soon as something has waited for `SILENCE_S`:
+A server that accepts connections but never answers (a frozen process, a dead host) would hold every request until its
+statement times out. From outside, a long statement on a healthy server looks the same. To tell the two apart, a breaker
+sends the server a short query, the *probe*, as soon as something has waited for `SILENCE_S`:
 
     closed ── something waits for long ──> probing ── an answer ──> closed
       ^                                       └── no answer in time ──> open: end all waits, refuse new ones
@@ -20,13 +20,13 @@ from storage.errors import PartitionAwayError, StoreAwayError
 
 log = structlog.get_logger(__name__)
 SILENCE_S = 0.3  # something that waits for this long lets the breaker probe the server
-PAUSE_S = 0.5  # the pause between two probes of a server that is away
+PAUSE_S = 0.5  # the pause between two probes of an unreachable server
 LATE_S = 0.1  # a timer that comes this late shows that this process was busy, so the server gets more time to answer
 EndWait = Callable[[], object]
 
 
 class Breaker:
-    """Watches the waits for one server. `probe` asks the server a short question, and raises an error if it fails."""
+    """Watches the waits for one server. `probe` sends it a short query, and raises an error if that fails."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Breaker:
         silence_s: float = SILENCE_S,
         pause_s: float = PAUSE_S,
     ) -> None:
-        """Watch the server called `name`. `report` is called with 1 when it goes away, and with -1 when it is back."""
+        """Watch the server `name`. Call `report` with 1 when it becomes unreachable, and with -1 when it is back."""
         self.name = name
         self.is_open = False
         self._refusal, self._silence_s, self._pause_s = refusal, silence_s, pause_s
@@ -54,9 +54,9 @@ class Breaker:
             raise self._refusal(f"{self.name} does not answer")
 
     def enter(self, wait: object, end: EndWait) -> None:
-        """Note that the caller begins to wait for the server. If the server goes away, `end` has to end the wait.
+        """Register a wait for the server. If the server becomes unreachable, `end` is called and has to end the wait.
 
-        `wait` is any object that identifies the wait. The caller gives it to `leave` at the end.
+        `wait` is any object that identifies the wait. The caller passes the same object to `leave` when it is over.
         """
         loop = asyncio.get_running_loop()
         self._waits[wait] = loop.time(), end
@@ -69,7 +69,7 @@ class Breaker:
         self._waits.pop(wait, None)
 
     def _look(self) -> None:
-        """Probe the server if the longest wait is too long. Otherwise look again when it would be."""
+        """Probe the server if the longest wait has lasted too long. Otherwise check again when it would have."""
         self._timer = None
         if self._closed or not self._waits:
             return
@@ -82,7 +82,7 @@ class Breaker:
             self._probing = asyncio.create_task(self._judge(), name="breaker")
 
     async def _judge(self) -> None:
-        """Probe the server. If it does not answer, end all waits, and repeat the probe until it answers."""
+        """Probe the server. If it does not answer, end all waits and keep probing until it does."""
         try:
             if not await self._answers():
                 self._open()
@@ -121,7 +121,7 @@ class Breaker:
             asked.cancel()
 
     async def close(self) -> None:
-        """Stop watching. Waits that have begun are no longer ended, and a server that is away is no longer counted."""
+        """Stop watching: end no more waits, and no longer report the server as unreachable."""
         self._closed = True
         if self.is_open:
             self._report(-1)

@@ -1,11 +1,11 @@
 """Runs brief reads of `SqliteStore` in the thread of the event loop.
 
-Most reads take a few microseconds, and a change of threads takes longer. `BriefReads` abandons a read that turns out to
-be long, and the caller runs it again on another connection, which has its own thread. For PAUSE_S seconds, reads of the
-same kind then begin in that other thread. After a read that had to wait for the disk, reads of all kinds do.
+Most reads take a few microseconds, less than it takes to hand them to another thread. `BriefReads` abandons a read that
+turns out to be long, and the caller runs it again on another connection, which has its own thread. For the next PAUSE_S
+seconds, reads of the same kind go straight to that other thread; after a read that had to wait for the disk, all do.
 
 Only queries can be interrupted. An interrupted ROLLBACK would leave a transaction open, and later reads would see its
-old snapshot. So the handler that interrupts is not set while a transaction begins or ends.
+old snapshot. The handler that interrupts is therefore not set while a transaction begins or ends.
 """
 
 import resource
@@ -32,7 +32,7 @@ _ABANDONED = (sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_BU
 
 
 class NotBriefError(Exception):
-    """The read is or may be too long for the thread of the event loop. The caller has to run it in another thread."""
+    """The read is, or may be, too long for the event loop's thread, so the caller has to run it in another thread."""
 
 
 def make_idle(
@@ -59,7 +59,7 @@ def count_disk_reads() -> int:
 
 
 class BriefReads:
-    """Runs reads on one connection, which has no transaction between reads. All calls come from one thread."""
+    """Runs reads on one connection, which has no transaction between reads. All calls must come from one thread."""
 
     def __init__(
         self,
@@ -86,8 +86,9 @@ class BriefReads:
         """Run `work`, a read of this `kind`, and return its result. With `snapshot`, its queries see one snapshot.
 
         Raises:
-            NotBriefError: `work` took too long or met a lock, and was abandoned. Or it was not started, because in the
-                last PAUSE_S seconds, a read of the same kind was abandoned, or any read waited for the disk.
+            NotBriefError: `work` was abandoned because it took too long or met a lock, or it was not even started,
+                because a read of the same kind was abandoned, or any read waited for the disk, in the last PAUSE_S
+                seconds.
         """
         began_s, paused = self._clock(), self._paused_until_s
         if paused and (began_s < paused.get(None, 0.0) or began_s < paused.get(kind, 0.0)):

@@ -1,4 +1,4 @@
-"""`ConnectionPool` runs attempts on a bounded number of PostgreSQL connections, and decides what is tried again.
+"""`ConnectionPool` runs attempts on a bounded number of PostgreSQL connections, and decides which ones to retry.
 
 An attempt runs one program on a connection. After a lost race or a lost connection, the pool runs the attempt again:
 
@@ -14,10 +14,11 @@ An attempt runs one program on a connection. After a lost race or a lost connect
 
 A COMMIT whose answer was lost is never repeated, because the server may have committed the transaction.
 
-If a breaker finds that the node does not answer, it ends the connections that wait for it, so attempts are lost.
+When a breaker finds that the node does not answer, it closes the connections that wait for it, and their attempts count
+as lost.
 
 Every wait for a connection is bounded. A pool never keeps a connection that has an open transaction, because the next
-program would run inside it.
+program would run inside that transaction.
 """
 
 import asyncio
@@ -75,11 +76,11 @@ class ConnectionPool:
         *,
         on_citus: bool,
     ) -> None:
-        """Prepare a pool of at most `connections` connections to one node. Open none of them yet.
+        """Prepare a pool of at most `connections` connections to one node, without opening any of them yet.
 
-        `kind` is a label for the meter: the use of the pool. The meter shows the sums over the pools of this kind on
-        all nodes of the store, which share `counts`. If the node goes away, `breaker` ends everything that waits for
-        it, and the pool refuses to lend connections.
+        `kind` says what the pool is used for and labels its metrics, which are sums over the pools of this kind on all
+        of the store's nodes; these pools share `counts`. If the node becomes unreachable, `breaker` ends everything
+        that waits for it, and the pool refuses to lend connections.
         """
         self.name, self.connections = f"{breaker.name} {kind}", connections
         self._limits, self._connect = limits, connect
@@ -97,12 +98,12 @@ class ConnectionPool:
         self._count_waiting(0)
 
     async def run(self, attempt: Attempt[T]) -> T:
-        """Run an attempt on a connection and return its result. After an error, run it again if it may then succeed.
+        """Run an attempt on a connection and return its result, retrying after errors that may be temporary.
 
         Raises:
             StoreBusyError: no connection can be lent, or the server reports an error that is not listed here.
             StoreAwayError: the server can't be reached or does not answer in time.
-            PartitionAwayError: the same, and the server has only some of the partitions.
+            PartitionAwayError: likewise, for a server that has only some of the partitions.
             StoreFullError: the server's disk is full.
             UnknownBoardError: the board's table does not exist.
             OutcomeUnknownError: the attempt called `commit`, which raised this error.
@@ -159,7 +160,7 @@ class ConnectionPool:
 
         Raises:
             StoreBusyError: the server rolled the transaction back instead.
-            OutcomeUnknownError: the connection was lost before the answer came, or no answer came in time, or the
+            OutcomeUnknownError: the connection was lost before the server answered, no answer came in time, or the
                 server warned that the commit may be lost.
         """
         # If an operator cancels the server's wait for a standby, the server confirms the COMMIT, but sends a warning.
@@ -192,10 +193,10 @@ class ConnectionPool:
         return random.uniform(0, longest)
 
     async def lend_connection(self) -> PostgresConnection:
-        """Lend a connection. The caller has to give it back with `take_back`.
+        """Lend a connection, which the caller must return with `take_back`.
 
         Raises:
-            StoreBusyError: the pool is closed, too many callers wait, or no connection came free within
+            StoreBusyError: the pool is closed, too many callers are waiting, or no connection became free within
                 `connection_wait_s_max` seconds.
             StoreAwayError: the node does not answer.
         """
@@ -209,7 +210,7 @@ class ConnectionPool:
             self._report_wait(0.0)
         self._count_lent(1)
         try:
-            self._breaker.check()  # the node may have gone away while the caller waited
+            self._breaker.check()  # the node may have become unreachable while the caller waited
             while self._idle:
                 connection = self._idle.pop()
                 if not connection.is_closed():
@@ -269,10 +270,10 @@ class ConnectionPool:
             self._report_wait(loop.time() - begun)
 
     def take_back(self, connection: PostgresConnection, *, cancelled: bool = False) -> None:
-        """Take a lent connection back. If its transaction is still open, close the connection.
+        """Accept the return of a lent connection, and close it if its transaction is still open.
 
-        `cancelled`: a statement was cancelled. The driver has asked the server to cancel the statement, too. Until the
-        server has done so, the connection is useless, so the pool closes it.
+        `cancelled` means that a statement was cancelled. The driver has asked the server to cancel it too, but until
+        the server has done so the connection is useless, so the pool closes it.
         """
         if cancelled:
             task = asyncio.create_task(self._close_lent(connection))
@@ -298,7 +299,7 @@ class ConnectionPool:
             connection.terminate()
 
     async def close(self) -> None:
-        """Refuse new callers, wait until all lent connections are back, then close all connections."""
+        """Refuse new callers, wait until all lent connections have been returned, then close all connections."""
         if self._closed:
             return
         self._closed = True

@@ -1,15 +1,15 @@
-"""The database servers of a store, called nodes: connections to each, and which partition is on which node.
+"""Keeps connections to a store's database servers, called nodes, and a map of which node has which partition.
 
     statement ── the schema of its tables ──> the map ──> a node ── breaker closed ──> a connection of that node
                                                ^                └── breaker open ──> PartitionAwayError
                     moved, or a few seconds old: read again
 
-A store on plain PostgreSQL has one node: the hosts of its URL. On Citus, each partition is on one node. Each node has
-connections of its own. So a node that does not answer keeps no request from the others.
+A store on plain PostgreSQL has a single node, the hosts in its URL. On Citus, each partition is on one node. Each node
+has connection pools of its own, so that a node that does not answer holds up no requests to the others.
 
-A statement goes directly to the node that has its tables, because a detour would double its time. Only the other
-statements of a transaction over several partitions take a second step, from the node of the transaction's connection to
-their own node.
+A statement goes directly to the node that has its tables, because a detour would double the time it takes. The
+exception is a transaction over several partitions: all its statements go through the node of its connection, which
+forwards those for tables on other nodes.
 """
 
 import asyncio
@@ -42,9 +42,9 @@ class Node:
     def __init__(
         self, name: str, url: str, limits: Settings, meter: Meter, counts: Counter[str], *, on_citus: bool
     ) -> None:
-        """Prepare the pools. All nodes of a store share `counts`, because metrics show sums over the nodes.
+        """Prepare the connection pools. All nodes of a store share `counts`, because metrics are sums over the nodes.
 
-        `on_citus`: the node has only some of the partitions, which an operator may move.
+        `on_citus` means that the node has only some of the partitions, and that an operator may move them.
         """
         self.name = name
         self.placements = PlacementCheck() if on_citus else None
@@ -124,7 +124,7 @@ class Nodes:
         return self._of_schema.get(schema, self.entry)
 
     def find_shard(self, schema: str, table: str) -> int:
-        """Find the number of a table's shard. Raise ShardAwayError if it is to be looked up with the next map."""
+        """Find the number of a table's shard. Raise ShardAwayError if it is unknown until the map is next read."""
         shard = self._shards.get((schema, table))
         if shard is None:
             if len(self._sought) < SHARDS_MAX:
@@ -133,7 +133,7 @@ class Nodes:
         return shard
 
     async def distribute(self) -> None:
-        """Read the map. From now on, each statement goes to the node of its partition.
+        """Read the map, so that from now on each statement goes to its partition's node.
 
         Raises:
             StoreUnsupportedError: no operator has told Citus the address of the coordinator.
@@ -143,7 +143,7 @@ class Nodes:
             raise StoreUnsupportedError("Citus does not know its coordinator: call citus_set_coordinator_host there")
 
     def renew(self) -> None:
-        """Start to read the map, unless that is under way: a partition was moved or added, or the map is old."""
+        """Start reading the map again, unless that is under way: it is old, or a partition was moved or added."""
         if self.coordinator is None or self._reading is not None:
             return
         for node in self._by_address.values():
@@ -197,9 +197,9 @@ class Nodes:
         return self._by_address[address]
 
     def _close_dead(self) -> None:
-        """Close nodes that have left the map and do not answer, because a standby took their place.
+        """Close the nodes that have left the map and do not answer, because a standby has taken their place.
 
-        A node without partitions that answers stays: transactions that run again may still begin there.
+        A node that still answers stays open even without partitions, because retried transactions may begin there.
         """
         used = self.list_used()
         for address, node in list(self._by_address.items()):
@@ -211,9 +211,9 @@ class Nodes:
 
     @contextmanager
     def reach(self, node: Node, end: EndWait) -> Iterator["Reach"]:
-        """Watch the other nodes that a transaction on a connection to `node` waits for, until it has ended.
+        """Watch the other nodes that a transaction waits for, while it runs on a connection to `node`.
 
-        If one of them goes away, `end` is called, which has to end the statement or the connection.
+        If one of them becomes unreachable, `end` is called and has to end the statement or the connection.
         """
         reach = Reach(self, node, end)
         try:
@@ -227,7 +227,7 @@ class Nodes:
                 other.breaker.leave(reach)
 
     def list_used(self) -> set[Node]:
-        """List the nodes of the map: those that have a partition, and the coordinator."""
+        """List the nodes in the map, which are those that have a partition, and the coordinator."""
         coordinators = () if self.coordinator is None else (self.coordinator,)
         return {*self._of_schema.values(), *coordinators}
 
@@ -243,7 +243,7 @@ class Nodes:
 
 
 class Reach:
-    """The nodes that one transaction waits for, besides the node of its connection."""
+    """Tracks which nodes, other than that of its connection, one transaction waits for."""
 
     def __init__(self, nodes: Nodes, node: Node, end: EndWait) -> None:
         self._nodes, self._node, self._end = nodes, node, end
@@ -251,11 +251,11 @@ class Reach:
         self.uses_citus = False  # whether a statement went through Citus, so that a move may have changed what it read
 
     def go_to(self, schema: str | None) -> None:
-        """Note that a statement needs tables of this schema. Raise `PartitionAwayError` if their node is away."""
+        """Watch the node of this schema, which a statement needs. Raise `PartitionAwayError` if it is unreachable."""
         self._add(self._nodes.find_node(schema))
 
     def go_everywhere(self) -> None:
-        """Note that a statement needs all nodes: one that creates or changes tables."""
+        """Watch all nodes, because a statement that creates or changes tables needs every one of them."""
         for other in self._nodes.list_used():
             self._add(other)
 

@@ -1,27 +1,27 @@
-"""Finds, names and measures the schemas of a PostgreSQL store's partitions, also if Citus spreads them over servers.
+"""Finds, names and measures the schemas that hold a PostgreSQL store's partitions, even when Citus distributes them.
 
 A store has one of two layouts:
 
     in one schema    control and partition 0 share the connection's schema   partition 1, 2 …: NAME_p1, NAME_p2 …
     apart            control: NAME_control                                   partition 0, 1 …: NAME_p0, NAME_p1 …
 
-The control partition has the tables that belong to no board. NAME is the first schema in the search path of the
-connection, or `rankcurve` if this first schema is `public`. A store that Citus spreads is created with the layout
-"apart", because Citus cannot move the schema `public` to another server.
+The control partition holds the tables that belong to no board. NAME is the first schema in the connection's search
+path, or `rankcurve` if that schema is `public`. A store that Citus distributes always has the layout "apart", because
+Citus cannot move the schema `public` to another server.
 
-Citus is an extension that makes one database of several servers (nodes). Each partition is on one node. A process may
-connect to any node, because that node sends each statement on to the node that has the tables. `nodes` asks Citus which
-node that is. Two things are different from PostgreSQL:
+Citus is an extension that turns several servers (nodes) into one database. Each partition is on one node. A process may
+connect to any node, because that node forwards each statement to the node that has the tables; `read_node_map` asks
+Citus which one that is. Two things differ from plain PostgreSQL:
 
-- Only one node, the coordinator, can create or change tables and schemas. So if a transaction contains such a
-  statement, it is rolled back and runs again on a connection to the coordinator.
-- An operator may move a partition to another node at any time. A read that began before the move would then see a later
-  state of the partition, or an empty partition. So `PostgresStore.read` checks at its end that nothing was moved.
+- Only one node, the coordinator, can create or change tables and schemas. A transaction that contains such a statement
+  is therefore rolled back and runs again on a connection to the coordinator.
+- An operator may move a partition to another node at any time. A read that began before the move would then see the
+  partition in a later state, or empty. `PostgresStore.read` therefore checks at its end that nothing was moved.
 
-Citus plans each statement from scratch, which takes longer than a short read. So reads do not name a table, but its
-only shard, which is a table of the node, named after the table and the shard's number. A move leaves the number as it
-is, and no name of a table is used twice. Each such statement checks in its own snapshot that the shard is on the node.
-If it has been moved, the statement fails, and runs again through Citus.
+Citus plans each statement from scratch, which takes longer than a short read. To avoid this, reads name not the table
+but its only shard, which is a table on the node, named after the table and the shard's number. A move keeps the number,
+and no table name is used twice. Each such statement checks in its own snapshot that the shard is on the node. If the
+shard has been moved, the statement fails and runs again through Citus.
 """
 
 from collections.abc import Callable, Iterable
@@ -78,7 +78,7 @@ class DefinitionNeededError(Exception):
 
 
 class ShardAwayError(Exception):
-    """The shard of a table is not known yet, or no longer on the node, so the statement has to go through Citus."""
+    """A table's shard is not known yet, or is no longer on the node, so the statement has to go through Citus."""
 
 
 class Address(NamedTuple):
@@ -97,7 +97,7 @@ async def is_distributed(connection: PostgresConnection, schema: str) -> bool:
 
 
 async def read_node_map(connection: PostgresConnection) -> NodeMap:
-    """Read which node has which partition, as far as the node of this connection knows."""
+    """Read which node has which partition, as far as the node at the other end of this connection knows."""
     nodes = await connection.run_query(_NODES.bind().build(POSTGRES))
     addresses = {group: Address(host, port) for group, host, port in nodes}
     placed = await connection.run_query(_SHARDS.bind(tables=_SHOWING_TABLES).build(POSTGRES))
@@ -112,9 +112,10 @@ async def find_shards(connection: PostgresConnection, tables: Iterable[str]) -> 
 
 
 class PlacementCheck:
-    """Checks that no partition was moved to another node while a read ran, over connections to one and the same node.
+    """Checks that no partition was moved to another node while a read ran.
 
-    Each node has a copy of Citus' tables, in which a move has another `xmin` than in the copies of other nodes.
+    All connections passed to it must lead to the same node. Each node has its own copy of Citus' tables, and the same
+    move has a different `xmin` in each copy.
     """
 
     def __init__(self) -> None:
@@ -122,11 +123,11 @@ class PlacementCheck:
         self._last: Placements | None = None  # as found last; None: look up shards and placements again
 
     def forget(self) -> None:
-        """Look the partitions up again before the next read, because there may be a new partition."""
+        """Forget the known partitions, so that the next read looks them up again and finds a new one."""
         self._last = None
 
     async def begin(self, connection: PostgresConnection) -> Placements:
-        """Read the placements of all partitions. Call this before a read, and give the result to `end` after it."""
+        """Read the placements of all partitions. Call this before a read, and pass the result to `end` after it."""
         if self._last is None:
             self._shards = [*(await find_shards(connection, _SHOWING_TABLES)).values()]
             self._last = await self._find_placements(connection)
@@ -153,7 +154,7 @@ _META = (
 
 @dataclass
 class Partitions:
-    """The partitions of one store. Each has a dialect, which may put a schema before the names of tables."""
+    """The partitions of one store. Each has a dialect, which may qualify table names with a schema."""
 
     name: str = DEFAULT_NAME
     exists: bool = False  # whether the database already has a store
@@ -164,7 +165,7 @@ class Partitions:
 
     @classmethod
     async def find(cls, connection: PostgresConnection) -> "Partitions":
-        """Find the partitions of the store in this database. Without a store, return the default, one partition."""
+        """Find the partitions of the store in this database. If there is no store yet, return the default of one."""
         schema = await connection.fetchval("SELECT current_schema()") or DEFAULT_NAME
         found = cls(DEFAULT_NAME if schema == "public" else schema)
         found.apart = await _holds_store(connection, found.schema_named(CONTROL))
@@ -184,11 +185,11 @@ class Partitions:
         return f"{self.name}_control" if partition == CONTROL else f"{self.name}_p{partition}"
 
     def schema_of(self, partition: int) -> str | None:
-        """Name the schema of a partition; None if it is the schema of the connection."""
+        """Return the name of a partition's schema, or None if it is the connection's own schema."""
         return self.schema_named(partition) if self.apart or partition > 0 else None
 
     def dialect_of(self, partition: int, shard_of: Callable[[str, str], int] | None = None) -> Dialect:
-        """Make the dialect of a partition. With `shard_of`, its statements read shards on their own node."""
+        """Create a partition's dialect. With `shard_of`, its statements read shards on their own node."""
         key = partition, shard_of is not None
         dialect = self._dialects.get(key)
         if dialect is None:
@@ -207,7 +208,7 @@ class Partitions:
         return replace(POSTGRES, schema_of=schema_of, chains=chains, counts_skipped=False, spares_tables=spares)
 
     async def measure(self, connection: PostgresConnection) -> StoreSize:
-        """Measure the partitions, and their sum. A size is that of all tables with their indexes."""
+        """Measure the size of each partition and their sum. Sizes cover all tables with their indexes."""
         own = await connection.fetchval("SELECT current_schema()")
         numbers = range(CONTROL if self.apart else 0, self.count)
         schemas = {number: self.schema_of(number) or own for number in numbers}

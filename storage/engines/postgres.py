@@ -1,6 +1,6 @@
-"""`PostgresStore` keeps a store in a PostgreSQL database that many processes may share, with the driver asyncpg.
+"""`PostgresStore` keeps a store in a PostgreSQL database that many processes may share, using the driver asyncpg.
 
-Each `PostgresStore` object runs programs for one partition. The objects of a store share the store's connections.
+Each `PostgresStore` object runs programs for one partition. All objects for the same store share its connections.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class PostgresStore:
         return await self._nodes.entry.light.run(PostgresConnection.has_citus)
 
     async def create_apart(self, partitions: int, *, distributed: bool = False) -> str:
-        """Create a store: a control partition and `partitions` others, each in its own schema. Return the store's salt.
+        """Create a control partition and `partitions` others, each in its own schema, and return the store's salt.
 
         If `distributed` is set, Citus spreads the schemas over its nodes.
 
@@ -212,8 +212,8 @@ class PostgresStore:
             raise StoreReadOnlyError
 
         async def attempt(connection: PostgresConnection, *, node: Node, defines: bool) -> T:
-            # If another node goes away, the node of the connection still works. So let it cancel the statement. If only
-            # the connection ended, the transaction would keep its locks.
+            # If another node becomes unreachable, the connection's own node still works, so let it cancel the
+            # statement. If only the connection ended, the transaction would keep its locks.
             with self._nodes.reach(node, connection.cancel_statement) as reach:
                 if defines and self._nodes.coordinator is not None:
                     reach.go_everywhere()
@@ -285,7 +285,7 @@ async def _check_server(connection: PostgresConnection) -> None:
 
 
 async def _check_sessions(url: str, limits: Settings, connection: PostgresConnection) -> None:
-    """Raise `StoreUnsupportedError` if a pooler lends sessions for transactions only. Prepared statements need more."""
+    """Raise `StoreUnsupportedError` if a pooler lends sessions per transaction, too short for prepared statements."""
     mark = f"'{secrets.token_hex(8)}'"
     await connection.execute(f"SET rankcurve.session = {mark}")
     reader = limits.model_copy(update={"read_only": True})  # `count_other_writers` passes over it

@@ -1,14 +1,14 @@
 """Opens sessions with a PostgreSQL server for connection pools, and runs built queries (SQL with arguments) in them.
 
-Every wait in a session has a time limit, whether for a statement, a lock, an idle transaction or a network that does
-not answer: a session without one could hang for ever, and hold its locks.
+Every wait in a session has a time limit, whether for a statement, a lock, an idle transaction or an unresponsive
+network, because a session without limits could hang for ever while holding its locks.
 
-Errors of the server or connection are sorted into classes, by which a connection pool knows what to retry:
+Errors from the server or the connection are sorted into classes that tell a connection pool what to retry:
 
 - Lost: the connection is useless, but the attempt may succeed on another connection. If a node of Citus has lost
   another node, the connection stays useful.
 - Raced: another transaction interfered. The failed transaction may succeed if it runs again.
-- Moving: Citus moves the partition at the moment. The failed transaction may succeed once the move has ended.
+- Moving: Citus is moving the partition. The failed transaction may succeed once the move has ended.
 - Late: the server did not answer in time.
 - Board deleted: the table of a board does not exist.
 
@@ -79,7 +79,7 @@ def is_raced(error: BaseException) -> bool:
 
 
 def is_moving(error: BaseException) -> bool:
-    """Return whether a transaction failed because Citus moves a partition to another node."""
+    """Return whether a transaction failed because Citus is moving a partition to another node."""
     return isinstance(error, asyncpg.PostgresError) and any(text in describe_error(error) for text in _MOVING)
 
 
@@ -88,12 +88,12 @@ def is_board_deleted(error: BaseException) -> bool:
 
 
 def describe_error(error: BaseException) -> str:
-    """Keep the first line of the driver's message. Later lines may quote a row, which must not reach a log."""
+    """Return the first line of the driver's message. Later lines may quote a row, which must not reach a log."""
     return str(error).partition("\n")[0] or type(error).__name__
 
 
 def translate_error(error: BaseException, *, node: str | None = None) -> Exception:
-    """Translate an error of the driver into one of the store. `node` names a server that has only some partitions."""
+    """Translate a driver error into a store error. `node` names a server that has only some of the partitions."""
     if is_board_deleted(error):
         return UnknownBoardError("the leaderboard was deleted meanwhile")
     text = describe_error(error)
@@ -135,7 +135,7 @@ _ARRAYS = [
 
 
 class PostgresConnection(asyncpg.Connection):  # type: ignore[misc]  # the driver has no types
-    """A session with a PostgreSQL server. It runs built queries: SQL texts with arguments."""
+    """A session with a PostgreSQL server, which runs built queries (SQL with arguments)."""
 
     __slots__ = ()
 
@@ -190,10 +190,10 @@ def replace_host(url: str, host: str, port: int) -> str:
 
 
 class Connector:
-    """Opens sessions. It first tries the host that accepted the last session, then the other hosts in the URL's order.
+    """Opens sessions, trying first the host that accepted the last one, then the other hosts in the URL's order.
 
-    The driver could try the hosts itself, but it has one timeout for all of them. A host that drops packets would use
-    up the whole timeout and leave no time for the next host.
+    The driver could try the hosts itself, but it has a single timeout for all of them. A host that drops packets would
+    use up that whole timeout and leave no time for the next host.
     """
 
     def __init__(self, url: str, limits: Settings, kind: Kind) -> None:

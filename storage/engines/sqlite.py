@@ -1,8 +1,8 @@
 """`SqliteStore` is the embedded store: one SQLite file, with one connection that writes and several that read.
 
-Brief reads run in the thread of the event loop. Each other connection has its own thread (aiosqlite), in which a whole
-program runs after one change of threads. If a query may return many rows, SQLite packs the rows into one JSON text.
-A thread may have to wait for the interpreter lock each time it fetches a row, so it is faster to fetch only one text.
+Brief reads run in the thread of the event loop. Every other connection has its own thread (aiosqlite), in which a whole
+program runs after a single change of threads. If a query may return many rows, SQLite packs them into one JSON text,
+because a thread may have to wait for the interpreter lock each time it fetches a row.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _decode_rows: Callable[[str], Any] = msgspec.json.Decoder(list[list[Any]]).decod
 
 
 class _Connection(aiosqlite.Connection):
-    """A connection with a thread, in which it runs whole functions. This is faster than to send single statements."""
+    """A connection that runs whole functions in its own thread, which is faster than sending it single statements."""
 
     def __init__(self, open_raw: Callable[[], sqlite3.Connection], meter: Meter) -> None:
         super().__init__(open_raw, iter_chunk_size=1)
@@ -174,7 +174,7 @@ class SqliteStore:
 
     @classmethod
     async def open_beside_owner(cls, path: Path, limits: Settings, *, meter: Meter = NO_METER) -> SqliteStore:
-        """Open the file of a store that another process owns. This store reads; `write` raises `NotOwnerError`.
+        """Open the file of a store that another process owns, for reading only: `write` raises `NotOwnerError`.
 
         Raises:
             StoreUnsupportedError, StoreDamagedError: the file can't be opened.
@@ -320,7 +320,7 @@ class SqliteStore:
             readers.idle.put_nowait(connection)
             self._tell_lent(readers)
 
-        # A cancelled read continues in its thread. So its connection is not lent again before the read has ended.
+        # A cancelled read continues in its thread, so its connection is not lent again before the read has ended.
         reading = asyncio.ensure_future(self._read_on(connection, work))
         reading.add_done_callback(give_back)
         return await asyncio.shield(reading)

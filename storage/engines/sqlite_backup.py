@@ -6,9 +6,9 @@
 A file under its final name is complete, because each copy is made under another name, checked, synced and then renamed.
 A copy that fails is removed, since it may fill the disk. Only a killed process leaves a `.partial`.
 
-A backup only reads and takes no lock, so the service keeps using the file. A restore takes the store's lock. The
-write-ahead log beside a store's file (`-wal`) is part of the store. If only the file were replaced, the old log would
-damage the new file. So restore with this module, not with `cp`.
+A backup only reads and takes no lock, so the service can keep using the file. A restore takes the store's lock. Restore
+with this module rather than with `cp`: the write-ahead log beside a store's file (`-wal`) is part of the store, and if
+only the file were replaced, the old log would damage the new file.
 """
 
 import os
@@ -32,8 +32,8 @@ _CACHE_KIB = 65_536  # page cache for the check of a copy, which reads the table
 def back_up_store(database: Path, into: Path) -> int:
     """Copy one snapshot of a store into a new file and return the file's size in bytes.
 
-    The copy holds every write that was acknowledged before the call. The store's write-ahead log can't shrink during
-    the call.
+    The copy holds every write that was acknowledged before the call. While the call runs, the store's write-ahead log
+    can't shrink.
 
     Raises:
         BackupFailedError: there is no store, the file exists, or the copy is damaged.
@@ -48,7 +48,7 @@ def back_up_store(database: Path, into: Path) -> int:
 
 
 def restore_store(backup: Path, database: Path, *, replace: bool) -> list[Path]:
-    """Copy a backup to the path of a store. Rename the files of an earlier store, and return their new paths.
+    """Copy a backup to a store's path, after renaming the files of any earlier store, and return their new paths.
 
     Raises:
         StoreLockedError: a service owns the store.
@@ -119,7 +119,7 @@ def _check(copy: sqlite3.Connection, source: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Sync a file, or the list of files in a folder, to the disk, so that a power cut can't lose it."""
+    """Sync a file, or a folder's list of files, to disk, so that a power cut can't lose it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,12 @@
 """Makes checkpoints for `SqliteStore`: copies SQLite's write-ahead log into the database file while posts continue.
 
-Copying many pages takes a tenth of a second, in which no post would be answered. So a separate connection, with its own
-thread, copies the log in rounds, each of which copies what the writer has logged since the last one. At the end, the
-writer's connection copies the last few pages, between two transactions. SQLite then syncs the file, and the next
-transaction restarts the log.
+Copying many pages takes a tenth of a second, during which no post would be answered. A separate connection, with its
+own thread, therefore copies the log in rounds, each covering what the writer has logged since the one before. At the
+end, the writer's connection copies the last few pages between two transactions. SQLite then syncs the file, and the
+next transaction restarts the log.
 
 SQLite before 3.51.3 can damage the file if a transaction restarts the log while another connection copies it
-(https://www.sqlite.org/wal.html#walresetbug). So each round opens a read transaction. While it is open, SQLite either
+(https://www.sqlite.org/wal.html#walresetbug). Each round therefore opens a read transaction. Meanwhile, SQLite either
 can't restart the log (if the file lacked pages of the log), or can't copy the log (if the file had all pages).
 """
 
@@ -51,14 +51,14 @@ class Checkpoints:
     def __init__(
         self, copy: Callable[[], Awaitable[None]], finish: Callable[[], Awaitable[None]], *, after_s: float
     ) -> None:
-        """Store two functions that copy the log: `copy` runs while the writer writes; the writer waits for `finish`."""
+        """Store two functions that copy the log: `copy` runs beside the writer, which has to wait for `finish`."""
         self._copy, self._finish, self._after_s = copy, finish, after_s
         self._due: asyncio.TimerHandle | None = None
         self._running: asyncio.Task[None] | None = None
         self._written = self._closed = False
 
     def plan(self) -> None:
-        """Plan a checkpoint after a write, unless one is planned. If one is running, plan the next one when it ends."""
+        """Schedule a checkpoint after a write, unless one is due. If one is running, schedule the next when it ends."""
         self._written = True
         if self._due is None and self._running is None and not self._closed:
             self._due = asyncio.get_running_loop().call_later(self._after_s, self._start)
@@ -84,7 +84,7 @@ class Checkpoints:
                 self.plan()
 
     async def close(self) -> None:
-        """Plan no more checkpoints, and wait for a running one. SQLite makes one when the last connection closes."""
+        """Stop making checkpoints and wait for a running one; SQLite makes one when the last connection closes."""
         self._closed = True
         if self._due is not None:
             self._due.cancel()

@@ -1,7 +1,7 @@
 """Locks and checks the file of a SQLite store before SQLite opens it, and interprets SQLite's errors about the file.
 
-A bad file is refused before any file in its folder changes. If the database file is empty, for example, SQLite would
-delete the write-ahead log beside it, and the posts in that log.
+A bad file is refused before any file in its folder changes. SQLite itself is less careful: if the database file is
+empty, for example, it deletes the write-ahead log beside it, and the posts in that log.
 """
 
 import errno
@@ -34,10 +34,10 @@ _PRIMARY = 0xFF  # the bits of an extended error code that hold the primary code
 
 
 class FileLock:
-    """Lets only one process own a store, by exclusive advisory locks on a second file in its folder and on the file.
+    """Lets only one process own a store, by exclusive advisory locks on the database file and on a lock file beside it.
 
-    The second file names the owner. But a file that is mounted at two paths has two such second files, and would get
-    two write-ahead logs. The system releases both locks when the process ends, even if the process crashes.
+    The lock file names the owner. It is not enough by itself: a database file that is mounted at two paths has two lock
+    files, and would get two write-ahead logs. The system releases both locks when the process ends, even in a crash.
     """
 
     def __init__(self, database: Path) -> None:
@@ -47,7 +47,7 @@ class FileLock:
         self._descriptors: list[int] = []
 
     def acquire(self) -> None:
-        """Lock the second file. Raise `StoreLockedError` if another process holds it."""
+        """Lock the lock file. Raise `StoreLockedError` if another process holds it."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -63,7 +63,7 @@ class FileLock:
         self._descriptors.append(descriptor)
 
     def acquire_file(self) -> None:
-        """Lock the file itself, which has to exist. Raise `StoreLockedError` as `acquire` does."""
+        """Lock the database file, which has to exist. Raise `StoreLockedError` as `acquire` does."""
         descriptor = os.open(self._real, os.O_RDWR | os.O_CLOEXEC)
         self._descriptors.append(descriptor)
         # A lock of this kind belongs to the descriptor, so it outlives other descriptors of the file. `flock` would
@@ -78,9 +78,9 @@ class FileLock:
             log.warning("file_not_locked", path=str(self._real), detail=str(error))
 
     def release(self) -> None:
-        """Release the locks. The lock file is not deleted, because the next holder may already have opened it.
+        """Release the locks, but leave the lock file in place, because the next holder may already have opened it.
 
-        Call this after SQLite has closed the file, because to close a descriptor drops SQLite's locks.
+        Call this only after SQLite has closed the database file, because closing a descriptor drops SQLite's locks.
         """
         while self._descriptors:
             os.close(self._descriptors.pop())
@@ -150,7 +150,7 @@ def describe_damage(error: Exception) -> str | None:
 
 
 def is_full_error(error: Exception, path: Path) -> bool:
-    """Return whether a write failed because the disk is full. If the error is not clear, find out with a trial file."""
+    """Return whether a write failed because the disk is full, writing a trial file if the error leaves that open."""
     code = _code_of(error) or 0
     if code & _PRIMARY == sqlite3.SQLITE_FULL:
         return True
@@ -163,7 +163,7 @@ def _code_of(error: Exception) -> int | None:
 
 
 def _has_room(path: Path) -> bool:
-    """Write a trial file. Return whether the disk, the quota and the process's limit let the write-ahead log grow."""
+    """Return whether a trial file can grow as the write-ahead log would, despite disk, quota and process limits."""
     left = path.with_name(path.name + "-wal")
     try:
         with tempfile.TemporaryFile(dir=path.parent) as file:
@@ -174,5 +174,5 @@ def _has_room(path: Path) -> bool:
 
 
 def is_full_os_error(error: OSError) -> bool:
-    """Return whether an error says that a file could not grow: full disk, quota or the process's limit."""
+    """Return whether a file could not grow because of a full disk, a quota or the process's limit."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -1,6 +1,6 @@
-"""The events of a store in one list. A follower of each partition's log adds them; their numbers have no gaps.
+"""Keeps a store's events in one list, to which a follower of each partition's log adds them, numbered without gaps.
 
-Without gaps, a reader that has seen a number knows that no earlier event will appear.
+Because there are no gaps, a reader that has seen a number knows that no earlier event will appear.
 """
 
 from collections.abc import Sequence
@@ -40,9 +40,9 @@ def make_follower(partition: int) -> Follower:
 
 
 def read_events(after: int, *, limit: int) -> Program[list[Event]]:
-    """Read up to `limit` events with numbers greater than `after`, in their order. Run this in the control partition.
+    """Read up to `limit` events with numbers greater than `after`, in order. Run this in the control partition.
 
-    Events that were pruned are left out: see `find_oldest`.
+    Events that were pruned are left out without notice; `find_oldest` tells how far back the list goes.
     """
     found = []
     for number, at_us, event_type, board_id, key, grant, owner in (yield _PAGE.bind(after=after, limit=limit)):
@@ -51,13 +51,13 @@ def read_events(after: int, *, limit: int) -> Program[list[Event]]:
 
 
 def find_oldest() -> Program[int | None]:
-    """Find the number of the oldest event that is kept; return None if there is no event."""
+    """Find the number of the oldest remaining event, or return None if there are no events."""
     [[oldest]] = yield _OLDEST.bind()
     return None if oldest is None else int(oldest)
 
 
 def prune_events(*, before_us: int, rows_max: int) -> Program[int]:
-    """Delete up to `rows_max` events that are older than `before_us`, the oldest first. Return how many."""
+    """Delete up to `rows_max` events that are older than `before_us`, oldest first, and return how many."""
     oldest = yield from read_events(0, limit=rows_max)
     old = [event.number for event in oldest if event.at_us < before_us]
     if old:
@@ -76,13 +76,13 @@ def _add_events(changes: Sequence[JournalRow]) -> Program[None]:
 
 
 def append_events(found: Sequence[tuple[int, str, str | None, int | None, int | None]]) -> Program[None]:
-    """Add events: time, type, board, and the key of a grant. Run this last, in the control partition."""
+    """Add events, given as (time, type, board, *grant key) tuples. Run this last, in the control partition."""
     last = yield from take_number(FOLLOWER, len(found))
     yield _ADD.bind(rows=[(number, *each) for number, each in enumerate(found, last - len(found) + 1)])
 
 
 def _skip() -> Program[None]:
-    """Continue at the end of a log that no longer has all changes: events that nobody saw in a week are of no use."""
+    """Continue at the end of a log that no longer has all changes, because week-old unseen events are of no use."""
     yield from ()
 
 

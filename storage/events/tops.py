@@ -1,10 +1,11 @@
-"""Finds leaderboards whose first rows have changed, for the event `top.changed`. Only those that a webhook asks for.
+"""Finds the leaderboards, among those a webhook asks for, whose first rows have changed, for the event `top.changed`.
 
     counts of changes in a log ──> boards with changes ──> their first owners ── other ones than before? ──> event
 
-Only the numbers of changes are read of a log, so a busy log costs little. The first owners are kept as a digest of
-their names, so that no name stays after an erasure. It is written with the event, so a change of them is one event,
-even if a process dies and the next one looks again. Several changes between two looks are one event, too.
+Only the change counts are read from a log, so that even a busy log costs little. The first owners are kept as a digest
+of their names, so that no name remains after an erasure. The digest is written together with the event, so each change
+of the first owners causes one event, even if a process dies and the next one looks again. Several changes between two
+looks also cause just one event.
 """
 
 import hashlib
@@ -31,7 +32,7 @@ FOLLOWER = "tops"
 
 
 class Changes(NamedTuple):
-    """The leaves that have changed in a log since the stored mark. `until` is the next mark."""
+    """The leaves that have changed, according to a log, since the stored mark. `until` is the next mark."""
 
     mark: int | None
     until: int
@@ -44,7 +45,7 @@ def is_watched(board: Board, webhooks: Iterable[Webhook]) -> bool:
 
 
 def find_changes(now_us: int) -> Program[Changes]:
-    """Find which leaves of a partition have changed since the mark, or, without a mark, in the last `RECENT_US`."""
+    """Find which of a partition's leaves have changed since the mark or, without a mark, in the last `RECENT_US`."""
     rows = yield _FIND_MARK.bind(name=FOLLOWER)
     mark = int(rows[0][0]) if rows else None
     [since] = [mark] if mark is not None else (yield from change_log.find_positions([now_us - RECENT_US]))
@@ -53,7 +54,7 @@ def find_changes(now_us: int) -> Program[Changes]:
 
 
 def read_top(rankings: Mapping[int, Ranking]) -> Program[str]:
-    """Read a digest of the first owners in each ranking of a board; it is empty if there are none."""
+    """Read a digest of the first owners in each of a board's rankings. It is empty if there are none."""
     found = []
     for ranking in rankings.values():
         found.append([entry.owner for entry in (yield from ranking.read_first_rows(TOP_ROWS))])
@@ -61,7 +62,7 @@ def read_top(rankings: Mapping[int, Ranking]) -> Program[str]:
 
 
 def store_tops(tops: Sequence[tuple[Board, str]], *, now_us: int) -> Program[None]:
-    """Store digests, and add an event for each board that had another one. Run this in the control partition."""
+    """Store digests, and add an event for each board whose digest has changed. Run this in the control partition."""
     stored = {row[0]: row[1] for row in (yield _FIND_TOPS.bind(keys=[board.key for board, _ in tops]))}
     changed = [(board, digest) for board, digest in tops if stored.get(board.key, "") != digest]
     if changed:

@@ -1,8 +1,9 @@
-"""Webhooks: addresses that receive events, how far each one has come, and when a failing one is tried again.
+"""Stores webhooks: the addresses that receive events, how far each one has come, and when to retry a failing one.
 
     active ── a delivery fails ──> tried again later and later ── for FAILING_US ──> paused ── resume ──> active
 
-A secret signs the deliveries to a webhook. After a rotation, the earlier secret signs, too, for `ROTATION_US`.
+Deliveries to a webhook are signed with its secret. After a rotation, they are signed with the earlier secret as well,
+for `ROTATION_US`.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,12 +57,12 @@ class Webhook(msgspec.Struct, frozen=True):
         return [each.text for each in self.secrets if each.until_us is None or each.until_us > now_us]
 
     def rotate(self, secret: str, now_us: int) -> "Webhook":
-        """Give the webhook a new secret. The previous one, and no other, continues to sign for a day."""
+        """Set a new secret. Deliveries are also signed with the previous secret, but no older one, for another day."""
         before = Secret(self.secrets[0].text, now_us + ROTATION_US)
         return msgspec.structs.replace(self, secrets=(Secret(secret, None), before))
 
     def succeed(self, delivered: int, *, tests: int = 0) -> "Webhook":
-        """Record a delivery of the event with this number, or of that many tests."""
+        """Record that the event with this number, or that many test deliveries, arrived."""
         return msgspec.structs.replace(
             self,
             delivered=max(delivered, self.delivered),
@@ -76,7 +77,7 @@ class Webhook(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, delivered=max(number, self.delivered))
 
     def fail(self, error: str, now_us: int) -> "Webhook":
-        """Record a failed delivery: the webhook waits longer each time, at last until it is resumed."""
+        """Record a failed delivery. The webhook waits longer after each one, and in the end until it is resumed."""
         since_us = self.failing_since_us or now_us
         pause_us = min(FIRST_PAUSE_US << min(self.failures, 20), LONGEST_PAUSE_US)
         return msgspec.structs.replace(
@@ -96,7 +97,7 @@ class Webhook(msgspec.Struct, frozen=True):
 
 
 def list_webhooks(after: str = "", limit: int = WEBHOOKS_MAX) -> Program[list[Webhook]]:
-    """List webhooks whose ids come after `after`, by id. A store has at most `WEBHOOKS_MAX`."""
+    """List webhooks whose ids come after `after`, ordered by id. A store has at most `WEBHOOKS_MAX`."""
     return [_decode(row[0]) for row in (yield _LIST.bind(after=after, limit=limit))]
 
 
@@ -108,9 +109,10 @@ def find_webhook(webhook_id: str) -> Program[Webhook]:
 def put_webhook(
     webhook_id: str, url: str, events: Sequence[str], boards: Sequence[str], *, secret: str, now_us: int
 ) -> Program[tuple[Webhook, bool]]:
-    """Store a webhook, or change an existing one. Return it, and whether it is new: then `secret` signs.
+    """Store a webhook or change an existing one, and return it with whether it is new.
 
-    A new webhook gets the events after the newest one. Raises CatalogFullError if there are `WEBHOOKS_MAX`.
+    `secret` is used only for a new webhook, which gets the events after the newest one. Raises CatalogFullError if
+    there are already `WEBHOOKS_MAX` webhooks.
     """
     rows = yield _HOLD.bind(id=webhook_id)
     if rows:
@@ -126,7 +128,7 @@ def put_webhook(
 
 
 def change_webhook(webhook_id: str, change: Callable[[Webhook], Webhook]) -> Program[Webhook]:
-    """Replace a webhook by what `change` makes of it as it is stored, and return this. Raises UnknownWebhookError."""
+    """Apply `change` to a stored webhook, store the result, and return it. Raises UnknownWebhookError."""
     rows = yield _HOLD.bind(id=webhook_id)
     webhook = change(_decode_found(webhook_id, rows))
     yield _PUT.bind(id=webhook_id, document=_encode(webhook).decode())

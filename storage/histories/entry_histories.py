@@ -1,7 +1,7 @@
-"""Reads the history of entries from the journal: all posts that made an entry, from the first one on.
+"""Reads the history of entries, all the posts that made each one since its first, from the journal.
 
-An entry that was merged with that of another owner has the posts of both. The journal has them under the names of their
-time, so a history is read by all names of the owner (see `merged_owners`).
+An entry that was merged with another owner's has the posts of both. The journal keeps each post under the owner's name
+at that time, so a history is read under all of the owner's names (see `merged_owners`).
 """
 
 from collections import defaultdict
@@ -25,9 +25,9 @@ Histories = Mapping[tuple[int, str], list[tuple[int, JournalRow]]]
 
 
 def read_histories(names: Iterable[str], board_of: Mapping[int, int], partitions: Sequence[int]) -> Program[Histories]:
-    """Read the changes of these owners, each from the change that made an entry, or from the journal's first one on.
+    """Read these owners' changes, each from the change that created the entry, or from the beginning of the journal.
 
-    `board_of`: for each key that the journal may have for a board, the key of the board in the result.
+    `board_of` maps each key under which the journal may know a board to the board's key in the result.
     """
     found: defaultdict[tuple[int, str], list[tuple[int, JournalRow]]] = defaultdict(list)
     for name in names:
@@ -50,12 +50,12 @@ def read_histories(names: Iterable[str], board_of: Mapping[int, int], partitions
 def join_histories(
     histories: Histories, board_key: int, owners: Iterable[str], rebuilt_us: int = 0
 ) -> list[JournalRow]:
-    """Join all changes of these owners' entries, and of those merged into them, in the order of the journal.
+    """Join all changes to these owners' entries, and to entries merged into them, in journal order.
 
-    `rebuilt_us`: when the board was last rebuilt from posts to earlier boards, too.
+    `rebuilt_us` is when the board was last rebuilt from posts that include those to earlier boards.
 
     Raises:
-        JournalIncompleteError: the journal lacks the beginning of an entry, or the entry has other posts, too.
+        JournalIncompleteError: the journal lacks the beginning of an entry, or the entry includes other posts as well.
     """
     wanted = [*owners]
     found = []
@@ -73,7 +73,7 @@ def join_histories(
 
 
 def _in_order(found: Iterable[tuple[int, JournalRow]]) -> list[JournalRow]:
-    """Order changes as pages of the journal do: each partition in its own order, and the partitions by time."""
+    """Order changes as journal pages do: each partition in its own order, with the partitions merged by time."""
     # A job may finish a block of the journal during the search. Then the search finds changes of the block twice.
     rows, latest = {(partition, row.number): row for partition, row in found}, dict[int, int]()
     order: dict[tuple[int, int], tuple[int, int, int]] = {}
@@ -84,7 +84,7 @@ def _in_order(found: Iterable[tuple[int, JournalRow]]) -> list[JournalRow]:
 
 
 def find_rebuilt(board_keys: Iterable[int]) -> Program[int]:
-    """Find when any of these boards was last rebuilt from posts to earlier boards, too, or 0."""
+    """Find when any of these boards was last rebuilt from posts that include those to earlier boards, or return 0."""
     times = yield _REBUILT.bind(keys=list(board_keys))
     return max((at_us for at_us in chain(*times) if at_us is not None), default=0)
 

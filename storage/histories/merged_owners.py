@@ -1,9 +1,10 @@
-"""Remembers which owners were merged into another owner, and on which boards: one person's ids that became one.
+"""Remembers which of a person's owner ids were merged into another one, and on which boards.
 
     owner ── merged into ──> other owner        the first id is an earlier id of the other owner from then on
 
-An earlier id no longer has entries, but the journal keeps its posts under it. So whoever reads an owner's posts reads
-those of the earlier ids as well. If the owner is merged, too, they become earlier ids of the new owner.
+An earlier id no longer has entries, but the journal keeps its posts under that id. Code that reads an owner's posts
+therefore reads those of the earlier ids as well. If the owner is merged in turn, they become earlier ids of the new
+owner.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ class MergedEntry(NamedTuple):
 
 
 def find_into(owner: str, *, held: bool = False) -> Program[str | None]:
-    """Find into whom an owner was merged, or None. `held`: let nobody change this until the transaction ends."""
+    """Find into whom an owner was merged, if at all. With `held`, this can't change until the transaction ends."""
     rows = yield (_HELD if held else _FIND).bind(owner=owner)
     return str(rows[0][0]) if rows else None
 
@@ -42,7 +43,7 @@ def list_earlier_ids(owner: str) -> Program[list[str]]:
 
 
 def list_names(owner: str) -> Program[list[str]]:
-    """List the owner and all earlier ids of the owner.
+    """List the owner and all of the owner's earlier ids.
 
     Raises:
         OwnerMergedError: this is an earlier id.
@@ -58,7 +59,7 @@ def list_names(owner: str) -> Program[list[str]]:
 
 
 def store_merged(owner: str, into: str, *, now_us: int) -> Program[None]:
-    """Store that an owner, with all earlier ids, is an earlier id of `into`.
+    """Record an owner, and all of its earlier ids, as earlier ids of `into`.
 
     Raises:
         MergeConflictError: `into` would have too many earlier ids.
@@ -82,14 +83,14 @@ def find_entries(leaf_keys: Iterable[int]) -> Program[list[MergedEntry]]:
 
 
 def list_earlier_ids_on(owners: Sequence[str], leaf_keys: Iterable[int]) -> Program[list[str]]:
-    """List the earlier ids of these owners whose entries were merged into entries of leaves with these keys."""
+    """List these owners' earlier ids whose entries were merged into entries on leaves with these keys."""
     earlier_ids = [row[0] for row in (yield _EARLIER_IDS.bind(owners=owners))]
     rows = (yield _THEIRS_ON_LEAVES.bind(keys=[*leaf_keys], owners=earlier_ids)) if earlier_ids else []
     return sorted({row[0] for row in rows})
 
 
 def forget_merged(owners: Sequence[str], leaf_keys: Sequence[int] | None = None) -> Program[None]:
-    """Forget these earlier ids. `leaf_keys`: forget only what became of their entries on leaves with these keys."""
+    """Forget these earlier ids or, with `leaf_keys`, only what became of their entries on leaves with these keys."""
     if leaf_keys is not None:
         yield _FORGET_ON_LEAVES.bind(owners=owners, keys=list(leaf_keys))
         return

@@ -1,15 +1,15 @@
-"""Merges the entries of one owner into those of another one: one person's accounts become one.
+"""Merges one owner's entries into another's, so that a person's two accounts become one.
 
     begin          refuse the owner's posts in every partition, remember the owner as an earlier id, move profile and
                    grants
     merge_board    per board, one transaction: compute the entry of both, write it, remove the owner's, log both
 
-If the merge is interrupted, the same request finishes it. A board has the owner's entry until its transaction, and then
-never again, because no post of the owner is applied after `begin`. So each post counts once.
+If the merge is interrupted, repeating the request finishes it. A board has the owner's entry until its own transaction
+and never again afterwards, because no posts from the owner are applied after `begin`. Each post therefore counts once.
 
-The new entry is what the posts of both make in the order of the journal, or else the stored values of both, combined by
-the rules of the columns. If the other owner has no entry, it gets the owner's as it is, and the journal is not needed.
-The journal keeps the earlier changes under the old name, see `histories.merged_owners`.
+The new entry results from the posts of both owners in journal order, or else from the stored values of both, combined
+by the columns' merge rules. If the other owner has no entry, it gets the owner's unchanged, and the journal is not
+needed. The journal keeps the earlier changes under the old name, see `histories.merged_owners`.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class MergedPart(NamedTuple):
 
 
 def list_merged_parts(owner: str) -> Program[list[MergedPart]]:
-    """List what became of the entries of a merged owner. Leave out boards that were deleted."""
+    """List what became of a merged owner's entries, leaving out boards that were deleted."""
     merged = {each.leaf_key: each for each in (yield from merged_owners.list_entries(owner))}
     rows = yield from find_rows_by_key([*merged])
     return [MergedPart(row.leaf.id, row.leaf.spec, _STATS.decode(merged[key].stats)) for key, row in rows.items()]
@@ -61,7 +61,7 @@ _STATS = msgspec.json.Decoder(list[StatValue | None])
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerMerge:
-    """Merges `owner` into `into`. `by_posts`: by all posts of both; otherwise by the stored values."""
+    """Merges `owner` into `into`, from all posts of both if `by_posts` is set, otherwise from the stored values."""
 
     owner: str
     into: str
@@ -69,7 +69,7 @@ class OwnerMerge:
     now_us: int
 
     def begin(self) -> Program[str | None]:
-        """Make the owner an earlier id, unless that was done before. Return the state of `into` if it is hidden now.
+        """Make the owner an earlier id, unless that was done before, and return the state of `into` if it is hidden.
 
         Raises:
             MergeConflictError: one of the owners was merged into another one, or `into` has too many earlier ids.
@@ -163,7 +163,7 @@ class OwnerMerge:
         return ChangeKind.JOINED, own.entry.cells if entry is None else entry.cells
 
     def _find_time(self, partitions: set[int]) -> Program[int]:
-        """Find a time that is later than that of every change which the logs of these partitions have."""
+        """Find a time that is later than every change in the logs of these partitions."""
         found_us = self.now_us
         for partition in sorted(partitions):
             log = yield from in_partition(partition, change_log.read_counter())

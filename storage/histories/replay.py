@@ -1,8 +1,8 @@
-"""Merges logged posts to a board again, in memory. `rebuild` does this for all owners, and `voiding` for one owner.
+"""Merges a board's logged posts again, in memory: `rebuild` does so for all owners, and `voiding` for one owner.
 
-A post that was taken back is left out: the journal has a later line that says so. Therefore `Replay` has to know these
-lines before it meets the posts. The same goes for merges (see `owner_merges`): unless the stored values of two owners
-were combined, the posts of the earlier id count for the other owner, from the first post on.
+A post that was voided is left out. Because the journal says so only in a later row, `Replay` has to know these rows
+before it meets the posts. The same goes for merges (see `owner_merges`): unless two owners' stored values were
+combined, the posts under the earlier id count for the other owner, from the first post on.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ class Replay:
     def __init__(self, board_id: str, spec: BoardSpec, specs: Mapping[int, BoardSpec], own_keys: Iterable[int]) -> None:
         """Prepare to merge posts into entries with the columns of `spec`.
 
-        `specs`: by key, the spec of each leaf whose posts are merged. `own_keys`: the keys that the board itself has or
-        had. Other keys are those of deleted boards with the same id.
+        `specs` maps the key of each leaf whose posts are merged to its spec. `own_keys` holds the keys that the board
+        itself has or had; any other key belongs to a deleted board with the same id.
         """
         self.specs, self._board_id, self._spec, self._own_keys = specs, board_id, spec, frozenset(own_keys)
         self._merger = Merger(spec)
@@ -33,14 +33,14 @@ class Replay:
         self._merged: dict[str, str] = {}  # by an earlier id: the owner who got its entry, in whatever way
 
     def note_voided(self, rows: Iterable[JournalRow]) -> None:
-        """Note which posts these later rows take back. A row has to be passed to `pass_voiding`, too, in its turn."""
+        """Register later rows that void posts. Each row must also be passed to `pass_voiding` when its turn comes."""
         self._voided.update(self._name_post(row) for row in rows)
 
     def is_voided(self, row: JournalRow) -> bool:
         return self._voided[self._name_post(row)] > 0
 
     def pass_voiding(self, entries: EntriesByOwner, row: JournalRow) -> None:
-        """Pass the row that takes back a post. From here on, its post id may belong to another post."""
+        """Replay a row that voids a post. From here on, the post id may belong to another post."""
         self._voided[self._name_post(row)] -= 1
         _renew(entries.get(self.owner_of(row.owner or "")), row)
 
@@ -49,19 +49,19 @@ class Replay:
         return row.leaf_key in self._own_keys, owner, None if row.record is None else row.record.post_id
 
     def note_merged(self, owner: str, into: str, kind: ChangeKind) -> None:
-        """Note that a later row merges an owner's entry. It has to be passed to `pass_merge`, too, in its turn."""
+        """Register a later row that merges an owner's entry. Pass it to `pass_merge`, too, when its turn comes."""
         self._merged[owner] = into
         if kind is not ChangeKind.COMBINED:
             self._joined[owner] = into
 
     def owner_of(self, name: str) -> str:
-        """Find for whom the posts of the owner with this name count."""
+        """Find the owner for whom posts under this name count."""
         while name in self._joined:
             name = self._joined[name]
         return name
 
     def last_owner_of(self, name: str) -> str:
-        """Find who has the entry of the owner with this name in the end."""
+        """Find the owner who ends up with the entry of the owner with this name."""
         while name in self._merged:
             name = self._merged[name]
         return name
@@ -78,7 +78,7 @@ class Replay:
         _renew(entries.get(owner), row)
 
     def read_changes(self, row: JournalRow, posted: ChangeRecord) -> list[ColumnChange]:
-        """Decode what a post changes, with the present indexes of the columns.
+        """Decode what a post changes, using the columns' present indexes.
 
         Raises:
             SpecConflictError: the board now lacks a column of the post, or has it with another kind or scale.
@@ -98,10 +98,10 @@ class Replay:
     def merge_post(
         self, entries: EntriesByOwner, row: JournalRow, owner: str, at_us: int | None, changes: Sequence[ColumnChange]
     ) -> PartOutcome:
-        """Merge a post with the time `at_us` into the owner's entry, or make it. Return the outcome, without a board.
+        """Merge a post made at `at_us` into the owner's entry, or create the entry. The outcome names no board.
 
         Raises:
-            ValueOutOfRangeError: a result leaves its column's range. The entry is as before.
+            ValueOutOfRangeError: a result leaves its column's range. The entry stays as it was.
         """
         entry = entries.get(owner)
         at_us = row.logged_us if at_us is None else at_us
@@ -117,7 +117,7 @@ class Replay:
         return PartOutcome(status, entry.updated_at_us, self._merger.decode_stats(entry.cells))
 
     def merge_history(self, rows: Sequence[JournalRow], owner: str, *, exact: bool = False) -> Entry | None:
-        """Merge all posts of one owner's entry, oldest first. Return the entry, or None if every post was voided.
+        """Merge all posts of one owner's entry, oldest first, and return it, or None if every post was voided.
 
         Raises:
             ValueOutOfRangeError: with `exact`, a result leaves its column's range. Otherwise the post is left out.
@@ -150,9 +150,9 @@ def _renew(entry: Entry | None, row: JournalRow) -> None:
 
 
 def _map_columns(earlier: BoardSpec, now: BoardSpec) -> list[int | None]:
-    """Map each column of `earlier` to the index in `now` of the column of equal name, kind and scale, or None.
+    """Map each column of `earlier` to the index of the column in `now` with the same name, kind and scale, or None.
 
-    A column that is computed now is left out: no post may name it.
+    A column that is computed now is left out, because no post may name it.
     """
     indexes = {column.name: index for index, column in enumerate(now.columns)}
     found: list[int | None] = []

@@ -2,8 +2,10 @@
 
 Two kinds of leases share one mechanism, the conditional writes that `work_leases` explains:
 
-- `work_leases`: the store's own work, such as refreshing a curve or applying a shard's posts. `jobs.ownership` uses it.
-- All other modules: leases that keys have on resources of pools. A key is a name that a client of the API chooses.
+- `work_leases` covers the store's own work, such as refreshing a curve or applying a shard's posts. `jobs.ownership`
+  uses it.
+- All other modules cover the leases that keys hold on the resources in pools. A key is a name that an API client
+  chooses.
 
 The life of a resource of a pool:
 
@@ -19,7 +21,7 @@ The margin (`lease_margin_s`) is a wait after the expiry, in case the store's cl
                                                     └── a new resource: the longest free one, else an expired lease
 
 A transaction writes a row only if the row has not changed since the transaction read it. Otherwise nothing is written,
-and the request is decided again. Only the store's clock says whether a lease has expired, never the clock of a holder.
+and the request is decided again. Only the store's clock decides whether a lease has expired, never a holder's clock.
 
 Of `storage`, this package may import only `schema` and the modules at the root. Begin with `lease_records`,
 then read `work_leases`, then `lease_transaction`. `peers` handles leases in other stores.

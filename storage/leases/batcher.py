@@ -1,11 +1,11 @@
-"""Answers the lease requests of one process together: one read for many keys, one transaction for many requests.
+"""Answers a process's lease requests in batches, with one read for many keys and one transaction for many requests.
 
     a key asks for a lease ──> shared read ──> the key already has a lease that lasts long enough: answered
                                    └── else ──> shared transaction ──> each request answered
-    a key gives its resource back ─────────────────┘
+    a key releases its resource ───────────────────┘
 
-Requests that arrive during a transaction share the next transaction, but requests of one key never share one. On
-SQLite, they are served in the order of their arrival. On PostgreSQL, two of them may be served at the same time.
+Requests that arrive during a transaction share the next one, but two requests for the same key never share one. On
+SQLite, requests for the same key are served in order of arrival. On PostgreSQL, two may be served at the same time.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class LeaseBatcher:
         self._writes = Coalescer(self._write, batch_max=most, waiting_max=waiting_max, tasks_max=write_tasks_max)
 
     async def request_lease(self, ask: LeaseRequest) -> Grant:
-        """Lease a resource to a key, or extend the lease that the key has. Return the lease.
+        """Lease a resource to a key, or extend the lease that the key has already, and return the lease.
 
         Raises:
             UnknownPoolError, UnknownRegionError, NoResourceError, LeaseInPastError: nothing was leased or extended.
@@ -59,7 +59,7 @@ class LeaseBatcher:
         return given
 
     async def find_lease(self, client_id: str, pool_id: str, key: str) -> Grant:
-        """Find the running lease of a key. This may be a lease in another store, if this store knows of it.
+        """Find a key's running lease, which may be in another store if this store has learned of it.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or no running lease.
@@ -71,7 +71,7 @@ class LeaseBatcher:
         return running
 
     async def release_lease(self, request: Release) -> Grant:
-        """End the lease of a key, so that its resource is free. Return the lease that the key had.
+        """End a key's lease, which frees its resource, and return the lease that the key had.
 
         Raises:
             UnknownPoolError, UnknownLeaseError: there is no such pool, or the key has no lease in it.

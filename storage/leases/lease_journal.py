@@ -1,11 +1,12 @@
-"""The journal of leases: the events of all resources. The transaction that causes an event also writes the event here.
+"""Records every event of every resource in the lease journal, in the same transaction that causes the event.
 
-The numbers of events come from a sequence. A transaction takes its numbers after it has written to resources, and keeps
-the sequence locked until it commits. So the numbers have no gaps, and a reader of an event sees all earlier events.
+Event numbers come from a sequence. A transaction takes its numbers after it has written to resources, and keeps the
+sequence locked until it commits. The numbers therefore have no gaps, and a reader who sees an event sees all earlier
+ones.
 
-The same transaction counts resources, leases and refusals of each region, so readers need not count rows. Each count is
-the sum of several rows (shares), so that concurrent transactions seldom wait for the same row. A transaction writes the
-counts last, so that it locks their rows only briefly before its commit.
+The same transaction counts each region's resources, leases and refusals, so that readers need not count rows. Each
+count is the sum of several rows (shares), so that concurrent transactions seldom wait for the same row. A transaction
+writes the counts last, so that it locks their rows only briefly before its commit.
 """
 
 import random
@@ -26,7 +27,7 @@ _BODY = ("kind", "resource", "holder", "region", "version", "at", "expires_at")
 
 
 class PublishedLeaseEvent(NamedTuple):
-    """An event in the journal of leases, with its number and the ids of its pool."""
+    """An event in the lease journal, with its number and the ids that identify its pool."""
 
     number: int
     client_id: str
@@ -98,7 +99,7 @@ _REFUSED = RegionCounts(refused=1)
 
 
 def count_events(events: Iterable[LeaseEvent], refused: Iterable[Region]) -> Mapping[Region, RegionCounts]:
-    """Count what to add to the numbers of each region. `refused` has the region of each refused request."""
+    """Count what to add to each region's counts. `refused` holds the region of each refused request."""
     counts: defaultdict[Region, RegionCounts] = defaultdict(RegionCounts)
     for kind, row, _, _, left in events:
         if kind in _COUNTED:

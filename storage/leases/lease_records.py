@@ -1,4 +1,4 @@
-"""The records of pools, resources, requests and events. `Resource.lease_to` is where a resource's version grows.
+"""Records for pools, resources, requests and events. `Resource.lease_to` is where a resource's version grows.
 
 Times are microseconds since 1970 by the store's clock.
 """
@@ -59,7 +59,7 @@ class Grant(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A resource of a pool, as its row says. `LeaseResources.write_changes` writes all fields of a row together."""
+    """A pool's resource, as stored in its row. `LeaseResources.write_changes` writes all fields of a row together."""
 
     pool_key: int
     resource: str
@@ -74,7 +74,7 @@ class Resource(NamedTuple):
 
     @property
     def is_free(self) -> bool:
-        """Whether no key leases the resource. After its expiry, a lease still counts until it is liberated."""
+        """Whether no key leases the resource. An expired lease still counts until the resource is liberated."""
         return self.free_since_us is not None
 
     def grant(self, key: str, now_us: int, *, acquired: bool) -> Grant:
@@ -85,15 +85,15 @@ class Resource(NamedTuple):
         return leased._replace(free_since_us=None, acquired_at_us=now_us)
 
     def liberate(self, now_us: int) -> Resource:
-        """Take the lease away from the resource. Its last key may still get it back."""
+        """End the resource's lease, but remember the key, which may still get the same resource again."""
         return self._replace(expires_at_us=GIVEN_BACK, free_since_us=now_us, acquired_at_us=0)
 
     def release(self, now_us: int) -> Resource:
-        """Free the resource after its key gave it back. The key has no further right to it."""
+        """Free the resource because its key released it, and forget the key, which has no further right to it."""
         return self.liberate(now_us)._replace(holder=None)
 
     def move(self, region: str, now_us: int) -> Resource:
-        """Move the resource to another region, without its lease and with a new version."""
+        """Move the resource to another region, which ends its lease and gives it a new version."""
         free = self if self.is_free else self.liberate(now_us)
         return free._replace(region=region, version=self.version + 1)
 

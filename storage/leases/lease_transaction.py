@@ -1,4 +1,4 @@
-"""Decides the lease requests of many keys in one transaction: which resource each gets, keeps or gives back.
+"""Decides lease requests from many keys in one transaction: which resource each key gets, keeps or releases.
 
     read_findings: one statement reads pools, resources of keys and the time
         └──> LeaseTransactions decides each request
@@ -59,11 +59,11 @@ class Findings(NamedTuple):
     held: dict[ResourceKey, Resource]  # the resources that keys have, or had last and may get back, by pool and key
 
     def key(self, request: PoolRequest) -> ResourceKey:
-        """Make the key of the dict `held` for a request: its pool key and its lease key. The pool must exist."""
+        """Return the key of a request's resource in `held`: its pool key and lease key. The pool must exist."""
         return self.pools[request[:2]].key, request.key
 
     def find_running(self, request: PoolRequest) -> Grant | None:
-        """Find the running lease of the request's key; return None if the key has none in this store."""
+        """Find the running lease held by the request's key, or return None if the key has none in this store."""
         row = self.held.get(self.key(request)) if request[:2] in self.pools else None
         if row is None or row.is_free or row.expires_at_us <= self.now_us:
             return None
@@ -82,17 +82,17 @@ class LeaseTransactions:
     ) -> None:
         """Store the settings that all programs of this object use.
 
-        No other key gets the resource of an expired lease before `margin_us` have passed since the expiry. The margin
-        is for a store whose clock may jump, because somebody sets the clock or because another server takes over.
-        If `clock` is None, `serve_requests` uses the time that `read_findings` reads from the store anyway. `peers`
-        says whether keys may also have leases in other stores.
+        After a lease expires, no other key gets its resource until `margin_us` have passed. The margin protects a store
+        whose clock may jump, because somebody sets the clock or because another server takes over. If `clock` is None,
+        `serve_requests` uses the time that `read_findings` reads from the store anyway. `peers` says whether keys may
+        also have leases in other stores.
         """
         self._peers = peers
         self._fronts: dict[Region, tuple[int, int]] = {}  # `_find_free`'s front, and when it last searched without one
         self._clock, self._margin_us, self._attempts_max, self._rng = clock, margin_us, attempts_max, rng
 
     def serve_requests(self, requests: Sequence[PoolRequest]) -> Program[list[Outcome]]:
-        """Decide requests of different keys and write the decisions. Return the outcome of each request, in order.
+        """Decide requests from different keys, write the decisions, and return each request's outcome in order.
 
         Raises:
             RacesLostError: in every attempt, other transactions changed the resources first.
@@ -117,7 +117,7 @@ class LeaseTransactions:
         return [group.outcomes[request] for request in requests]
 
     def find_lease(self, client_id: str, pool_id: str, key: str) -> Program[Grant]:
-        """Find the running lease that a key has in another store. Raise `UnknownPoolError` or `UnknownLeaseError`."""
+        """Find a key's running lease in another store. Raise `UnknownPoolError` or `UnknownLeaseError`."""
         pool = yield from lease_pools.read_pool(client_id, pool_id)
         if self._peers:
             now_us, place = (yield from (self._clock or store_clock)()), (pool.key, key)
@@ -139,7 +139,7 @@ class LeaseTransactions:
                 group.settle(request, change)
 
     def _take(self, group: _Group, region: Region) -> Program[None]:
-        """Give resources of a region to its `wanted` requests: first free, then expired ones. Refuse other requests."""
+        """Serve a region's `wanted` requests from free resources, then from expired ones, and refuse the rest."""
         waiting, now_us = group.wanted[region], group.found.now_us
         limit = group.count_wanted(region, is_free=True)
         group.give_resources(region, (yield from self._find_free(region, limit=limit, now_us=now_us)))
@@ -157,12 +157,12 @@ class LeaseTransactions:
                 group.refused.append(region)
 
     def _find_free(self, region: Region, *, limit: int, now_us: int) -> Program[list[Resource]]:
-        """Find up to `limit` free resources, longest free first. Begin where the last search found its first row.
+        """Find up to `limit` free resources, longest free first, starting where the last search found its first row.
 
-        The `free_since` of that row is the front. Without a front, PostgreSQL would scan all dead index entries of
-        earlier rows until vacuum removes them. A row may still appear before the front: a free resource that is moved
-        keeps its `free_since`, and a long transaction commits an old `free_since`. Such a row is found after
-        `FRONT_KNOWN_US`, or when too few rows follow the front.
+        That row's `free_since` is the front. Without a front, PostgreSQL would scan the dead index entries of all
+        earlier rows until vacuum removes them. A row may still appear before the front, because a free resource that is
+        moved keeps its `free_since`, and because a long transaction commits an old `free_since`. Such a row is found
+        after `FRONT_KNOWN_US`, or when too few rows follow the front.
         """
         since_us, read_us = self._fronts.get(region, (0, now_us))
         if not 0 <= now_us - read_us < FRONT_KNOWN_US:
@@ -192,7 +192,7 @@ _FIND = (
 
 
 def read_findings(requests: Sequence[PoolRequest]) -> Program[Findings]:
-    """Read the pools and the resources of the requests' keys, and the store's time, with one statement."""
+    """Read the pools, the resources that the requests' keys have, and the store's time, in one statement."""
     found = yield _FIND.bind(asked=sorted({request[:3] for request in requests}))
     pools: dict[tuple[str, str], Pool] = {}
     held: dict[ResourceKey, Resource] = {}
@@ -249,7 +249,7 @@ class _Group:
                 self.decided[request] = ResourceChange(row, row._replace(expires_at_us=request.until_us(now_us)))
 
     def _answer_from_peer(self, request: PoolRequest, lease: RemoteLease) -> None:
-        """Answer with a lease in another store. An event in the journal tells the other store of the request."""
+        """Answer with a lease in another store, and tell that store of the request by an event in the journal."""
         now_us = self.found.now_us
         self.outcomes[request] = lease.grant(now_us)
         if isinstance(request, Release):
@@ -262,9 +262,9 @@ class _Group:
             self.events.append(lease._replace(expires_at_us=until_us).make_event(LeaseEventKind.WANTED, now_us))
 
     def count_wanted(self, region: Region, *, is_free: bool) -> int:
-        """Count the free (or leased) rows of a region to read, so that each of its `wanted` requests gets one.
+        """Count how many free (or expired) rows to read, so that each of the region's `wanted` requests gets one.
 
-        Earlier decisions may use some of these rows. `give_resources` skips these, so add their number.
+        Earlier decisions may already use some of these rows. `give_resources` skips them, so the count includes them.
         """
         here = [row for row, _ in self.decided.values() if (row.pool_key, row.region) == region]
         return len(self.wanted[region]) + sum(row.is_free == is_free for row in here)

@@ -1,22 +1,22 @@
-"""Leases across several stores, each with its own service and with the resources of its own regions.
+"""Coordinates leases across several stores, each of which has its own service and its own regions' resources.
 
-A key should have only one resource, whichever store leases it. No store writes into another store; each store reads the
-journals of the others:
+A key should have only one resource, whichever store leases it. Stores never write to each other; instead, each store
+reads the journals of the others:
 
     other store's journal ──> `LeaseExchange` applies a page ──> `RemoteLeases`: leases of keys in that store
                                                                   └──> a transaction answers a key with its lease
 
-    key asks here for more time, or gives back ──> WANTED, RETURNED in the journal here ──> the other store reads them
+    key asks here for more time, or releases ──> WANTED, RETURNED in the journal here ──> the other store reads them
 
 For each peer (another store), a store remembers a cursor: the number of the last event that it read from the peer's
 journal. One transaction applies a page of events and stores the cursor after the page, so every event is applied once.
-A store grants no leases for a peer: it answers a key with the last lease that the peer's journal reported for the key.
+A store grants no leases on behalf of a peer; it answers a key with the last lease that the peer's journal reported.
 
-Each kind of event has its own effect:
+Each kind of event in a peer's journal has its own effect here:
 
-- acquired, extended, released, liberated: the stored leases of the other store are updated.
+- acquired, extended, released, liberated: what this store knows of the peer's leases is updated.
 - acquired, although the key has a lease here: if the lease here began later, it is reported as a duplicate and ended.
-- wanted, returned: a key with a lease here made a request to the other store. The lease here is extended or ended.
+- wanted, returned: a key with a lease here made a request to the peer. The lease here is extended or ended.
 """
 
 import random
@@ -55,7 +55,7 @@ class RemoteLease(NamedTuple):
         return Grant(self.resource, self.region, self.key, self.version, self.expires_at_us, now_us, acquired=False)
 
     def make_event(self, kind: LeaseEventKind, now_us: int) -> LeaseEvent:
-        """Make an event for the other store to read: the lease's key wants more time, or gives the resource back."""
+        """Create an event that tells the other store that the lease's key wants more time, or released the resource."""
         row = Resource(self.pool_key, self.resource, self.region, self.key, self.version, self.expires_at_us, None)
         return LeaseEvent(kind, row, self.key, now_us)
 
@@ -89,9 +89,9 @@ class RemoteLeases:
     def find_running(
         self, keys: Iterable[ResourceKey], here: Mapping[ResourceKey, Resource], now_us: int
     ) -> Program[dict[ResourceKey, RemoteLease]]:
-        """Find, for keys without a running lease in this store, the running leases that they have in other stores.
+        """Find the running leases in other stores for those of the keys that have none in this store.
 
-        `here` has the keys' resources in this store. Of several leases of a key, return the first that was acquired.
+        `here` holds the keys' resources in this store. If a key has several leases, return the one acquired first.
         """
         away = [key for key in keys if key not in here or here[key].is_free or here[key].expires_at_us <= now_us]
         if not away:
@@ -105,7 +105,7 @@ class RemoteLeases:
         return first
 
     def write_leases(self, stored: Sequence[RemoteLease], deleted: Iterable[tuple[int, str, str]]) -> Program[None]:
-        """Store leases. `deleted` names leases to delete by pool key, lease key and peer, which identify a lease."""
+        """Store leases, and delete those that `deleted` identifies by pool key, lease key and peer."""
         if stored:
             yield self._put.bind(rows=sorted(stored))
         for pool_key, key, peer in deleted:
@@ -120,7 +120,7 @@ class RemoteLeases:
         return int(found[0][0]) if found else 0
 
     def apply_page(self, peer: str, events: Sequence[KeyEvent], *, position: int) -> Program[None]:
-        """Change stored leases as a peer's events say, and store `position`, the number of the page's last event."""
+        """Apply a peer's events to the stored leases, and store `position`, the number of the page's last event."""
         known = yield from self.find_by_keys(sorted({key for key, _ in events}))
         state: dict[ResourceKey, RemoteLease | None] = {
             key: next((one for one in leases if one.peer == peer), None) for key, leases in known.items()

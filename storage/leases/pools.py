@@ -1,14 +1,15 @@
-"""Makes, lists, fills, empties and drops the pools of resources as operators request it, and changes the resources.
+"""Creates, lists, fills, empties and drops resource pools for operators, and finds and changes their resources.
 
-Nobody takes a running lease away from a key, not even an operator, because a game may be running on the resource. So a
-leased resource stays in its pool until its lease ends. The exception is to drop a whole pool, which ends all its
-leases. Callers do not see a dropped pool, and `LeasePools.sweep_dropped` deletes its rows later, in bounded steps.
+Nobody takes a running lease away from a key, not even an operator, because a game may be running on the resource. A
+leased resource therefore stays in its pool until its lease ends. The one exception is dropping a whole pool, which ends
+all its leases. Callers no longer see a dropped pool, and `LeasePools.sweep_dropped` deletes its rows later, in bounded
+steps.
 
 A transaction changes a resource only if no other transaction has changed it since it was found.
 
-On databases with row locks, `find_free` locks the free resources that it finds, and leaves out resources that another
-transaction has locked. So concurrent transactions never find the same free resource, and `find_free` never waits for
-another transaction.
+On databases with row locks, `find_free` locks the free resources that it finds, and leaves out those that another
+transaction has locked. Concurrent transactions therefore never find the same free resource, and `find_free` never waits
+for another transaction.
 """
 
 import random
@@ -61,10 +62,10 @@ def _select_named(column: str) -> Select:
 
 
 def _build_write() -> Update:
-    """Build the update that changes resources that still have the version and expiry that were found.
+    """Build the update that changes resources whose version and expiry are still as found. Its parameter is `rows`.
 
-    A resource never has the same pair of version and expiry again, because an extended lease expires later, and a new
-    lease has a new version. The update has the parameter `rows`.
+    A resource never has the same version and expiry twice, because an extended lease expires later, and a new lease has
+    a new version.
     """
     keys, found = ("pool_key", "resource"), ("version", "expires_at")
     written = {name: kind for name, kind in RESOURCE_COLUMNS.items() if name not in keys}
@@ -82,7 +83,7 @@ def _build_write() -> Update:
 
 
 def pool_condition(asked: str) -> Condition:
-    """Build a condition for a join: the pool `p` exists, and has the client id and pool id of the row `asked`."""
+    """Build a join condition: pool `p` has not been dropped, and has the client id and pool id of the row `asked`."""
     same = (col(name, "p").eq(col(name, asked)) for name in ("client_id", "pool_id"))
     return all_of(*same, col("deleted_at", "p").is_null())
 
@@ -103,7 +104,7 @@ class LeaseResources:
         self._write = _build_write().prepared()
 
     def find_by_holders(self, keys: Iterable[ResourceKey]) -> Program[dict[ResourceKey, Resource]]:
-        """Find, for each pool key and lease key, the resource that the key leases, or had last and may get back."""
+        """Find, for each pool key and lease key, the resource that the key leases, or leased last and may get again."""
         found = yield self._by_holders.bind(keys=keys)
         return {(row[0], row[3]): Resource(*row) for row in found}
 
@@ -112,7 +113,7 @@ class LeaseResources:
         return {(row[0], row[1]): Resource(*row) for row in found}
 
     def find_free(self, pool_key: int, region: str, *, limit: int, since_us: int = 0) -> Program[list[Resource]]:
-        """Lock up to `limit` free resources of a region, and return them, the longest free first.
+        """Lock and return up to `limit` free resources of a region, the longest free first.
 
         Leave out resources that became free before `since_us`.
         """
@@ -120,7 +121,7 @@ class LeaseResources:
         return [Resource(*row) for row in found]
 
     def find_expired(self, pool_key: int, region: str, *, before_us: int, limit: int) -> Program[list[Resource]]:
-        """Lock up to `limit` resources whose leases expired at or before `before_us`. Return them, earliest first."""
+        """Lock and return up to `limit` resources whose leases expired at or before `before_us`, earliest first."""
         found = yield self._expired.bind(pool_key=pool_key, region=region, expired_before=before_us, limit=limit)
         return [Resource(*row) for row in found]
 
@@ -139,7 +140,7 @@ class LeaseResources:
         return counts
 
     def write_changes(self, changes: Sequence[ResourceChange]) -> Program[set[ResourceKey]]:
-        """Change the resources that are still as in `before`. Return the pool key and name of each that was changed."""
+        """Change the resources that are still as in `before`, and return the pool key and name of each changed one."""
         if not changes:
             return set()
         # All transactions lock resources in this order, so that they seldom deadlock.
@@ -150,7 +151,7 @@ class LeaseResources:
     def record_events(
         self, events: Sequence[LeaseEvent], rng: random.Random, *, refused: Sequence[Region] = ()
     ) -> Program[None]:
-        """Append all events of this transaction to the journal, and add events and refused requests to the counts.
+        """Append this transaction's events to the journal, and add the events and refused requests to the counts.
 
         Call this only once in a transaction.
         """
@@ -232,7 +233,7 @@ class LeasePools:
     def list_pools(
         self, *, after: tuple[str, str] = ("", ""), client_id: str | None, limit: int
     ) -> Program[list[Pool]]:
-        """List up to `limit` pools whose ids follow `after`, in order; with `client_id`, only this client's pools."""
+        """List up to `limit` pools whose ids follow `after`, in order, for all clients or only for `client_id`."""
         if client_id is None:
             found = yield self._listed.bind(client_id=after[0], pool_id=after[1], limit=limit)
         else:
@@ -263,7 +264,10 @@ class LeasePools:
         yield self._drop.bind(pool_key=pool.key, now_us=now_us)
 
     def sweep_dropped(self, *, rows_max: int) -> Program[int]:
-        """Delete up to `rows_max` rows of a dropped pool. Return how many, or 1 if none; 0: no dropped pool is left."""
+        """Delete up to `rows_max` rows of one dropped pool, and return 0 only once no dropped pool is left.
+
+        Otherwise return the number of deleted rows, or 1 if the pool had none left.
+        """
         found = yield self._to_sweep.bind()
         if not found:
             return 0
@@ -277,7 +281,7 @@ class LeasePools:
     def add_resources(
         self, pool: Pool, region: str, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[list[str]]:
-        """Add resources to a region, and return the names of the new ones. Resources already in the pool do not change.
+        """Add resources to a region, leave those already in the pool unchanged, and return the names of the new ones.
 
         Raises:
             UnknownPoolError: the pool was dropped after the caller read it.
@@ -292,7 +296,7 @@ class LeasePools:
     def remove_resources(
         self, pool: Pool, names: Sequence[str], *, now_us: int, rng: random.Random
     ) -> Program[Removed]:
-        """Remove free resources from a pool. Leased resources stay. Raises UnknownPoolError if the pool was dropped."""
+        """Remove free resources from a pool, but keep leased ones. Raises UnknownPoolError if the pool was dropped."""
         yield from self._hold_floor(pool)
         wanted = sorted(set(names))
         found = yield self._remove.bind(pool_key=pool.key, resources=wanted)
@@ -305,7 +309,7 @@ class LeasePools:
         return Removed(len(removed), leased, len(wanted) - len(removed) - leased)
 
     def _hold_floor(self, pool: Pool) -> Program[int]:
-        """Lock a pool, so that no other transaction adds or removes resources. Return the version for new resources."""
+        """Lock a pool against adding and removing resources elsewhere, and return the version for new resources."""
         found = yield self._hold.bind(pool_key=pool.key)
         if not found:
             raise UnknownPoolError(f"the client {pool.client_id!r} has no pool {pool.pool_id!r}")

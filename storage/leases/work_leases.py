@@ -1,21 +1,21 @@
 """Leases on the store's own work: which process may refresh a curve, prune, or apply a shard's posts, and until when.
 
 A holder renews or releases its lease in the same transaction that stores the result of its work. If a holder was paused
-for longer than its lease, another process may have taken over. Then `renew` or `release` raises `LeaseLostError`, and
-the whole transaction is undone.
+for longer than its lease, another process may have taken over. In that case `renew` or `release` raises
+`LeaseLostError`, which rolls the whole transaction back.
 
-Every lease is a row with a version, and conditional writes claim it for a holder and renew the claim:
+Every lease is a row with a version. Conditional writes claim it for a holder and renew the claim:
 
     free ── claim: version + 1 ──> held ── renewed: later expiry ──> held …
       ^                              |
-      └──────────────────────────────┘ given back, or expired longer ago than the margin (for a clock that jumps)
+      └──────────────────────────────┘ released, or expired longer ago than the margin (for a clock that jumps)
 
-A row says who holds the lease and until when. Each write checks the row's version or expiry. If another
-process has changed the row first, nothing is written. So, by the store's clock, a row never has two holders at a time.
-The later holder has the greater version, and the resource that the lease protects refuses smaller versions. The clocks
-of holders are never used. `pools` contains these writes for the resources of pools.
+A row records who holds the lease and until when. Each write checks the row's version or expiry, and writes nothing if
+another process has changed the row first. By the store's clock, which is the only one used, a row therefore never has
+two holders at a time. The later holder has the greater version, and the resource that the lease protects refuses
+smaller versions. `pools` contains the corresponding writes for resources in pools.
 
-The store's time is read before the write that uses it. So a new lease ends slightly early for its holder, and an
+The store's time is read before the write that uses it, so a new lease ends slightly early for its holder, and an
 expired lease becomes free slightly late for the next holder.
 """
 
@@ -50,9 +50,9 @@ class WorkLease:
 
 class WorkLeases:
     def __init__(self, clock: StoreClock, *, margin_us: int) -> None:
-        """Compile the statements. Nobody can take an expired lease before `margin_us` have passed since the expiry.
+        """Compile the statements. Nobody can take an expired lease until `margin_us` after its expiry.
 
-        The margin is for a store whose clock may jump, because somebody sets the clock or another server takes over.
+        The margin protects a store whose clock may jump, because somebody sets it or another server takes over.
         """
         self.clock, self._margin_us = clock, margin_us
         leases = select(*map(col, ("resource", "holder", "version", "expires_at"))).from_(WORK_LEASES)
@@ -81,21 +81,22 @@ class WorkLeases:
         )
 
     def find_lease(self, kind: str, resource: str) -> Program[WorkLease | None]:
-        """Find the last lease on a resource, even if it expired or was released; return None if there is none."""
+        """Find the last lease on a resource, even if it expired or was released, or return None if there was none."""
         rows = yield self._find.bind(kind=kind, resource=resource)
         return WorkLease(kind, *rows[0]) if rows else None
 
     def find_held(self, kind: str) -> Program[dict[str, WorkLease]]:
-        """Find, by resource, the leases on one kind of work that nobody can take yet, even if they were released."""
+        """Find the leases on one kind of work that nobody can take yet, even released ones, keyed by resource."""
         now_us = yield from self.clock()
         rows = yield self._of_kind.bind(kind=kind)
         expired_before_us = now_us - self._margin_us
         return {row[0]: WorkLease(kind, *row) for row in rows if row[-1] > expired_before_us}
 
     def renew_leases(self, leases: Sequence[WorkLease], *, lease_us: int) -> Program[list[WorkLease]]:
-        """Renew leases of one kind for `lease_us` from now, even expired ones. Return the renewed leases.
+        """Renew leases of one kind for `lease_us` from now, even expired ones, and return the renewed leases.
 
-        Leave out leases that were released or taken by another holder. The rows stay locked until the transaction ends.
+        Leases that were released or taken by another holder are left out. The rows stay locked until the transaction
+        ends.
         """
         if not leases:
             return []
@@ -136,7 +137,7 @@ class WorkLeases:
         return (yield from self._let_expire(lease, now_us + lease_us))
 
     def release(self, lease: WorkLease, *, rests_until_us: int = GIVEN_BACK) -> Program[None]:
-        """Give a lease back. With `rests_until_us`, nobody can take the lease before that time by the store's clock.
+        """Release a lease. With `rests_until_us`, nobody can take it before that time by the store's clock.
 
         Raises:
             LeaseLostError: the lease was taken or released. If the error ends a transaction, its writes are undone.
@@ -145,9 +146,10 @@ class WorkLeases:
         yield from self._let_expire(lease, max(GIVEN_BACK, rests_until_us - self._margin_us))
 
     def end_all(self) -> Program[None]:
-        """End every lease. The owner of a store that only one process at a time may open calls this when it starts.
+        """End every lease, as the owner of a store that only one process at a time may open does when it starts.
 
-        No earlier holder lives, but a lease may end much later, if the clock was ahead when the holder died.
+        No earlier holder can still be alive then, but if the clock was ahead when a holder died, its lease may be far
+        from its end.
         """
         yield self._end_all.bind(expires_at=GIVEN_BACK)
 

@@ -4,7 +4,8 @@
     create_schema_apart         control partition and further partitions, each in a database schema of its own
     add_partition               one more partition, in a database schema of its own
 
-The number of partitions is in the table `meta`. A transaction that must reach all partitions calls `hold_partitions`.
+The table `meta` records how many partitions there are. A transaction that must reach all of them calls
+`hold_partitions`, so that none is added in the meantime.
 """
 
 import secrets
@@ -56,15 +57,15 @@ async def prepare_store(store: Store) -> str:
 
 
 def is_apart(dialect: Dialect) -> bool:
-    """Return whether the control partition has its own tables. Otherwise it shares the tables of partition 0."""
+    """Return whether the control partition has its own tables rather than sharing those of partition 0."""
     return dialect.schema_of(META) is not None
 
 
 def create_schema(*, if_missing: bool = True) -> Program[str]:
-    """Create all tables of a store with one partition, unless the store exists. Return its secret salt (hex).
+    """Create all tables of a store with one partition, unless the store exists, and return its secret salt (hex).
 
     Raises:
-        StoreExistsError: there is a store, and `if_missing` is not set.
+        StoreExistsError: the store exists already, and `if_missing` is not set.
         SchemaUnknownError: a version of the service with another schema wrote this store.
         StoreDamagedError: the table `meta` does not say which schema the store has.
     """
@@ -80,9 +81,10 @@ def create_schema(*, if_missing: bool = True) -> Program[str]:
 
 
 def create_schema_apart(partitions: int, *, schema_of: Callable[[int], str], distributed: bool) -> Program[str]:
-    """Create a store with each partition in its own database schema. `schema_of` returns the schema's name.
+    """Create a store that keeps each partition in its own database schema, and return its secret salt (hex).
 
-    Return the store's secret salt (hex). If `distributed` is set, Citus puts each schema on one of its nodes.
+    `schema_of` returns the schema name for a partition. If `distributed` is set, Citus places each schema on one of its
+    nodes.
     """
     numbers = [CONTROL, *range(partitions)]
     if distributed:
@@ -120,11 +122,11 @@ def read_meta() -> Program[dict[str, str]]:
 
 
 def find_salt(*, reads_only: bool = False) -> Program[str | None]:
-    """Find the salt of the store; return None if there is no store. `reads_only`: the caller will not write.
+    """Find the store's salt, or return None if there is no store. With `reads_only`, the caller promises not to write.
 
     Raises:
         SchemaUnknownError, StoreDamagedError: this version can't use the store.
-        StoreCopyError: the store must not be used because of a copy.
+        StoreCopyError: a copy from or to the store rules out this use, see `storage.store_copy`.
     """
     meta = yield from read_meta()
     for mark in meta.keys() & _REFUSALS.keys():
@@ -134,7 +136,7 @@ def find_salt(*, reads_only: bool = False) -> Program[str | None]:
 
 
 def check_meta(meta: dict[str, str]) -> str:
-    """Check the content of the table `meta`, and return the salt in it.
+    """Check that this version can use a store with these rows in its table `meta`, and return the salt among them.
 
     Raises SchemaUnknownError, StoreDamagedError.
     """
@@ -147,7 +149,7 @@ def check_meta(meta: dict[str, str]) -> str:
 
 
 def hold_partitions(*, lock: Lock = Lock.SHARE) -> Program[int]:
-    """Count the partitions of the store, and let no other transaction add one until this transaction ends."""
+    """Count the store's partitions, and keep other transactions from adding one until this transaction ends."""
     [[partitions]] = yield _find_meta.locked(lock).bind(name=_PARTITIONS)
     return int(partitions)
 
@@ -160,7 +162,7 @@ def count_partitions() -> Program[int]:
 def in_each_partition(
     make: Callable[[], Program[T]], concerns: Callable[[int], bool] = lambda partition: True
 ) -> Program[dict[int, T]]:
-    """Run a program for each partition that `concerns` accepts, lowest number first. Return results by partition."""
+    """Run a program in each partition that `concerns` accepts, lowest number first, and return results by partition."""
     results: dict[int, T] = {}
     for partition in filter(concerns, range((yield from count_partitions()))):
         results[partition] = yield from in_partition(partition, make())

@@ -1,4 +1,4 @@
-"""Declares the tables of the queue of posts, and of the semaphores that limit how many workers apply the posts."""
+"""Declares the tables for the post queue, and for the semaphores that limit how many workers apply its posts."""
 
 from querybuilder import INTEGER, TEXT, Query, col, create_index, create_table
 

@@ -1,4 +1,4 @@
-"""Declares the tables of pools, and of the leases on the resources of pools."""
+"""Declares the tables for pools and for the leases on their resources."""
 
 from querybuilder import INTEGER, TEXT, Query, col, create_index, create_table
 

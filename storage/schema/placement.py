@@ -1,11 +1,12 @@
-"""Says where each table is: in the control partition, in each partition that holds boards, or in both.
+"""Decides where each table belongs: in the control partition, in the partitions that hold boards, or in both.
 
     control        catalog, keys, profiles, grants, acts of operators, pools of leases, refresh requests
     0, 1, 2 …      rows and gates of boards, change log, totals, post ids, curves, live counts
     both           sequences, leases on the store's work, and the queue: every partition has its own such tables
 
-A board and everything that a post changes are in one partition. So no statement needs tables of two partitions, and on
-PostgreSQL each partition may be on another server. Most stores have one partition, and all tables are in one schema.
+A board shares its partition with everything that a post to it changes. No statement therefore needs tables from two
+partitions, and on PostgreSQL each partition may be on a different server. Most stores have a single partition, with all
+tables in one schema.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,32 +32,35 @@ TABLES = _CONTROL | _OTHERS  # the definitions of all tables of the store, by na
 
 
 def list_tables(partitions: int, *, apart: bool) -> list[tuple[int, str]]:
-    """Return pairs: a partition, and a table that it has. Leave out `meta`. `apart`: the control partition is not 0."""
+    """Return a pair (partition, table) for each table except `meta`.
+
+    With `apart`, the control partition is separate from partition 0.
+    """
     control = [*_CONTROL, *(_by_name(TABLES_OF_BOTH) if apart else ())]
     found = [(CONTROL if apart else 0, name) for name in control if name != META_TABLE.name]
     return found + [(partition, name) for partition in range(partitions) for name in _OTHERS]
 
 
 def prepare_put(table: str) -> Prepared:
-    """Prepare a statement that stores a row. The row replaces the row with the same primary key, if there is one.
+    """Prepare a statement that stores a row, replacing any row with the same primary key.
 
-    Its parameters have the names of the table's columns.
+    The statement's parameters are named after the table's columns.
     """
     row = insert(table).values(**{name: param(name) for name in TABLES[table].kinds})
     return row.on_conflict(*TABLES[table].keys).overwrite().prepared()
 
 
 def prepare_put_rows(table: str) -> Prepared:
-    """Prepare a statement that stores the rows of its parameter `rows`, each as the statement of `prepare_put` does."""
+    """Prepare a statement that stores each row in its parameter `rows` as `prepare_put` would."""
     rows = insert(table).rows(param("rows"), **TABLES[table].kinds)
     return rows.on_conflict(*TABLES[table].keys).overwrite().prepared()
 
 
 def place_tables(partition: int, schema_of: Callable[[int], str | None]) -> Callable[[str], str | None]:
-    """Make a function that finds the schema of a table by name, for programs that run for this partition.
+    """Return a function that maps a table's name to its schema, for programs that run in this partition.
 
-    `schema_of` returns the schema of a partition. The function returns None for a name that is no table of the store,
-    such as the name of a subquery in a WITH clause.
+    `schema_of` returns a partition's schema. The function returns None for a name that is not a table of the store,
+    such as a subquery in a WITH clause.
     """
     control, own = schema_of(CONTROL), schema_of(partition)
 

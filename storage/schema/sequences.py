@@ -1,4 +1,4 @@
-"""Gives numbers that a store never uses twice: keys of boards, versions of curves, numbers of requests and events."""
+"""Hands out numbers that a store never uses twice: board keys, curve versions, request numbers and event numbers."""
 
 from querybuilder import INTEGER, col, excluded, insert, larger_of, param, plus, update
 from storage.store import CONTROL, Program, in_partition
@@ -11,18 +11,20 @@ def take_keys(numbers: int = 1) -> Program[int]:
 
 
 def take_number(name: str, numbers: int = 1) -> Program[int]:
-    """Take the next `numbers` numbers of a sequence and return the last of them.
+    """Take the next `numbers` numbers from a sequence and return the last of them.
 
-    A sequence never repeats a number, even if rows with the number are deleted. Every partition has its own sequences.
+    A sequence never repeats a number, even after the rows that use it are deleted. Every partition has its own
+    sequences.
     """
     rows = yield _TAKE.bind(name=name, numbers=numbers)
     return int(rows[0][0])
 
 
 def count_fact(now_us: int = 0) -> Program[None]:
-    """Increase the number `facts` of this partition. Processes then forget what they remember, see `group_facts`.
+    """Increase this partition's counter `facts`, so that processes drop what they have cached, see `group_facts`.
 
-    Call this last in the transaction, because every post to the partition then waits until the transaction ends.
+    Call this last in the transaction, because from then on every post to the partition waits until the transaction
+    ends.
     """
     yield _COUNT_FACT.bind(now_us=now_us)
 
@@ -36,5 +38,5 @@ _TAKE = (
     .prepared()
 )
 _counter = update(LOG_COUNTER).where(col("counter_key").eq(0))
-# After a restore from a backup, adding 1 could repeat a number that a process remembers. So use the time if greater.
+# After a restore from a backup, adding 1 could repeat a number that a process remembers, so use the time if greater.
 _COUNT_FACT = _counter.set(facts=larger_of(plus(col("facts"), 1), param("now_us", INTEGER))).prepared()

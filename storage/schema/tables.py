@@ -1,6 +1,6 @@
-"""Declares the tables of the catalog, the change log, the entries and the curves, and the names of these tables.
+"""Declares the tables for the catalog, the change log, entries and curves, and a constant for each table's name.
 
-All packages use the constants with the names. `lease_tables` and `ingest_tables` declare the other tables.
+Other packages refer to tables by these constants. `lease_tables` and `ingest_tables` declare the remaining tables.
 """
 
 from querybuilder import BLOB, INTEGER, TEXT, Query, col, create_index, create_table

@@ -1,10 +1,10 @@
 """`SegmentedEntries` and `SegmentedRanking` return what one board with the rows of all segments would return.
 
-To return a page of rows in order, they read some rows from each segment and merge all these rows. So a page mostly
-takes one statement for each segment.
+To return a page of rows in order, they read some rows from each segment and merge them, so that a page usually takes
+one statement per segment.
 
-A read of a board is written once, as a `SegmentedRead`: it asks all segments the same, and makes one answer of theirs.
-`read_in_turn` runs it as a program, and `read_at_once` asks all segments at the same time.
+Each read of a board is written once, as a `SegmentedRead`, which asks all segments the same question and combines their
+answers into one. `read_in_turn` runs it as a program, and `read_at_once` asks all segments at the same time.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ SegmentedRead = Generator[AskedOfEach, list[Any], T]  # is sent the answers, in 
 
 
 def read_in_turn(parts: Iterable[Entries], read: SegmentedRead[T]) -> Program[T]:
-    """Ask one segment after the other, each in its partition, as a part of a program for any partition."""
+    """Ask one segment after another, each in its partition, as part of a program that runs for any partition."""
     try:
         asked = next(read)
         while True:
@@ -78,7 +78,7 @@ async def _ask(store: Store, program: Callable[[], Program[T]], agree: Callable[
 
 
 class SegmentedRanking(Ranking):
-    """Programs that read one ranked column of all segments of a board. They can run for any partition."""
+    """Programs that read one ranked column across all segments of a board. They can run for any partition."""
 
     def __init__(self, board: Board, index: int, parts: Sequence[Entries]) -> None:
         self.index, self.padding = index, Padding(board.spec, board.spec.columns[index])
@@ -100,7 +100,7 @@ class SegmentedRanking(Ranking):
         return sum((yield from self._each(lambda part: part.count_range(least=least, past=past))))
 
     def tally_cells(self, limit: int, below: str | None = None) -> Program[list[tuple[str, int]]]:
-        """List up to `limit` cells worse than `below` (None: all), best first, each with its number of entries."""
+        """List up to `limit` cells (with `below`, worse ones only), best first, each with its number of entries."""
         counted: Counter[str] = Counter()
         for rows in (yield from self._each(lambda part: part.tally_cells(limit, below))):
             for cell, ties in rows:
@@ -115,7 +115,7 @@ class SegmentedRanking(Ranking):
         return (yield from read_in_turn(self._parts, self.count_cells(start, [(cell, owner)])))[cell, owner]
 
     def count_cells(self, start: CountStart, cells: Collection[CellOf]) -> SegmentedRead[dict[CellOf, GapCount | None]]:
-        """Count the entries better than each cell, from a knot per segment. None: a log cannot confirm a count."""
+        """Count the entries better than each cell, from a knot per segment, or None where a log can't confirm it."""
         counted = yield AskedOfEach(lambda part: self._count_in(part, start, cells))
         return {cell: add_up_confirmed([counts[cell] for counts in counted]) for cell in cells}
 
@@ -125,10 +125,10 @@ class SegmentedRanking(Ranking):
         return part.rankings[self.index].gaps.count_better(start.parts[part.leaf.segment], cells)
 
     def find_row(self, start: CountStart | None, rank: int) -> Program[CellOf | None]:
-        """Find the cell and owner of the `rank`-th row; return None if the ranking has fewer rows.
+        """Find the cell and owner of the `rank`-th row, or return None if the ranking has fewer rows.
 
-        With `start`, the board's curve (the sum of the segments' curves) gives a cell above the row, where the search
-        begins. The search then reads about as many rows as all segments together have between two knots, or fewer.
+        With `start`, the search begins at a cell above the row, found on the board's curve (the sum of the segments'
+        curves). It then reads at most about as many rows as all segments together have between two knots.
         """
         place, skip_rows = self._before_best, rank - 1
         if start is not None:
@@ -196,10 +196,10 @@ class SegmentedRanking(Ranking):
         return merged[max(0, len(merged) - limit) :]
 
     def read_best_rows(self, limit: int) -> SegmentedRead[OwnersNeighbours]:
-        """Read the best rows of the board, and its totals, mostly with one statement for each segment.
+        """Read the board's best rows and its totals, usually with one statement per segment.
 
-        Of N segments, each probably has about an Nth of these rows. So read some more than that, and all if the last
-        row read from a segment is among the best.
+        Each of N segments probably has about an Nth of these rows, so the first statement reads a few more than that.
+        If the last row read from a segment turns out to be among the best, a second one reads `limit` rows.
         """
         rows_max = min(limit, limit * 3 // (2 * len(self._parts)) + FEW_ROWS)
         while True:
@@ -219,10 +219,10 @@ class SegmentedRanking(Ranking):
     def read_around_owners(
         self, asked: AroundOwner, owners: Sequence[str], gap_rows_max: int
     ) -> SegmentedRead[dict[str, OwnersNeighbours]]:
-        """Read the rows around each owner with a value in the column.
+        """Read the rows around each of the owners who have a value in the column.
 
-        If `asked.start` is set, also count the entries better than the owners' cells where `CountPolicy` says so;
-        `gap_rows_max`: see `count_policy.limit_gap_rows`.
+        If `asked.start` is set, also count the entries better than the owners' cells where `CountPolicy` says so. For
+        `gap_rows_max`, see `count_policy.limit_gap_rows`.
         """
         places = [place for theirs in (yield AskedOfEach(partial(self._find_places, owners))) for place in theirs]
         start, cells = asked.start, list[CellOf]()
@@ -248,7 +248,7 @@ class SegmentedRanking(Ranking):
         start: CountStart | None = None,
         cells: Sequence[CellOf] = (),
     ) -> SegmentedRead[list[OwnersNeighbours]]:
-        """Read up to that many better and worse rows around each place. Count the entries better than the cells."""
+        """Read up to `rows_max` better and worse rows around each place, and count the entries better than `cells`."""
 
         def read_and_count(part: Entries) -> Program[list[OwnersNeighbours]]:
             around = yield from self._read_around_in(places, rows_max, part)
@@ -306,7 +306,7 @@ def _count_as_asked(part: RowRanking, cell: str, rows_max: int | None, asked_us:
 
 
 def add_up_confirmed(found: Sequence[GapCount | None]) -> GapCount | None:
-    """Add up the counts of a cell in all segments. Return None if the count of a segment is None, that is, unknown."""
+    """Add up a cell's counts in all segments, or return None if any segment's count is None, that is, unknown."""
     parts = [part for part in found if part is not None]
     return add_up_counts(parts) if len(parts) == len(found) else None
 
@@ -326,7 +326,7 @@ def add_up_counts(parts: Sequence[GapCount]) -> GapCount:
 
 
 class SegmentedEntries(OpenBoard):
-    """Programs that read the entries and the rankings of all segments as one board. Posts go to single segments."""
+    """Programs that read the entries and rankings of all segments as one board. Posts go to single segments instead."""
 
     def __init__(self, board: Board, parts: Sequence[Entries]) -> None:
         self.board, self.parts = board, parts
@@ -349,6 +349,6 @@ class SegmentedEntries(OpenBoard):
         return found
 
     def read_totals(self) -> SegmentedRead[dict[int, int]]:
-        """Read the sums of the totals of all segments. Raises UnknownBoardError, BoardChangedError."""
+        """Read the totals, summed over all segments. Raises UnknownBoardError, BoardChangedError."""
         found = yield AskedOfEach(lambda part: read_totals([part.leaf]))
         return add_up_totals([totals for read in found for totals in read.values()])
