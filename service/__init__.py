@@ -1,24 +1,26 @@
-"""The HTTP service and the command line. They translate between the wire and the records of storage.
+"""The HTTP service and the command line, which translate between the wire and the records of storage.
 
 Each package or module may import those above it in this list:
 
     contract     the types, names and errors that travel over the wire
     telemetry    logs, traces and metrics
-    http         what the service does with every request before and after its handler
+    http         the steps that every request goes through before and after its handler
     ranks        finds ranks, and reads pages of a ranking
-    streams      makes the server-sent events that clients follow
+    streams      the server-sent events that clients follow
     monitoring   managed objects, Jolokia, the dashboard and the API page
-    context      the parts of one process; `stores` opens stores
-    views        one handler for each route; `health_routes` adds the routes of operators and monitors
+    context      the parts of one process; `stores` opens stores, and `webhook_sender` sends events to webhooks
+    views        the handlers of all routes; `health_routes` adds the routes for operators and monitors
+    resp         serves Redis clients on a port of their own, beside `views`
     lease_peers  reads the lease journals of other stores, for a job
-    api, app     the route table, and the server that answers from it, without aiohttp's application
+    api, app     the route table, and the server that uses it in place of aiohttp's application
     wiring       builds the context of one process; handlers never import it
-    own_packages keeps processes from importing foreign packages that have the names of ours, such as `config`
+    own_packages keeps a process from importing foreign packages that share a name with ours, such as `config`
     serve        one serving process from start to stop; `processes` runs several of them
     commands     the commands that `cli` assembles
 
-`entry_point` is a folder, but no package. The command `rankcurve` starts in its only module.
+`entry_point` is a folder, but not a package. Its only module is where the command `rankcurve` starts.
 
-No other package of the project imports this one. A reader begins with `api` (which handler serves which path) and
-`wiring` (what a process consists of). A request travels through `http.endpoint` to a handler in `views`.
+No other package of the project imports this one. If you are new here, begin with `api`, which shows what handler serves
+each path, and with `wiring`, which shows the parts of a process. A request travels through `http.endpoint` to a handler
+in `views`.
 """

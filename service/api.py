@@ -1,4 +1,4 @@
-"""All routes under `/v1`: each has a handler, the lowest role that may use it, and the types of its query and body."""
+"""The table of all routes under `/v1`: each has a handler, a minimum role, and the types of its query and body."""
 
 from service.contract import queries, requests
 from service.contract.api_keys import Role

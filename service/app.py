@@ -1,4 +1,4 @@
-"""Builds the server of a process from a list of routes and a context.
+"""Builds a process's server from a list of routes and a context.
 
 It is aiohttp's server with our `RouteTable` in place of aiohttp's application, whose route lookup and hooks would make
 a small request 10 % slower. A request that matches no route gets a problem document.
@@ -20,13 +20,13 @@ from service.http.route_table import RouteTable
 from .health_routes import add_health_routes
 
 _UNROUTED_VIEW = "none"
-# The longest line of a request. A query with a thousand escaped values fits, but not into aiohttp's default of 8 KiB.
+# The longest request line. A query with a thousand escaped values fits, which would exceed aiohttp's default of 8 KiB.
 LINE_BYTES_MAX = 64 * 1024
-LINGERING_S = 1.0  # the service reads a refused body for at most this long before it closes the connection
+LINGERING_S = 1.0  # the service keeps reading a refused body for at most this long before it closes the connection
 # aiohttp reads a body before the handler asks for it. When twice this number of bytes wait for the handler, aiohttp
 # stops reading from the connection until the handler has read some of them.
 READ_AHEAD_BYTES = 64 * 1024
-# A function that answers a request. It also gets the values of the parameters in the path.
+# A function that answers a request. Its second argument has the values of the path's parameters.
 Serve = Callable[[web.BaseRequest, Sequence[str]], Awaitable[web.StreamResponse]]
 
 
@@ -35,7 +35,7 @@ def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemSer
     ids = RequestIds()
     bodies = BodyReader(context.settings)
     table = RouteTable[Serve]()
-    # A process that only runs jobs has no `routes`. It gets no dashboard, because a dashboard could request no data.
+    # A process that only runs jobs has no `routes`. It serves no dashboard either, which would have no data to show.
     listed = add_health_routes(routes, dashboard=bool(routes) and context.settings.dashboard)
     for route in listed:
         endpoint = Endpoint(route, context, ids, bodies)
@@ -69,7 +69,7 @@ def make_server(routes: Sequence[Route], context: EndpointContext) -> ProblemSer
 
 
 async def _answer_expecting(request: web.BaseRequest, answering: Awaitable[web.StreamResponse]) -> web.StreamResponse:
-    """Answer `Expect: 100-continue`, so that the caller sends its body. Ignore any other expectation."""
+    """Answer `Expect: 100-continue`, so that the caller sends its body, and ignore any other expectation."""
     if request.version == HttpVersion11 and request.headers[hdrs.EXPECT].lower() == "100-continue":
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         request.writer.output_size = 0  # reset the count of sent bytes: the response itself has not started yet

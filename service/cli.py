@@ -1,6 +1,6 @@
-"""The command `rankcurve`: one application made of the commands in `service.commands`.
+"""The command `rankcurve`: one application, assembled from the commands in `service.commands`.
 
-Only the names of the commands and their order are here, so the file reads like the output of `rankcurve --help`.
+This file only lists the commands and their order, so it reads like the output of `rankcurve --help`.
 """
 
 import importlib.metadata

@@ -1,4 +1,4 @@
-"""The `Context`: the parts of one process of the service, such as store, catalog and writer. Every handler receives it.
+"""The `Context` that every handler receives: the parts of one service process, such as store, catalog and writer.
 
 `wiring.open_context` builds it, starts its parts, and stops them at the end. Parts that are used together form a group:
 `context.posting`, `context.curves`, `context.ranks`.
@@ -70,14 +70,14 @@ class Context(EndpointContext):
 
     @property
     def own_tables_max(self) -> int | None:
-        """How many boards may have tables of their own. None: this store needs no such limit."""
+        """Return how many boards may have tables of their own, or None if this store needs no limit."""
         return self.settings.own_tables_max if self.store.dialect.parses_schema else None
 
     def end_endless_answers(self) -> None:
         self.feeds.close()
 
     async def ready(self) -> list[int]:
-        """Check that the store answers and that the writer runs. Return the partitions that do not answer.
+        """Check that the store answers and that the writer runs, and return the partitions that do not answer.
 
         Raises:
             StoreDamagedError: the store is known to be damaged.
@@ -90,10 +90,11 @@ class Context(EndpointContext):
         return await find_away_partitions(self.store, wait_s_max=self.settings.connect_timeout_s)
 
     async def try_living(self, act: Callable[[Collection[int]], Awaitable[T]]) -> tuple[T, Collection[int]]:
-        """Call `act` with no partitions. If one does not answer, call it again with the numbers of those that do not.
+        """Call `act` for all partitions; if one does not answer, call it again without those that do not.
 
-        Return the result, and the partitions that the result leaves out. Raises StoreAwayError if the control partition
-        does not answer, or the living ones do not suffice.
+        The argument of `act` is the collection of partitions to leave out: none at first. Return the result and the
+        partitions that it leaves out. Raises StoreAwayError if the control partition does not answer, or if the
+        partitions that answer do not suffice.
         """
         try:
             return await act(()), ()

@@ -1,6 +1,6 @@
-"""The routes of operators and monitors: health, readiness, metrics, the OpenAPI document, Jolokia, the dashboard.
+"""The routes for operators and monitors: health, readiness, metrics, the OpenAPI document, Jolokia and the dashboard.
 
-They are apart from the routes under `/v1` because a job process serves some of them, too.
+They are kept apart from the routes under `/v1` because a job process serves some of them, too.
 """
 
 from collections.abc import Sequence
@@ -43,8 +43,8 @@ async def healthz(context: Any, call: Call) -> Health:
 async def readyz(context: Any, call: Call) -> Readiness:
     """Answer `ok` if the service can serve requests. Otherwise raise ProblemError, such as `store_busy`.
 
-    A service of which only some partitions do not answer is still ready. Otherwise a load balancer would stop using
-    every front end because one database server is down.
+    The service is still ready if only some partitions do not answer. Otherwise a load balancer would stop using every
+    front end because a single database server is down.
     """
     try:
         away = await context.ready()
@@ -61,7 +61,7 @@ async def metrics(context: Any, call: Call) -> Reply:
 
 
 def _document_handler(routes: Sequence[Route]) -> Handler:
-    made: list[bytes] = []  # the document; made at the first request, so that the service starts quickly
+    made: list[bytes] = []  # the document, which is made at the first request, so that the service starts quickly
 
     async def openapi(context: Any, call: Call) -> bytes:
         if not made:
@@ -72,7 +72,7 @@ def _document_handler(routes: Sequence[Route]) -> Handler:
 
 
 def add_health_routes(routes: Sequence[Route], *, dashboard: bool = True) -> list[Route]:
-    """Append the routes of this module, of Jolokia and, if `dashboard` is true, of the dashboard to `routes`."""
+    """Append to `routes` the routes of this module, of Jolokia and, if `dashboard` is true, of the dashboard."""
     everything = list(routes)
     everything += [
         Route("GET", "/healthz", healthz, None, "healthz", _TAG),

@@ -1,7 +1,7 @@
-"""Reads lease journals (logs of all changes of leases) of other stores, the peers, for `jobs.leases.peer_journals`.
+"""Reads the lease journals of other stores, the peers, for the job `jobs.leases.peer_journals`.
 
-If a peer does not answer with a page of its journal, `PeerUnavailableError` is raised. Its text is logged, so it has no
-API key.
+A lease journal is the log of all changes to leases. If a peer does not answer with a page of its journal, the reader
+raises `PeerUnavailableError`. The text of this error is logged, so it never holds an API key.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -28,7 +28,7 @@ _decode = msgspec.json.Decoder(LeaseEventLine).decode
 async def open_peer_reader(peers: Mapping[str, str]) -> AsyncIterator[ReadPeer]:
     """Provide, within the block, a function that reads a page of a peer's journal.
 
-    `peers` maps the name of each peer to its URL. The password in a URL is the API key for that peer.
+    `peers` maps each peer's name to its URL, in which the password is the API key for that peer.
     """
     async with ClientSession(timeout=ClientTimeout(TIMEOUT_S)) as session:
 

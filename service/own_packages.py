@@ -1,8 +1,8 @@
-"""Makes sure that a process imports the packages of this service, and no other packages with the same names.
+"""Makes sure that a process imports this service's packages, and not others with the same names.
 
 The names are common: `config`, `jobs`, `storage`. Python searches the folders of PYTHONPATH, and with `python -m` the
 working directory, before the installed packages, so a foreign `config` there would be imported instead of ours.
-`install_finder` prevents this. Other packages are found as usual.
+`install_finder` prevents this, and leaves the import of other packages alone.
 
 This file is also a program: `python -P own_packages.py MODULE …` installs the finder, then runs the module as `python
 -m MODULE …` does. `python_command` returns such a command for child processes.
@@ -23,7 +23,7 @@ _FOLDER = str(Path(__file__).parents[1])
 
 
 class _OwnPackages:
-    """An import finder that finds our packages in our folder. For other modules, Python asks the next finder."""
+    """An import finder that looks for our packages in our folder only, and leaves other modules to other finders."""
 
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -36,7 +36,7 @@ def install_finder() -> None:
 
 
 def python_command(module: str, *arguments: str) -> list[str]:
-    """Build the command of a process that installs the finder and then runs a module of our packages."""
+    """Build the command line of a process that installs the finder and then runs a module from our packages."""
     # With -P, Python does not add the folder of this file to the import path. Packages there, such as `http`, would
     # hide those of the standard library.
     return [sys.executable, "-P", __file__, module, *arguments]

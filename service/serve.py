@@ -1,9 +1,9 @@
-"""Runs a serving process (it answers requests), or one that only runs jobs, from its first log line to its last.
+"""Runs a serving process, which answers requests, or one that only runs jobs, from its first log line to its last.
 
     serve_until_stopped ──> run_process (log, interpreter, event loop) ──> run_until_stopped
                                                                            └──> open_service (context, then the port)
 
-At SIGTERM or SIGINT the process accepts no more requests, finishes the accepted ones, and ends with exit code 0.
+At SIGTERM or SIGINT the process accepts no more requests, finishes those that it has begun, and ends with exit code 0.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ GC_THRESHOLDS = (50_000, 20, 100)  # above Python's defaults, so that garbage co
 
 
 def serve_until_stopped(settings: Settings, *, only_jobs: bool = False) -> None:
-    """Serve until SIGTERM or SIGINT. With `only_jobs`, run only the jobs: other processes of the store serve requests.
+    """Serve until SIGTERM or SIGINT. With `only_jobs`, run only the jobs, and let other processes serve the requests.
 
     Raises:
         StorageError: the store can't be opened.
@@ -78,10 +78,10 @@ def run_process(
         on_drop=lambda lines: metrics.meter.add_from_any_thread("rankcurve_log_lines_dropped", lines),
         process=name,
     )
-    # Python frees most objects by reference counting when their request ends, and the parts of the process stay until
-    # its end. So garbage collections free little, and may be rare.
+    # Garbage collections may be rare, because they free little: reference counting already frees most objects when
+    # their request ends, and the parts of the process stay until its end.
     gc.set_threshold(*GC_THRESHOLDS)
-    gc.freeze()  # so that collections skip all objects that the imports have made
+    gc.freeze()  # so that garbage collections skip all objects that the imports have created
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -103,7 +103,7 @@ async def run_until_stopped(
 ) -> None:
     """Enter the context `running`, call `started` with the addresses that it provides, and leave when `stop` is set.
 
-    If `stop` is set before that, such as while a front waits for the owner, give up the start.
+    If `stop` is set before that, for example while a front process waits for the owner of the store, give up the start.
     """
     starting = asyncio.current_task()
     assert starting is not None
@@ -134,9 +134,10 @@ def watch_stop_signals(*numbers: signal.Signals) -> asyncio.Event:
 async def open_service(
     settings: Settings, metrics: Metrics, *, reuse_port: bool = False, owner: OwnerSockets | None = None
 ) -> AsyncIterator[list[str]]:
-    """Run the service within the block. Provide its addresses. `reuse_port`: other processes may share the port.
+    """Run the service within the block, and provide its addresses.
 
-    `owner`: the sockets of the process that owns the SQLite store. None: this process writes to its store itself.
+    If `reuse_port` is true, other processes may share the port. `owner` has the sockets of the process that owns the
+    SQLite store; if it is None, this process writes to its store itself.
     """
     async with open_context(settings, metrics, owner=owner) as context:
         context.keyring.check_binding(settings.host)
@@ -151,7 +152,7 @@ async def open_service(
 
 @asynccontextmanager
 async def _open_door(context: Context, *, reuse_port: bool = False, is_front: bool = False) -> AsyncIterator[None]:
-    """Listen for Redis clients within the block, if the settings say so. Of a SQLite store, only the owner does."""
+    """Listen for Redis clients within the block, if the settings ask for it. Front processes do not: the owner does."""
     settings = context.settings
     if not settings.resp_port or is_front:
         yield
@@ -163,10 +164,10 @@ async def _open_door(context: Context, *, reuse_port: bool = False, is_front: bo
 
 
 def make_new_board(context: Context) -> BoardSpec | None:
-    """Return the specification of boards that posts of Redis clients make, or None if the settings have none.
+    """Return the specification of the boards that Redis clients' posts create, or None if the settings have none.
 
     Raises:
-        ProblemError, SpecInvalidError: it is no specification.
+        ProblemError, SpecInvalidError: the setting `resp_board` is not a valid specification.
     """
     text = context.settings.resp_board.encode()
     return make_spec(decode_strictly(text, msgspec.json.Decoder(BoardBody)), context) if text else None
@@ -176,16 +177,16 @@ def make_new_board(context: Context) -> BoardSpec | None:
 async def open_owner(
     settings: Settings, metrics: Metrics, listening: Sequence[socket.socket]
 ) -> AsyncIterator[list[str]]:
-    """Be the owner process of a SQLite store within the block. Provide an empty list, because no port is opened."""
+    """Run as the owner process of a SQLite store within the block. Provide an empty list: it opens no port for HTTP."""
     async with open_context(settings, metrics) as context, serve_fronts(context, listening), _open_door(context):
         yield []
 
 
 @asynccontextmanager
 async def serve_fronts(context: Context, listening: Sequence[socket.socket]) -> AsyncIterator[None]:
-    """Write for front processes within the block. Afterwards, wait until they have ended.
+    """Write on behalf of the front processes within the block. Afterwards, wait until they have ended.
 
-    `listening`: sockets that are bound to the paths in `OwnerSockets`, in the same order.
+    `listening` has the sockets that are bound to the paths in `OwnerSockets`, in the same order.
     """
     posts, requests = listening
     writers = context.posting.writer
@@ -199,9 +200,9 @@ async def serve_fronts(context: Context, listening: Sequence[socket.socket]) -> 
 
 @asynccontextmanager
 async def open_jobs(settings: Settings, metrics: Metrics) -> AsyncIterator[list[str]]:
-    """Run the jobs within the block. Provide the addresses for monitoring; the list is empty if `jobs_port` is 0.
+    """Run the jobs within the block. Provide the addresses for monitoring, or an empty list if `jobs_port` is 0.
 
-    Monitoring systems can read health and metrics on `jobs_port`. The API of leaderboards is not served there.
+    On `jobs_port`, monitoring systems can read health and metrics. The leaderboard API is not served there.
     """
     async with open_context(settings.model_copy(update={"jobs": "embedded"}), metrics) as context:
         if not settings.jobs_port:

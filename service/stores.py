@@ -1,4 +1,4 @@
-"""Opens the store that a URL names. Nothing else decides which kind of store a URL means.
+"""Opens the store that a URL names. No other module decides what kind of store a URL stands for.
 
 A process imports only the database driver that its own store needs.
 """
@@ -14,10 +14,10 @@ SQLITE_PREFIX = "sqlite:///"
 
 
 class OwnerSockets(NamedTuple):
-    """The Unix sockets of the process that owns a SQLite store. The other processes of the node connect to them."""
+    """The Unix sockets on which the owner of a SQLite store listens for the other processes of its node."""
 
-    posts: Path  # for frames with posts, see `storage.posting.remote_writer`
-    requests: Path  # for requests that fronts pass on, over HTTP
+    posts: Path  # receives frames with posts, see `storage.posting.remote_writer`
+    requests: Path  # receives, over HTTP, the requests that front processes pass on
 
     @classmethod
     def in_folder(cls, folder: Path) -> Self:
@@ -29,7 +29,7 @@ def is_shared(url: str) -> bool:
 
 
 async def open_store(settings: Settings, meter: Meter = NO_METER, *, beside_owner: bool = False) -> Store:
-    """Open the store that the setting `store` names. `beside_owner`: another process owns the SQLite file.
+    """Open the store that the setting `store` names. If `beside_owner` is true, another process owns the SQLite file.
 
     Raises:
         StoreLockedError: another process has opened the database file.

@@ -1,8 +1,9 @@
-"""Sends signed events to webhooks, as Standard Webhooks 1.0 describes, and decides to which addresses they may go.
+"""Sends signed events to webhooks, as Standard Webhooks 1.0 describes, and decides which addresses they may go to.
 
-A receiver's address comes from an operator, and its name from a DNS server that may belong to somebody else. To keep
-the service from being made to call a machine that only it can reach, events go by `https` to public addresses alone, to
-the very address that was checked, and redirects are not followed. None of this applies to hosts in `webhook_hosts`.
+A receiver's URL comes from an operator, and the address behind it from a DNS server that may belong to somebody else.
+So that nobody can make the service call a machine that only the service can reach, it sends events by `https` only, to
+public addresses only, and to the very address that it has checked, and it follows no redirects. None of this applies to
+the hosts in the setting `webhook_hosts`.
 """
 
 import base64
@@ -31,11 +32,11 @@ TIMEOUT_S = 10.0
 CONNECTIONS_MAX = 32
 SECRET_BYTES = 24
 SECRET_PREFIX = "whsec_"
-_NAT64 = IPv6Network("64:ff9b::/96")  # such an address is that of an IPv4 machine, which may be a private one
+_NAT64 = IPv6Network("64:ff9b::/96")  # such an address stands for an IPv4 address, which may be private
 
 
 def sign(secret: str, delivery_id: str, at_s: int, body: bytes) -> str:
-    """Sign a delivery: `v1,` and base64 of HMAC-SHA256 over "id.timestamp.body"."""
+    """Sign a delivery. The signature is `v1,` and the base64 form of the HMAC-SHA256 over "id.timestamp.body"."""
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     mac = hmac.new(key, f"{delivery_id}.{at_s}.".encode() + body, hashlib.sha256)
     return f"v1,{base64.b64encode(mac.digest()).decode()}"
@@ -51,7 +52,7 @@ def is_public(address: str) -> bool:
 
 
 def find_fault(url: str, hosts: Sequence[str]) -> str | None:
-    """Say why events cannot be sent to a URL, as far as the URL tells, or return None. `hosts`: see `webhook_hosts`."""
+    """Say why events can't be sent to a URL, as far as its text shows, or return None. `hosts`: see `webhook_hosts`."""
     try:
         target = URL(url)
     except ValueError:
@@ -70,7 +71,7 @@ def find_fault(url: str, hosts: Sequence[str]) -> str | None:
 
 
 class _PublicResolver(AbstractResolver):
-    """Resolves names to public addresses only, apart from the names that an operator trusts."""
+    """Resolves host names. A host must have public addresses only, unless an operator trusts the host."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
         self._hosts, self._resolver = hosts, ThreadedResolver()
@@ -116,7 +117,7 @@ async def open_sender(hosts: Sequence[str]) -> AsyncIterator[SendEvent]:
 
 
 def show_grant(event: Event) -> dict[str, str | None]:
-    """Build the members that only an event about a grant has: the id of the grant, and its owner."""
+    """Build the members that only an event about a grant has: the grant's id and its owner."""
     if event.grant is None:
         return {}
     return {"grant": event.grant, "owner": event.owner}

@@ -1,12 +1,14 @@
-"""Builds and starts one process of the service: store, catalog, writer, curves and jobs. Stops them in reverse order.
+"""Builds the parts of one service process (store, catalog, writer, curves, jobs), and starts and stops them in order.
 
     open_context ──> the store ──> _make_context (the parts that use it) ──> Context, for handlers
                                └─> _start_jobs, with the parts of the context
 
-Storage and jobs receive clocks and random generators as arguments from here. There are two exceptions:
-`storage.schema.creation` draws the salt of a new store, and `storage.engines.postgres` draws its retry delays.
-In the package `service`, random numbers are also drawn in `contract.api_keys`, `http.endpoint` (request ids),
-`views.leases`, `views.owners.owners` and the request log (which logs a sample).
+Parts are stopped in the reverse order of their start.
+
+Storage and jobs receive clocks and random generators as arguments from here, so that tests can replace them. There are
+a few exceptions in storage: `storage.schema.creation` draws the salt of a new store, `storage.boards.acts` draws ids,
+and `storage.engines` draws retry delays and the mark of a session. In the package `service`, handlers and
+`http.endpoint` draw the ids, tokens and secrets that they create, and the request log draws its sample.
 """
 
 from __future__ import annotations
@@ -92,8 +94,8 @@ async def open_context(
 ) -> AsyncIterator[Context]:
     """Build and start the parts that handlers and jobs use. After the block, finish accepted work and stop the parts.
 
-    `clock` returns microseconds since 1970. Leases use the store's own clock instead. `owner`: the sockets of another
-    process, which owns the SQLite file; this process only reads it.
+    `clock` returns microseconds since 1970; leases use the store's own clock instead. `owner` has the sockets of the
+    process that owns the SQLite file, which this process then only reads.
 
     Raises:
         StoreLockedError, StoreUnsupportedError, StoreAwayError, SchemaUnknownError: the store can't be opened.
@@ -226,7 +228,7 @@ async def _open_curves(basics: _Basics) -> CurveContext:
     for partition in range(store.partitions):
         try:
             await book.poll(partition)
-        except StoreBusyError as error:  # a later poll loads the curves, when the partition answers again
+        except StoreBusyError as error:  # a later poll loads the curves, once the partition answers again
             log.warning("curves_not_loaded", partition=partition, detail=error.detail)
     metrics.watch(lambda: curve_metrics(book.list_served(), time.time()))
     auditor = Auditor(store, boards, book, settings, meter, monotonic=time.monotonic, rng=random.Random())
@@ -309,7 +311,7 @@ async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitS
         controls=controls,
         record_span=None if context.tracer is None else context.tracer.record_span,
     )
-    # A process without jobs has to poll the store, too, because it serves curves that job processes store.
+    # Even a process without jobs has to poll the store, because it serves the curves that job processes store.
     jobs = start_jobs(parts) if embedded else start_watch(parts)
     stack.push_async_callback(jobs.stop)
     ending = asyncio.create_task(_end_when_damaged(context, jobs.stop), name="end jobs")
@@ -317,7 +319,7 @@ async def _start_jobs(context: Context, controls: JobControls, stack: AsyncExitS
 
 
 async def _end_when_damaged(context: Context, stop: Callable[[], Awaitable[object]]) -> None:
-    """Wait until the store is damaged, then stop all jobs: they would fail, or their writes could do more damage."""
+    """Wait until the store is damaged, then stop all jobs, which would only fail or do more damage by their writes."""
     await context.store.damaged.wait()
     if isinstance(context.posting.writer, RemoteWriter):
         context.posting.writer.report_damage()
@@ -325,5 +327,5 @@ async def _end_when_damaged(context: Context, stop: Callable[[], Awaitable[objec
 
 
 def make_holder() -> str:
-    """Make a new name under which a process holds leases: host, process id and a random part."""
+    """Make a unique name under which a process holds leases: its host, its process id and a random part."""
     return f"{socket.gethostname()}/{os.getpid()}/{secrets.token_hex(4)}"

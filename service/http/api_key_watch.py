@@ -3,7 +3,7 @@
     this or another process ──creates or revokes a key──> store ──polled every second──> key ring
 
 A poll counts the API keys in the store, and reads all keys only if the counts have changed. It also ends the streams of
-revoked keys. While the store does not answer, the known keys stay valid, and nobody can revoke a key.
+revoked keys. While the store does not answer, the known keys stay valid, and nobody can revoke one.
 
 The watch is not a job, because a revoked key must stop working even if an operator has paused all jobs.
 """
@@ -96,7 +96,7 @@ class KeyWatch:
 async def watch_keys(
     settings: Settings, store: Store, stack: AsyncExitStack, *, tokens: PlayerTokens | None
 ) -> KeyWatch:
-    """Start a watch that has polled the store once, and continues to poll until `stack` is closed."""
+    """Start a watch, poll the store once, and return the watch, which continues to poll until `stack` is closed."""
     keyring = KeyRing(anonymous=settings.anonymous_role == "reader", tokens=tokens)
     watch = KeyWatch(store, keyring, keys_max=settings.keys_max)
     await watch.poll_keys()

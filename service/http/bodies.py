@@ -1,14 +1,14 @@
-"""Reads the bodies of requests while they arrive, within bounds of size, time and memory.
+"""Reads request bodies while they arrive, within limits on their size, their time and the memory that they take.
 
-Without these bounds, a few slow or large senders could take all memory of the process. A caller may send slowly, but
-one that stops sending is refused, and no part of a body is used before the whole body has arrived. When the service
-stops, it refuses all incomplete bodies.
+Without these limits, a few slow or large senders could take all of the process's memory. A caller may send slowly, but
+one that stops sending is refused, and no part of a body is used before the whole body has arrived. While the service is
+shutting down, it refuses all incomplete bodies.
 
 All bodies together may have at most `arriving_bytes_max` bytes. A body counts from the start of its arrival until its
-request is answered; one that is complete when the service begins to read it does not count.
+request is answered. A body that is complete when the service begins to read it does not count.
 
-The objects made of a body take many times its memory. So large bodies wait until those that are being answered,
-together at most `working_bytes_max` bytes, leave room.
+The objects that are made of a body take many times its memory. So a large body waits until there is room for it: the
+large bodies whose requests are being answered may have at most `working_bytes_max` bytes together.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class BodyReader:
         self._limits = limits
         self._held: dict[int, int] = {}  # `id()` of a request -> the bytes that are counted for its body
         self._held_bytes = 0
-        self._working: dict[int, int] = {}  # the same for large bodies that are being answered
+        self._working: dict[int, int] = {}  # the same for the large bodies whose requests are being answered
         self._has_room = asyncio.Event()
         self._arriving: set[asyncio.Timeout] = set()
         self._stopping = False
@@ -46,7 +46,7 @@ class BodyReader:
 
         Raises:
             ProblemError: `body_too_large`, `body_timeout`, `bad_request`, `too_many_bodies`, or `store_busy` if the
-                service stops before the body has arrived.
+                service shuts down before the body has arrived.
         """
         announced = request.content_length
         if announced is None:
@@ -83,7 +83,7 @@ class BodyReader:
         self._working[id(request)] = size
 
     def _hold(self, request: web.BaseRequest, size: int) -> None:
-        """Count a body as `size` bytes, if it does not count as more. Raise `too_many_bodies` above the limit."""
+        """Count a body as `size` bytes, unless it counts as more already. Raise `too_many_bodies` above the limit."""
         held = self._held.get(id(request), 0)
         if size > held:
             if self._held_bytes + size - held > self._limits.arriving_bytes_max:
@@ -95,8 +95,8 @@ class BodyReader:
     async def _arrived(self, request: web.BaseRequest) -> bytes:
         """Wait until a body has arrived, and return it.
 
-        A large body is collected in mapped memory, which goes back to the system immediately. If many large bodies grew
-        on the heap at the same time, they would fragment it.
+        A large body is collected in mapped memory, which goes back to the system as soon as it is released. On the
+        heap, many large bodies that grow at the same time would leave it fragmented.
         """
         capacity = request.content_length or self._limits.body_bytes_max
         with _map_memory(capacity) if capacity > _HEAP_BYTES_MAX else BytesIO() as gathered:
@@ -123,7 +123,7 @@ class BodyReader:
             gathered.write(piece)
 
     def refuse_arriving(self) -> None:
-        """Refuse all incomplete bodies from now on, because the service stops."""
+        """Refuse all incomplete bodies from now on, because the service is shutting down."""
         self._stopping = True
         for limit in self._arriving:
             limit.reschedule(asyncio.get_running_loop().time())

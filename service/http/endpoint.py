@@ -3,11 +3,11 @@
     request ──> foreign pages ──> key and role ──> rate ──> body ──> path and query ──> handler ──> response
                   └───────────────┴──────────── any error ─────────────┴──────────────────┴──────> problem document
 
-An answer to a read may get CORS headers (see `foreign_pages`), and is compressed if it is long.
+An answer to a read may get CORS headers (see `foreign_pages`), and it is compressed if it is long.
 
-The cause of a problem with the code `internal` is only in the log, because it may quote data of other callers.
+If a problem has the code `internal`, its cause appears only in the log, because it may quote other callers' data.
 `Endpoint.serve` runs for every request, so `Endpoint.__init__` prepares everything that is the same for all requests of
-a route, such as the list of the checks before the body is read.
+a route, such as the list of checks that come before the body is read.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ X_TRACEPARENT = istr("traceparent")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 # The log shows only these path parameters. It hides owners, lease keys and post ids, because they may name people. It
-# also hides the part of a path after /jolokia, which is a request of another protocol. `path` is the whole path of a
+# also hides the rest of a path after /jolokia, which is a request in another protocol. `path` is the whole path of a
 # request that matches no route; `service.app` has already hidden the unknown words in it.
 _LOGGED_PARAMETERS = ("board", "column", "family", "league", "cohort", "client_id", "pool_id", "id", "webhook", "path")
 # These two statuses are never sent. They are only counted and logged.
@@ -101,7 +101,7 @@ PATH_PARSERS: dict[str, Callable[[str], str]] = {  # by parameter name; any othe
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointContext:
-    """The parts of `service.context.Context` that endpoints use. Endpoints pass the whole context to handlers."""
+    """The parts of `service.context.Context` that endpoints use. Handlers get the whole context from them."""
 
     settings: Settings
     metrics: Metrics
@@ -109,12 +109,12 @@ class EndpointContext:
     key_limits: KeyLimits
     anonymous: AnonymousCallers
     request_log: RequestLog
-    cross_origin: CrossOrigin | None = None  # None if no pages of other sites may read
+    cross_origin: CrossOrigin | None = None  # None if no pages from other sites may read
     tracer: Tracer | None = None  # None if requests are not traced
     relay: Relay | None = None  # only in a front process of a SQLite store: passes requests on to the owner
 
     def end_endless_answers(self) -> None:
-        """End all answers that would not end by themselves, such as streams. The server calls this when it stops."""
+        """End answers that would never end by themselves, such as streams. The server calls this when it stops."""
 
     async def ready(self) -> list[int]:
         """List the partitions that do not answer. Raise StorageError or ProblemError if the process is not ready."""
@@ -122,14 +122,14 @@ class EndpointContext:
 
 
 class RequestIds:
-    """Gives each request an id: the caller's id if it is well-formed, else a new id that no other process makes."""
+    """Chooses each request's id: the caller's if it is well-formed, else a new one that no other process creates."""
 
     def __init__(self) -> None:
         self._prefix = secrets.token_hex(4)
         self._numbers = itertools.count(1)
 
     def begin_request(self, headers: Mapping[str, str]) -> str:
-        """Choose the id of a request. Its log lines get this id and the request's header `traceparent`."""
+        """Choose a request's id. Log lines about the request get this id and the request's header `traceparent`."""
         given = headers.get(X_REQUEST_ID)
         request_id = given if given and _REQUEST_ID.fullmatch(given) else f"{self._prefix}-{next(self._numbers):x}"
         REQUEST_ID.set(request_id)
@@ -175,7 +175,7 @@ class Endpoint:
         return steps
 
     async def serve(self, request: web.BaseRequest, parameters: Sequence[str]) -> web.StreamResponse:
-        """Answer a request. `parameters` are the values of the path's parameters, in the order of the path."""
+        """Answer a request. `parameters` has the values of the path's parameters, in the order of the path."""
         started_s, code = perf_counter(), ""
         call = Call(request, self._ids.begin_request(request.headers), ANYONE)
         try:
@@ -231,7 +231,7 @@ class Endpoint:
             self._rate.admit(identity.key_id)
 
     async def _fail(self, call: Call, error: Exception) -> tuple[web.StreamResponse, str]:
-        """Build the answer to a request that failed, and its code. The code is empty if the owner has answered."""
+        """Build the answer to a request that failed, and its code, which is empty if the owner has answered."""
         if isinstance(error, NotOwnerError):
             assert self._context.relay is not None
             try:
@@ -252,7 +252,7 @@ class Endpoint:
     def _end(self, call: Call, parameters: Sequence[str], status: int, code: str, started_s: float) -> None:
         seconds = (call.answered_s or perf_counter()) - started_s
         name = self._batch_name if call.is_batch else self._name
-        self._meter.observe("rankcurve_request_seconds", seconds, name)  # as `count_answer`, without a call of it
+        self._meter.observe("rankcurve_request_seconds", seconds, name)  # as `count_answer`, without the call
         self._meter.add("rankcurve_requests", 1, name, _STATUS_CLASSES[status // 100])
         if call.span is not None:
             call.span.end(status, call.identity.key_id)
@@ -367,9 +367,10 @@ def parse_media_type(header: str) -> str:
 
 
 def _check_path(raw_path: str) -> None:
-    """Refuse a path if its percent escapes are not UTF-8, or contain NUL, which PostgreSQL can't store.
+    """Refuse a path whose percent escapes are not UTF-8, or contain NUL, which PostgreSQL can't store.
 
-    aiohttp would leave `%FF` as it is. The request would reach the owner named `%FF`, whose correct path has `%25FF`.
+    aiohttp would leave `%FF` as it is. The request would then reach the owner who is named `%FF`, whose correct path
+    has `%25FF`.
     """
     try:
         text = unquote_to_bytes(raw_path).decode("utf-8")

@@ -1,4 +1,4 @@
-"""Writes responses: in one piece, compressed if they are long, and without a header that shows the server's versions.
+"""Writes responses: in one piece, compressed if they are long, and without a header that reveals the server's versions.
 
 `FastJsonResponse` writes the most common answers in one piece: JSON on a connection that stays open, and answers with
 status 304. It builds no header dictionary, because that would make small requests noticeably slower. In any other case
@@ -30,7 +30,7 @@ class _WithoutServerHeader(web.StreamResponse):
 
 class PlainResponse(_WithoutServerHeader, web.Response):
     def add_headers(self, headers: Mapping[str, str]) -> None:
-        """Add headers before the answer is sent. A second `Vary` is added to the first one."""
+        """Add headers before the answer is sent. A second `Vary` is joined to the first one."""
         for name, value in headers.items():
             known = self.headers.get(name) if name == hdrs.VARY else None
             self.headers[name] = f"{known}, {value}" if known else value
@@ -103,7 +103,7 @@ def accepts_gzip(header: str) -> bool:
 
 
 async def compress_answer(response: web.StreamResponse, request: web.BaseRequest) -> None:
-    """Compress the body of a response that was not sent yet with gzip, if the caller accepts that."""
+    """Compress, with gzip, the body of a response that has not been sent, if the caller accepts that."""
     if not isinstance(response, IN_ONE_PIECE) or not isinstance(body := response.body, bytes):
         return
     if accepts_gzip(request.headers.get(hdrs.ACCEPT_ENCODING, "")):

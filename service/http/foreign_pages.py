@@ -1,18 +1,18 @@
-"""Keeps foreign web pages away from a service without API keys, and lets pages read if `cors_origins` names them.
+"""Keeps foreign web pages away from a service without API keys, and lets the pages that `cors_origins` names read.
 
 Without keys, every caller on this machine has the role ops. Any web page in a browser on this machine could therefore
-empty a leaderboard, if two headers did not reveal it:
+empty a leaderboard, if two headers did not give the page away:
 
 * `Host` holds the name of the page's site, if an attacker made that name resolve to this machine (DNS rebinding).
 * `Origin` holds the site and the port of the page. A foreign page has another site or another port than the service.
 
-With the setting `cors_origins`, web pages of other sites may read (the CORS protocol):
+With the setting `cors_origins`, web pages from other sites may read, by the CORS protocol:
 
     browser ──OPTIONS, Access-Control-Request-Method──> Preflight ──> may the page send this request?
             ──GET, Origin──────────────────────────────> Endpoint ──> the answer, which the page may see
 
-Only routes for the role reader let pages see an answer, and if player tokens are configured, those for players, too.
-Without their headers, a browser hides the answer.
+Only routes for the role reader let pages see an answer, and if player tokens are configured, so do those for players. A
+browser hides an answer that lacks these headers from the page.
 """
 
 import re
@@ -32,15 +32,15 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^\[\]:@]+?)\.?(:[0-9]{0,5})?")
 
 
 def refuse_foreign_page(host: str | None, origin: str | None, *, changes: bool) -> None:
-    """Refuse a request that may come from a web page other than the service's own page.
+    """Refuse a request that may come from a web page other than the service's own.
 
     `changes` says whether the request may change anything. A page from another port of this machine may send requests
-    that only read, because the browser hides the answers from the page.
+    that only read, because the browser hides the answers from that page.
 
     Raises:
         ProblemError: `host_not_allowed`, `forbidden`.
     """
-    # Only requests of HTTP/1.0 lack a Host, and no browser uses HTTP/1.0.
+    # Only HTTP/1.0 requests lack a Host, and no browser uses HTTP/1.0.
     if host is not None and not _is_loopback_host(host):
         detail = f"without API keys the service answers to loopback names only, not to {clip_text(host)!r}"
         raise ProblemError("host_not_allowed", detail)
@@ -72,9 +72,10 @@ _ANSWER_HEADERS = "ETag, Retry-After, X-Request-Id"
 
 
 class CrossOrigin:
-    """Knows the origins whose pages may read, and makes the headers of CORS for them.
+    """Knows the origins whose pages may read, and makes the CORS headers for them.
 
-    If origins are listed, every answer has `Vary: Origin`, so that no cache gives an answer for one origin to another.
+    If origins are listed, every answer has `Vary: Origin`, so that a cache never gives an answer for one origin to
+    another.
     """
 
     def __init__(self, origins: Sequence[str]) -> None:

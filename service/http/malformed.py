@@ -1,8 +1,8 @@
-"""Answers bytes that are no valid request, and closes connections that send no request in time.
+"""Answers bytes that are not a valid request, and closes connections that send no request in time.
 
-aiohttp refuses such bytes before any route is chosen, with a page of its own and without a trace in our metrics. This
-module makes the refusal a problem document with a request id, and counts it. Neither the answer nor the log repeats
-what was sent, because an unreadable header may contain a key.
+aiohttp rejects such bytes before any route is chosen, with a page of its own that our metrics never see. This module
+turns the rejection into a problem document with a request id, and counts it. Neither the answer nor the log repeats the
+bytes, because an unreadable header may contain a key.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ Refuse = Callable[[HttpProcessingError | None], web.Response]
 
 
 class ProblemServer(web.Server):
-    """aiohttp's server, but `refuse` answers unreadable requests, and `stop` is called when the shutdown begins."""
+    """aiohttp's server, except that `refuse` answers unreadable requests. `stop` is called when the shutdown begins."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class _ProblemHandler(web.RequestHandler):
         self._was_paused = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Close the connection if its first request is late. `keepalive_s_max` limits the wait for later requests."""
+        """Close the connection if its first request is late. For later requests, `keepalive_s_max` limits the wait."""
         super().connection_made(transport)
         self._first_wait = self._loop.call_later(self._head_wait_s_max, self._close_unused)
 
@@ -67,10 +67,10 @@ class _ProblemHandler(web.RequestHandler):
         super().pause_reading()
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Parse the bytes that arrived during a pause, and continue to read. Do nothing if reading was never paused.
+        """Parse the bytes that arrived during a pause, and read on. Do nothing if reading was never paused.
 
         aiohttp pauses reading when a body fills the buffer, which is rare. But it calls this method for every body, and
-        the call would make a single post 10 % slower. Until reading was paused for the first time on a connection, no
+        the call would make a single post 10 % slower. Until reading is paused for the first time on a connection, no
         bytes are left to parse. From then on, the parser may hold back bytes, so all calls are passed on to aiohttp.
         """
         if self._was_paused:
@@ -79,7 +79,7 @@ class _ProblemHandler(web.RequestHandler):
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
-        """Answer a request that could not be read, or for which aiohttp failed outside of our handlers."""
+        """Answer a request that could not be read, or for which aiohttp failed outside our handlers."""
         if request.writer.output_size > 0:
             raise ConnectionError("a part of the answer is sent already")
         unreadable = exc if isinstance(exc, HttpProcessingError) else None
@@ -91,7 +91,7 @@ class _ProblemHandler(web.RequestHandler):
 
 
 def describe_fault(error: HttpProcessingError) -> str:
-    """Say why a request could not be read, by the error's first line alone: the other lines quote the request."""
+    """Say why a request could not be read, with only the first line of the error: the others quote the request."""
     if isinstance(error, LineTooLong):
         return "a line of it is too long"
     if isinstance(error, InvalidURLError):

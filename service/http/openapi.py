@@ -1,6 +1,6 @@
-"""Reads the OpenAPI 3.1 document for this service. `docs/write_reference.py` writes `openapi.json` from the routes.
+"""Reads this service's OpenAPI 3.1 document, `openapi.json`, which `docs/write_reference.py` writes from the routes.
 
-Where a setting defines a bound, `openapi.json` has the setting's name, which `read_document` replaces by its value.
+Where a setting defines a limit, `openapi.json` has the setting's name, which `read_document` replaces by its value.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _BOUNDS = ("maximum", "maxItems")  # JSON Schema keywords whose value may be the
 
 
 def read_document(routes: Sequence[Route], settings: Any) -> dict[str, Any]:
-    """Read the OpenAPI document of a service with these routes and settings."""
+    """Read the OpenAPI document for a service with these routes and settings."""
     document: dict[str, Any] = _with_bounds(msgspec.json.decode(FILE.read_bytes()), settings)
     document["info"]["version"] = service_version()
     served = {route.path for route in routes}

@@ -1,14 +1,14 @@
-"""Limits the rates of callers by token buckets: of each API key, and of each address, also behind proxies.
+"""Limits how often each API key, each player and each address without a key may call, by token buckets.
 
-Each API key has a bucket for reads and another one for posts.
+Each API key has a bucket for reads and another one for posts. Each player has one bucket for all requests.
 
 A request that needs more tokens than a bucket can hold passes when the bucket is full, and leaves a negative number of
 tokens behind. So a batch of any size passes eventually, but large batches can't be used to exceed the rate.
 
-Without API keys, all callers are on this machine and share the same buckets. With keys, `AnonymousCallers` bounds what
-callers without one may read, as far as the setting `anonymous_role` lets them. Each address has a rate limit and a
-maximum number of open requests, and all addresses together have another rate limit. An IPv6 network of 64 bits counts
-as one address, because one caller usually has all of its addresses.
+Without API keys, all callers are on this machine and share the same buckets. With keys, `AnonymousCallers` limits what
+callers without a key may read, if the setting `anonymous_role` lets them read at all. Each address, also behind
+proxies, has a rate limit and a maximum number of open requests, and all addresses together have another rate limit. An
+IPv6 network of 64 bits counts as one address, because one caller usually has all of its addresses.
 """
 
 import ipaddress
@@ -27,10 +27,10 @@ PLAYERS_MAX = 10_000  # at most this many players have buckets
 
 
 class RateLimit:
-    """One bucket of tokens for each caller, refilled with `rate_per_s` tokens per second up to `burst`.
+    """A bucket of tokens for each caller, refilled with `rate_per_s` tokens per second up to `burst`.
 
-    A rate of 0 means no limit. A new caller has a full bucket. Beyond `callers_max` buckets, the one that has been
-    unused the longest is dropped. `kind` is the name of the limit in errors and metrics.
+    A rate of 0 means no limit. A new caller has a full bucket. If there are more than `callers_max` buckets, the one
+    that has been unused the longest is dropped. `kind` is the limit's name in errors and metrics.
     """
 
     def __init__(
@@ -46,14 +46,14 @@ class RateLimit:
         self.is_set = rate_per_s > 0
         self._kind, self._rate_per_s, self._burst, self._callers_max = kind, rate_per_s, float(burst), callers_max
         self._meter, self._monotonic = meter, monotonic
-        # caller -> (tokens, when they were counted); the bucket that was unused for the longest time is first
+        # caller -> (tokens, when they were counted); the bucket that has been unused the longest comes first
         self._levels: dict[str, tuple[float, float]] = {}
 
     def __len__(self) -> int:
         return len(self._levels)
 
     def take_tokens(self, caller: str, tokens: int) -> float:
-        """Take tokens from the caller's bucket and return 0. If it has too few, only return the seconds to wait."""
+        """Take tokens from the caller's bucket and return 0, or take none and return the seconds to wait for enough."""
         if not self.is_set:
             return 0.0
         now_s = self._monotonic()
@@ -71,14 +71,14 @@ class RateLimit:
             self.count_or_refuse(count, self.take_tokens(caller, count))
 
     def count_or_refuse(self, count: int, wait_s: float) -> None:
-        """Count tokens as passed if `wait_s` is 0. Else count them as refused; raise ProblemError `rate_limited`."""
+        """Count tokens as passed if `wait_s` is 0, or else as refused, and then raise ProblemError `rate_limited`."""
         self._meter.add("rankcurve_rate_limit", count, self._kind, "refused" if wait_s else "passed")
         if wait_s:
             raise ProblemError("rate_limited", f"the rate of {self._kind} is used up", retry_after_s=wait_s)
 
 
 class KeyLimits:
-    """The rate limits for reads and for posts. Each API key has its own buckets, under the id of the key."""
+    """The rate limits for reads and posts of each API key, under the key's id, and for the requests of each player."""
 
     def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
         limit = partial(RateLimit, callers_max=settings.keys_max + 1, meter=meter, monotonic=monotonic)
@@ -95,7 +95,7 @@ _WITH_PORT = re.compile(r"([0-9.]+|\[.*\]):[0-9]*")  # an address with its port,
 
 
 class AnonymousCallers:
-    """Counts the requests of callers without an API key, and refuses those that are too many."""
+    """Counts the requests of callers without an API key, and refuses those over the limits."""
 
     def __init__(self, settings: Settings, meter: Meter, *, monotonic: Callable[[], float]) -> None:
         self._settings, self._meter = settings, meter
@@ -107,7 +107,7 @@ class AnonymousCallers:
         self._total = limit(settings.anonymous_total_reads_per_s, settings.anonymous_total_reads_burst, callers_max=1)
 
     def begin_request(self, request: web.BaseRequest) -> str:
-        """Count a request, and return its address for `end_request`.
+        """Count a request, and return the caller's address, which `end_request` takes.
 
         Raises ProblemError `rate_limited` if the address has too many open requests, or if a rate limit is reached.
         """
@@ -128,7 +128,7 @@ class AnonymousCallers:
 
 
 def find_address(request: web.BaseRequest, *, proxies: int) -> str:
-    """Find the address of the caller. `proxies`: how many proxies a request passes before it reaches the service.
+    """Find the caller's address. `proxies` is the number of proxies that a request passes on its way to the service.
 
     Each of these proxies appends the address from which it got the request to `X-Forwarded-For`. All earlier addresses
     come from the caller, who may have invented them.

@@ -1,7 +1,7 @@
 """Passes requests that write from a front process on to the owner of a SQLite store, and returns the owner's answers.
 
-The owner checks, counts and logs such a request. A front that did so, too, would count it twice; it answers itself only
-if the owner can't be reached.
+The owner checks, counts and logs such a request. If the front process did the same, the request would count twice, so
+it only answers by itself if the owner can't be reached.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ from storage.posting.remote_writer import RemoteWriter
 from .fast_json import PlainResponse
 
 _UNKNOWN = "the process that writes to the store ended or hung before it answered, and may have done the work"
-CONNECTIONS_MAX = 1_000  # to the owner; further requests wait for one
+CONNECTIONS_MAX = 1_000  # to the owner; further requests wait for a free connection
 ANSWER_S_MAX = 3_600.0  # longer than the owner takes for any request, such as one that waits for a refresh
 # aiohttp would add these fields to a request that lacks them. Without a media type, for example, a body is JSON.
 _NOT_ADDED = (hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.CONTENT_TYPE, hdrs.USER_AGENT)
-_LOOPBACK = "localhost"  # the Host of a request of HTTP/1.0 that has none; this process has checked its Origin already
-# Fields that describe one connection (RFC 9110, 7.6.1), and those that each sender of a message makes itself.
+_LOOPBACK = "localhost"  # the Host for an HTTP/1.0 request that has none; this process has checked its Origin already
+# Fields that describe one connection (RFC 9110, 7.6.1), and those that every sender writes anew.
 _NOT_PASSED_ON = (
     *(hdrs.CONNECTION, hdrs.KEEP_ALIVE, hdrs.TE, hdrs.TRAILER, hdrs.TRANSFER_ENCODING, hdrs.UPGRADE),
     *(hdrs.CONTENT_LENGTH, hdrs.DATE, hdrs.EXPECT, hdrs.SERVER),
@@ -44,10 +44,10 @@ _NOT_PASSED_ON = (
 
 class Relay:
     def __init__(self, path: Path, owner: RemoteWriter, renew: Callable[[], Awaitable[object]]) -> None:
-        """Pass requests on to the socket `path`.
+        """Pass requests on to the socket at `path`.
 
-        `owner` says whether the owner hangs. `renew` reads API keys and curves again, which this process otherwise does
-        only from time to time.
+        `owner` tells whether the owner hangs. `renew` makes this process read API keys and curves from the store again,
+        which it otherwise does only from time to time.
         """
         self._renew, self._hangs = renew, owner.hangs
         owner.when_hung = self.end_waiting
@@ -62,7 +62,7 @@ class Relay:
         )
 
     async def pass_on(self, request: web.BaseRequest, body: bytes | None, request_id: str) -> web.StreamResponse:
-        """Return the owner's answer to a request.
+        """Pass a request on to the owner, and return the owner's answer.
 
         Raises:
             StoreAwayError: there is no owner, or it hangs.
@@ -89,7 +89,7 @@ class Relay:
         return PlainResponse(body=content or None, status=answer.status, headers=_passed_on(answer.headers))
 
     def end_waiting(self) -> None:
-        """Answer all requests that wait for the owner, because it hangs."""
+        """Fail all requests that are waiting for the owner, because it hangs."""
         while self._waiting:
             self._waiting.pop().reschedule(0)
 
@@ -98,7 +98,7 @@ class Relay:
 
 
 async def _send_once(request: ClientRequest, send: ClientHandlerType) -> ClientResponse:
-    """Send a request, and raise an error of `pass_on` if the connection fails.
+    """Send a request only once. If the connection fails, raise one of the errors of `pass_on`.
 
     On its own errors, aiohttp would send methods such as DELETE again, although the owner may have done the work.
     """

@@ -1,6 +1,6 @@
-"""Finds the handler of a request by method and path, in one step for each word of the path.
+"""Finds the handler of a request by its method and path, in one step for each word of the path.
 
-aiohttp would compare the path with one pattern after the other, so the last of our routes would be the slowest.
+aiohttp would compare the path with one pattern after another, so the last of our routes would be the slowest.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,12 +9,12 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 H = TypeVar("H")
-_PARAMETER, _HANDLER = "{}", "{handler}"  # keys of a tree that are no words of a path
+_PARAMETER, _HANDLER = "{}", "{handler}"  # keys of a tree that can't be words of a path
 
 
 class FoundRoute(msgspec.Struct, Generic[H]):  # making a named tuple would take three times as long
     handler: H
-    parameters: Sequence[str]  # the values of the path's parameters, decoded, in the order of the path
+    parameters: Sequence[str]  # decoded values of the path's parameters, in the order of the path
 
 
 class RouteTable(Generic[H]):
@@ -37,7 +37,7 @@ class RouteTable(Generic[H]):
             tree[_HANDLER] = handler
 
     def find_route(self, method: str, path: str) -> FoundRoute[H] | None:
-        """Find the route of a request, or None. `path` is yarl's `path_safe`: decoded, except for `%2F` and `%25`."""
+        """Find a request's route, or return None. `path` is yarl's `path_safe`: decoded, except for `%2F` and `%25`."""
         words = path.split("/")
         tree = self._trees.get((method, len(words)))
         if tree is not None:

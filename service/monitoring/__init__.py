@@ -5,5 +5,5 @@
     dashboard/  the pages for people: the dashboard at `/` and the API at `/docs`
 
 The package imports `telemetry`, `http`, `contract`, jobs and storage, but not `views`, `streams` or `ranks`. Inside it,
-`jolokia` imports `managed`, and `dashboard` imports neither of the two. Begin with `managed`.
+`jolokia` imports `managed`, and `dashboard` imports neither. Begin with `managed`.
 """

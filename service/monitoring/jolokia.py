@@ -4,10 +4,10 @@
 
 If a Jolokia request fails, the HTTP status is 200, and the JSON answer holds an error status. `write`, stack traces,
 limits on the size of an answer, and CORS are not supported. Because a GET may run an operation, a service without API
-keys refuses requests from pages of other sites. An answer describes the whole node, not only the process that sends it.
+keys refuses requests from other sites' pages. An answer describes the whole node, not only the process that sends it.
 
 In a path, `!` escapes a character: `!/` is a slash inside a part, `!!` is an exclamation mark, and `!x` is any other
-character x. `split_path(join_path(parts)) == parts` is true unless the last part is empty, because a path of this
+character x. `split_path(join_path(parts)) == parts` is true unless the last part is empty, because a path in this
 protocol cannot end with an empty part.
 
 Source: https://jolokia.org/reference/html/manual/jolokia_protocol.html
@@ -47,11 +47,11 @@ from storage.errors import NotOwnerError
 TYPES = ("read", "list", "search", "exec", "version")
 _TOKEN = re.compile(r"!.?|/|[^!/]+", re.DOTALL)
 _T = TypeVar("_T")
-_SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # how a path writes null and the empty text
+_SPECIAL_ARGUMENTS = {"[null]": None, '""': ""}  # the forms of null and of the empty text in a path
 
 
 class Parameters(msgspec.Struct, frozen=True, rename="camel"):
-    """Options of a request, from the URL's query or the request's `config`. Other options of Jolokia are ignored."""
+    """A request's options, from the URL's query or the request's `config`. Jolokia's other options are ignored."""
 
     ignore_errors: bool = False
     reason: Reason | None = None
@@ -59,7 +59,7 @@ class Parameters(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class JolokiaRequest(msgspec.Struct, frozen=True):
-    """The JSON fields of a request that this agent uses. A field is None if the request lacks it or has null."""
+    """The JSON fields of a request that this agent uses. A field that is missing or null is None."""
 
     type: str | None = None
     mbean: str | None = None
@@ -72,7 +72,7 @@ class JolokiaRequest(msgspec.Struct, frozen=True):
 
     @property
     def attributes(self) -> Sequence[str]:
-        """The names of the attributes that the request asks for, none if it asks for all."""
+        """The names of the attributes that the request asks for. They are empty if it asks for all."""
         return [self.attribute] if isinstance(self.attribute, str) and self.attribute else self.attribute or ()
 
     @property
@@ -83,7 +83,7 @@ class JolokiaRequest(msgspec.Struct, frozen=True):
 
 
 def read_path(path: str) -> dict[str, Any]:
-    """Read a GET request as the JSON object of a POST. `path` is the text after `/jolokia`, percent-decoded once."""
+    """Turn the path of a GET into the JSON object of a POST. `path` is what follows `/jolokia`, decoded once."""
     kind, *rest = split_path(path.removeprefix("/")) or ["version"]
     kind = kind.lower() or "version"
     if kind == "list":
@@ -111,7 +111,7 @@ def _name_path(steps: Sequence[str]) -> dict[str, Any]:
 
 
 def read_request(body: Any, query: Mapping[str, str]) -> tuple[JolokiaRequest, Parameters]:
-    """Parse the JSON object of a request. Its `config` overrides the parameters of `query`.
+    """Parse the JSON object of a request, whose `config` overrides the parameters in `query`.
 
     Raises:
         RefusedError: the request is malformed, or the agent does not support its type.
@@ -160,7 +160,7 @@ def split_path(path: str) -> list[str]:
 log = structlog.get_logger(__name__)
 PROTOCOL = "7.2"
 _ACTS: dict[str, ActName] = {"pause": "job.paused", "resume": "job.resumed", "run": "job.run"}  # by operation
-# Stores an operation that is about to run. Takes the reason, the name of the operation and that of the job.
+# Stores the act before an operation runs. Takes the reason, the operation's name and the job's name.
 KeepAct = Callable[[str | None, str, str], Awaitable[None]]
 
 
@@ -173,7 +173,7 @@ class JolokiaAgent:
     async def answer_request(
         self, body: Any, query: Mapping[str, str], objects: Objects, keep_act: KeepAct
     ) -> dict[str, Any]:
-        """Answer the JSON object of a request. If the request fails, its answer has an error status."""
+        """Answer the JSON object of a request. The answer has an error status if the request fails."""
         parameters = Parameters()
         try:
             request, parameters = read_request(body, query)
@@ -216,7 +216,7 @@ async def _run_operation(
 
 
 def _list(path: Sequence[str], objects: Objects) -> Any:
-    """List descriptions of objects in nested dicts, by domain and key list. A `path` selects a part of them."""
+    """List descriptions of objects in nested dicts, by domain and key list, or only the part that a `path` selects."""
     described: dict[str, dict[str, Any]] = {}
     for _, managed in sorted(objects.items()):
         described.setdefault(managed.name.domain, {})[managed.name.key_list] = describe_object(managed)
@@ -294,7 +294,7 @@ def make_error(error: Exception) -> dict[str, Any]:
 def follow_path(value: Any, path: Sequence[str]) -> Any:
     """Follow a path into nested dicts and lists, and return what is there.
 
-    The step `*` takes every entry of a dict or list. It leaves out an entry in which the rest of the path is missing.
+    The step `*` takes every entry of a dict or list, except those in which the rest of the path is missing.
 
     Raises:
         RefusedError: nothing is at this path.
@@ -362,7 +362,7 @@ async def post_jolokia(context: Any, call: Call) -> Reply:
         answers.append(msgspec.json.encode(await agent.answer_request(one, query, objects, keep_act)))
         if _runs_operation(one):
             objects = agent.read_objects()  # the requests after an operation must see what it changed
-        await asyncio.sleep(0)  # a body with a thousand requests can take seconds, so let other tasks run
+        await asyncio.sleep(0)  # let other tasks run, because a body with a thousand requests can take seconds
     return Reply(b"[%b]" % b",".join(answers), media_type=JSON_TYPE)
 
 
@@ -388,7 +388,7 @@ def _reply(answer: object) -> Reply:
 
 
 def _find_agent(context: Any, call: Call) -> JolokiaAgent:
-    """Find the Jolokia agent. If the service has no API keys, refuse a request from a page of another site.
+    """Find the Jolokia agent. If the service has no API keys, refuse a request from another site's page.
 
     A GET may run an operation, and any page can make its reader's browser send a GET.
     """

@@ -9,7 +9,7 @@ Each name, such as worker1, is a place (`ProcessSlot`). If the process in a plac
     starting ──ready──> running ──crash──> pause ──> starting …
        │ refused or crashed at the first start in this place: the whole node stops, exit code 1
 
-No part of the service runs in the supervisor, so no fault of the service can end the process that would repair it. A
+No part of the service runs in the supervisor, so no fault in the service can end the process that has to repair it. A
 worker never outlives its supervisor: when the supervisor ends, the pipe with the orders closes, and the worker stops.
 
 This package runs the whole service, so it may import `serve`, `app`, `wiring` and telemetry. Only the commands import

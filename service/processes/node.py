@@ -1,6 +1,6 @@
-"""Runs `rankcurve serve --workers N`: reserves the port, makes the folder for metrics, starts the supervisor.
+"""Runs `rankcurve serve --workers N`: it reserves the port, creates the folder for metrics, and starts the supervisor.
 
-The port is reserved before any process starts, so that two nodes can't silently share it.
+The port is reserved before any process starts, so that two nodes can't share it unnoticed.
 """
 
 import asyncio
@@ -89,7 +89,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
     if not shared:
         slots.append(ProcessSlot("owner", "own"))
         listening += map(listen_on, OwnerSockets.in_folder(folder))
-    elif settings.jobs == "embedded":  # one process runs only jobs, so that no request waits for the fit of a curve
+    elif settings.jobs == "embedded":  # one process only runs jobs, so that no request waits while a curve is fitted
         slots.append(ProcessSlot("jobs1", "jobs"))
     supervisor = Supervisor(
         slots,
@@ -109,7 +109,7 @@ async def _supervise(settings: Settings, folder: Path, addresses: list[str]) -> 
 
 
 def listen_on(path: Path) -> socket.socket:
-    """Listen on a path for the owner. Connections wait here while an owner starts, and while another replaces it."""
+    """Listen on a path on behalf of the owner. Connections wait here while an owner starts or is being replaced."""
     made = socket.socket(socket.AF_UNIX)
     made.bind(str(path))
     made.listen()
@@ -119,9 +119,9 @@ def listen_on(path: Path) -> socket.socket:
 async def spawn(
     place: ProcessSlot, settings: Settings, folder: Path, listening: Sequence[socket.socket] = ()
 ) -> Process:
-    """Start a process and send orders to it. The process logs to the standard error of the supervisor.
+    """Start a process and send it its orders. The process logs to the supervisor's standard error.
 
-    Only the owner of a SQLite store inherits the sockets `listening`.
+    Only the owner of a SQLite store inherits the sockets in `listening`.
     """
     jobs = settings.jobs if place.work in ("jobs", "own") else "none"
     inherited = [made.fileno() for made in listening] if place.work == "own" else []
@@ -130,7 +130,7 @@ async def spawn(
         *_COMMAND, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, pass_fds=inherited
     )
     assert process.stdin is not None
-    with suppress(ConnectionError):  # the process has ended already; its exit code shows why
+    with suppress(ConnectionError):  # the process has already ended, and its exit code shows why
         process.stdin.write(encode_line(orders) + b"\n")
         await process.stdin.drain()
     return process

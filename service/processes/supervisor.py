@@ -1,9 +1,9 @@
 """The supervisor starts the processes of `rankcurve serve --workers N`, replaces those that crash, and stops them.
 
-The docstring of the package draws the states of a process. The workers share one port (SO_REUSEPORT), and the kernel
-distributes new connections among the workers. The supervisor keeps the port bound, but does not listen on it.
+The states of a process are drawn in the docstring of the package. The workers share one port (SO_REUSEPORT), and the
+kernel distributes new connections among them. The supervisor keeps the port bound, but does not listen on it.
 
-Orders travel through a pipe, not on a command line or in the environment, because the store's URL may hold a password.
+Orders travel through a pipe instead of a command line or the environment, because the store's URL may hold a password.
 """
 
 import asyncio
@@ -24,24 +24,24 @@ log = structlog.get_logger(__name__)
 PAUSE_S = 0.1  # the time between a crash and the start of another process; it doubles with every further crash
 PAUSE_S_MAX = 30.0  # the longest pause
 STEADY_S = 3.0  # if a process ran for this long, the next pause is PAUSE_S
-BEAT_S = 1.0  # a process that is ready writes an empty line this often
+BEAT_S = 1.0  # how often a process that is ready writes an empty line
 STOP_GRACE_S = 5.0  # for closing the store and writing the last log lines, after requests and jobs have ended
-# `own`: owns a SQLite store, writes to it and runs the jobs. `front`: serves requests beside such a process.
+# `own`: owns a SQLite store, writes to it and runs its jobs. `front`: serves requests beside such a process.
 WorkKind = Literal["serve", "jobs", "own", "front"]
 
 
 class Orders(msgspec.Struct, frozen=True):
-    """The orders for a new process. The supervisor sends them as the only line on the process's standard input."""
+    """A new process's orders, which the supervisor sends as the only line on the process's standard input."""
 
-    name: str  # such as `worker1`; a process that replaces another has the same name
+    name: str  # such as `worker1`; a process that replaces another one has the same name
     work: WorkKind
-    folder: str  # the folder with the metrics of the node's processes
+    folder: str  # the folder for the metrics of the node's processes
     settings: dict[str, Any]
     listening: list[int] = []  # for `own`: the descriptors of the sockets on which the process listens
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The first line that a process writes to standard output. A process that ends without a report has crashed."""
+    """The first line that a process writes to standard output. A process that ends without one has crashed."""
 
     outcome: Literal["ready", "refused"]
     detail: str = ""
@@ -61,7 +61,7 @@ class NodeFailedError(ServiceError):
 
 
 class ProcessSlot(NamedTuple):
-    """A place for one process of the node, such as `worker1`. If the process crashes, another starts in this place."""
+    """A place for one process of the node, such as `worker1`. If the process crashes, another starts in its place."""
 
     name: str
     work: WorkKind
@@ -71,7 +71,7 @@ Spawn = Callable[[ProcessSlot], Awaitable[Process]]
 
 
 class Supervisor:
-    """Keeps the processes of a node running: one in each `ProcessSlot`. `node` makes one supervisor and runs it."""
+    """Keeps one process running in each `ProcessSlot` of a node. `node` makes one supervisor and runs it."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class Supervisor:
         sleep: Callable[[float], Awaitable[None]],
         monotonic: Callable[[], float],
     ) -> None:
-        """Prepare to run a process in each of `places`. `ready` is called once, when each has had a ready process.
+        """Prepare to run a process in each of `places`. `ready` is called once, when a process has been ready in each.
 
-        `ended` is called after the end of each process, before another process is started in the same place.
-        A process that takes longer than `stop_s_max` seconds to stop is killed, and so is one that hangs for
-        `hang_s_max` seconds, unless this is 0.
+        `ended` is called after the end of each process, before another one is started in the same place. A process that
+        takes longer than `stop_s_max` seconds to stop is killed, and so is one that hangs for `hang_s_max` seconds,
+        unless this is 0.
         """
         self._places, self._spawn = places, spawn
         self._all_ready, self._ended = ready, ended
@@ -130,7 +130,7 @@ class Supervisor:
                 if report is not None and report.outcome == "ready" and code != 0:
                     self._unclean.append(f"{place.name} (exit code {code})")
                 return
-            if place not in self._ready:  # no process of this name was ever ready, so another start would not help
+            if place not in self._ready:  # no process with this name was ever ready, so another start would not help
                 detail = report.detail if report is not None else f"{place.name} crashed (exit code {code})"
                 raise NodeFailedError(detail)  # `serve` without `--workers` fails with the same detail
             detail = "" if report is None else report.detail
@@ -186,5 +186,5 @@ class Supervisor:
 
 
 def _send_signal(child: Process, number: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # the process has ended already
+    with suppress(ProcessLookupError):  # the process has already ended
         child.send_signal(number)

@@ -1,8 +1,8 @@
-"""A worker process. The supervisor starts this module as a program, and sends orders to its standard input.
+"""A worker process, which the supervisor starts by running this module, and orders through its standard input.
 
-A worker that outlived its supervisor would hold the port and the store, with nobody to stop it. So when the pipe that
-brought the orders closes, the worker stops, and if that takes longer than `stop_s_max` seconds, exits without cleaning
-up.
+A worker that outlived its supervisor would hold the port and the store, with nobody to stop it. So the worker stops
+when the pipe that carried the orders closes. If stopping takes longer than `stop_s_max` seconds, it exits without
+cleaning up.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ ORDERS_DESCRIPTOR = 0
 
 
 def main() -> None:
-    """Carry out the orders until SIGTERM comes or the supervisor ends."""
+    """Carry out the orders until SIGTERM arrives or the supervisor ends."""
     reports = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # only reports go to the supervisor; everything else that is printed goes to standard error
-    # Ctrl-C reaches every process of a terminal. Ignore it here, because the supervisor passes it on.
+    # Ctrl-C reaches every process in a terminal. Ignore it here, because the supervisor passes it on.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Don't read from sys.stdin. The thread that waits for the supervisor's end would hold the lock of sys.stdin while
     # the interpreter exits.
@@ -50,7 +50,7 @@ def main() -> None:
         log.info("started", work=orders.work, addresses=addresses)
         structlog.get_config()["logger_factory"]().flush()  # so that the supervisor's line `serving` is the last
         send_report(Report("ready"))
-        os.set_blocking(reports.fileno(), False)  # so that a supervisor that hangs makes no other process hang
+        os.set_blocking(reports.fileno(), False)  # so that a hanging supervisor makes no other process hang
         give_sign_of_life()
 
     def give_sign_of_life() -> None:
@@ -84,8 +84,8 @@ def _open_process(orders: Orders, settings: Settings, metrics: Metrics) -> Abstr
 
 def end_with_supervisor(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, folder: str, stop_s_max: float) -> None:
     def watch() -> None:
-        os.read(ORDERS_DESCRIPTOR, 1)  # no more bytes are sent, so this call returns only when the supervisor ends
-        shutil.rmtree(folder, ignore_errors=True)  # the supervisor, which would do this, has ended
+        os.read(ORDERS_DESCRIPTOR, 1)  # no more bytes are sent, so this call only returns when the supervisor ends
+        shutil.rmtree(folder, ignore_errors=True)  # the supervisor, which would otherwise do this, has ended
         detail = "stopping, because without a supervisor nobody would replace or stop this process"
         log.error("supervisor_gone", detail=detail)
         loop.call_soon_threadsafe(stop.set)

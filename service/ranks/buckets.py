@@ -1,4 +1,4 @@
-"""The distribution of a column: how many entries have a value in each part of the range, counted or from its curve.
+"""Finds the distribution of a column: how many entries have a value in each part of its range, counted or estimated.
 
 The range of values is split into parts of equal width. For an estimate, the curve gives the rank of each edge between
 two parts, and the number of entries in a part is the difference of two ranks, so nothing is read from the store.
@@ -14,9 +14,10 @@ from storage.store import Program
 
 
 class Part(NamedTuple):
-    """The number of entries with a value from `least` to `past`. Only the last part includes the value `past`.
+    """A part of a column's range, and the number of entries with a value from `least` to `past`.
 
-    `low` and `high` are the bracket of an estimated number of entries. They are None if the entries were counted.
+    Only the last part includes the value `past`. `low` and `high` are the bracket of an estimated number of entries.
+    They are None if the entries were counted.
     """
 
     least: int
@@ -32,7 +33,7 @@ def _split_range(least: int, most: int, parts: int) -> list[int]:
 
 
 def count_buckets(ranking: Ranking, parts: int) -> Program[list[Part]]:
-    """Split the range of values into at most `parts` parts, and count the entries in each; smallest values first."""
+    """Split the range of values into at most `parts` parts, smallest values first, and count the entries in each."""
     best = yield from ranking.find_cell(None, 1)
     worst = yield from ranking.find_worst_cell()
     if best is None or worst is None:
@@ -48,7 +49,7 @@ def count_buckets(ranking: Ranking, parts: int) -> Program[list[Part]]:
 
 
 def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part]:
-    """Split the curve's range of values into at most `parts` parts, and estimate the entries in each; see `Part`."""
+    """Split the curve's range of values into at most `parts` parts, and estimate the number of entries in each."""
     if not curve.total:
         return []
     first, last = curve.key_at(1), curve.key_at(curve.total)
@@ -65,7 +66,7 @@ def estimate_buckets(curve: AnyCurve, padding: Padding, parts: int) -> list[Part
 
 
 def _rank_from_below(curve: AnyCurve, padding: Padding, value: int) -> BoundedRank:
-    """Estimate 1 + the number of entries whose value is smaller than this value, with its bracket."""
+    """Estimate 1 + the number of entries with a smaller value than this one, with its bracket."""
     # `pad` returns the best cell of a value. So the rank at this cell is 1 + the number of entries with a better value.
     if padding.high:
         above = curve.locate(padding.key_of_cell(padding.pad(value - 1)))

@@ -1,6 +1,6 @@
-"""Finds ranks on one board, by a count or from the curve, each with bracket, method and percentile.
+"""Finds ranks on one board, by counting or from the curve, each with its bracket, method and percentile.
 
-`storage.leaves.count_policy` decides which of the two, by the mode of the request and by what the curve says.
+`storage.leaves.count_policy` decides between the two, by the mode of the request and by what the curve says.
 
 Counting from the top would make bad ranks slow. So a count may start at the nearer knot of the gap around the value
 (the anchor knot), whose rank the curve knows exactly. The curve includes all changes before its mark, a position in the
@@ -38,18 +38,18 @@ COUNTED_METHODS = ("count", "gap")  # methods whose rank is exact in the snapsho
 
 
 class WantedRank(NamedTuple):
-    """A cell whose rank is wanted. `owner`: its owner. None: find the rank that a new owner would get with it."""
+    """A cell whose rank is wanted, and its owner, or None for the rank that a new owner would get with this cell."""
 
     column_index: int
     cell: str
     owner: str | None
-    # Entries of shadowed owners, which the ranking lacks: how many to count, and how many of these precede the cell.
+    # The ranking lacks shadowed owners' entries: how many of them to count, and how many of these precede the cell.
     shadows: int = 0
     better_shadows: int = 0
 
 
 class CountBegin(NamedTuple):
-    """The start of a count, found before the read begins. If `start` is None, the count starts at the top."""
+    """Where a count starts, found before the read begins. If `start` is None, the count starts at the top."""
 
     start: CountStart | None
     asked_us: int  # the service's clock before the read began; a counted rank is as of this time or later
@@ -62,7 +62,7 @@ class LocatedRank(msgspec.Struct, frozen=True, gc=False):
     method: PositionMethod
     as_of_us: int  # a time for which the rank and its bracket hold
     curve: AnyCurve | None = None  # the curve that the rank was read off; None: the rank was counted
-    late: int = 0  # changes after `as_of_us` in the snapshots of a board's segments, which the rank does not count
+    late: int = 0  # changes after `as_of_us` in the snapshots of a board's segments, which the rank leaves out
 
     @property
     def exact(self) -> bool:
@@ -107,7 +107,7 @@ class Locator:
         return _CellForm(column.name, padding.offset, padding.width if padding.orders_equals else None, scale)
 
     def format_stats(self, cells: Sequence[str | int | None]) -> Stats:
-        """Format the values of a row by column name, as the API shows them. This runs for each row of a page."""
+        """Format a row's values by column name, as the API shows them. This runs for each row of a page."""
         found: Stats = {}
         for (name, offset, width, scale), cell in zip(self._cells, cells, strict=False):
             value = cell
@@ -120,17 +120,17 @@ class Locator:
         return found
 
     def find_reached_at(self, index: int, cell: str | int | None) -> str | UnsetType:
-        """Find when a ranked value was reached, or UNSET without a value, or if time does not order equal values."""
+        """Find when a ranked value was reached; UNSET without a value, or if time does not order equal values."""
         padding = self._rankings[index].padding
         return format_us(padding.reached_us(cell)) if padding.timed and isinstance(cell, str) else UNSET
 
     def find_position(
         self, wanted: WantedRank, mode: RankMode, starts: Mapping[int, CountStart], read: EntryRead
     ) -> Position | None:
-        """Find the position of an owner's cell; return None if the caller must use `RankContext.find_positions`.
+        """Find the position of an owner's cell, or return None if the caller must use `RankContext.find_positions`.
 
-        `read`: the owner's entry. The same read may also have counted better entries; then the rank comes from this
-        count, otherwise from the curve. `starts`: by column index, the curve and mark with which the read could count.
+        `read` has the owner's entry. If the same read has also counted better entries, the rank comes from this count,
+        otherwise from the curve. `starts` has, by column index, the curve and mark with which the read could count.
         """
         index = wanted.column_index
         count = read.counts.get(index)
@@ -147,7 +147,7 @@ class Locator:
         return None if located is None else self.make_position(wanted, located, read.totals)
 
     def find_curve(self, index: int, mode: RankMode = "auto") -> AnyCurve | None:
-        """Find the curve that a request of this mode may use; return None if it has to count."""
+        """Find the curve that a request in this mode may use, or return None if it has to count."""
         return self._book.find_curve(self.board, index) if self.policy.uses_curve(mode) else None
 
     def is_exact_now(self, located: LocatedRank, index: int, totals: dict[int, int]) -> bool:
@@ -165,9 +165,9 @@ class Locator:
     def locate_without_count(
         self, wanted: WantedRank, mode: RankMode, *, ranks: int = 1, busy: bool = False
     ) -> LocatedRank | None:
-        """Read the rank of the cell off the curve; return None if the rank must be counted.
+        """Read the rank of the cell off the curve, or return None if it must be counted.
 
-        `ranks`: how many ranks the request wants. `busy`: decide as if this process were busy.
+        `ranks` is the number of ranks that the request wants. If `busy` is true, decide as if this process were busy.
         """
         index, policy = wanted.column_index, self.policy
         curve = self.find_curve(index, mode)
@@ -199,7 +199,7 @@ class Locator:
         return LocatedRank(rank, low, high, method, curve.as_of_us, curve)
 
     def find_count_start(self, column_index: int) -> CountStart | None:
-        """Find a column's curve and its mark, so that a count can start at a knot. Return None if it can't.
+        """Find the curve and mark from which a count in this column can start at a knot. Return None if there are none.
 
         Call this before the read begins, because the mark must not be newer than the snapshot of the read.
         """
@@ -212,7 +212,7 @@ class Locator:
     ) -> Mapping[int, CountStart]:
         """Find, by column index, where counts in the mode `auto` start. In other modes, return an empty mapping.
 
-        `in_segments`: False if the caller's read can't count in segments. Then return no starts for a segmented board.
+        `in_segments` is False if the caller's read can't count in segments. A segmented board then has no starts.
         """
         if mode != "auto" or self.policy.archived or (self._segmented and not in_segments):
             return NO_STARTS
@@ -225,9 +225,9 @@ class Locator:
         return starts
 
     def begin_count(self, index: int, mode: RankMode = "auto") -> CountBegin:
-        """Find the start of counts in a column. Call this before the read begins.
+        """Find where counts in a column start. Call this before the read begins.
 
-        If the board has segments, they are counted as of this moment.
+        If the board has segments, they are counted as of the time of this call.
         """
         asked_us, start = self.now_us(), None
         if not self.policy.archived:
@@ -240,7 +240,7 @@ class Locator:
     ) -> bool:
         """Return whether counting this rank may read more than `light_read_rows_max` rows.
 
-        `totals`: the totals of the board or of one of its leaves, or None if they are not known.
+        `totals` has the totals of the board or of one of its leaves. It is None if they are not known.
         """
         if self.policy.archived:
             return False
@@ -267,10 +267,9 @@ class Locator:
         return self.locate_by_count(found)
 
     def locate_by_count(self, found: GapCount) -> LocatedRank:
-        """Build the rank that a count found. Its `as_of_us` is a time at which the counted snapshot was current.
+        """Turn the result of a count into a rank. Its `as_of_us` is a time at which the counted snapshot was current.
 
-        Each segment of a board is counted in a snapshot of its own, so the sum is as of a time before the first of
-        them.
+        Each segment of a board is counted in its own snapshot, so the sum is as of a time before the first of them.
         """
         rank = 1 + found.better_count + found.ties_before
         low, high, as_of_us = rank, rank, found.asked_us
@@ -281,14 +280,14 @@ class Locator:
         return LocatedRank(rank, low, high, "gap" if found.from_anchor else "count", as_of_us, late=found.late)
 
     def _owner_among_ties(self, wanted: WantedRank) -> str:
-        """Return the owner if a count must find the owner's place among equal cells, else an empty text.
+        """Return the owner if a count must find the owner's place among equal cells, otherwise an empty text.
 
         If equal values share a rank, the place does not matter, and counting the equal cells may take long.
         """
         return wanted.owner or "" if self._rankings[wanted.column_index].timed else ""
 
     def needs_totals(self, known: Mapping[int, object]) -> bool:
-        """Return whether the board's totals must be read for an estimated position. `known`: totals read so far."""
+        """Return whether an estimated position needs totals of the board that are not in `known`, those read so far."""
         return not self._segmented and self.board.key not in known
 
     async def count_alone(self, wanted: WantedRank, start: CountStart) -> GapCount | None:
@@ -322,7 +321,7 @@ class Locator:
             percentile=percentile(rank, total),
             as_of=_as_of(located.as_of_us),
         )
-        if width is not None and owner is not None:  # equal values are ordered, perhaps by time
+        if width is not None and owner is not None:  # equal values are ordered, possibly by time
             position.reached_at = self.find_reached_at(index, cell)
         if self.tiers and index in self.tiers:
             self.tiers[index].add_to_position(position, value)

@@ -1,7 +1,7 @@
-"""Reads pages of a ranking: rows in order, with their ranks, from a cursor, a rank or a tier on. Makes their ETags.
+"""Reads pages of a ranking (rows in order, with their ranks) that begin at a cursor, a rank or a tier, and tags them.
 
-Ranks on a page are exact only if the row number of its first row is. It is 1 on the first page, and the cursor gives it
-for a later one. If the board has changed since the cursor was made, the rows above the page are counted again.
+Ranks on a page are exact only if its first row's number is. That number is 1 on the first page, and the cursor gives it
+for a later page. If the board has changed since the cursor was made, the rows above the page are counted again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from storage.store import Program
 
 from .locator import Locator
 
-LAST_OWNER = "\U0010ffff" * (OWNER_CHARS_MAX + 1)  # comes after every owner
+LAST_OWNER = "\U0010ffff" * (OWNER_CHARS_MAX + 1)  # sorts after every owner
 FirstPage = tuple[Tagged, int]  # the first page of a ranking, encoded as JSON, and its number of rows
 
 
@@ -38,15 +38,15 @@ class Window:
     totals: dict[int, int]
     more_before: bool
     more_after: bool
-    place: CellOf | None = None  # where in the ranking a window without rows is; None: outside of it
+    place: CellOf | None = None  # for a window without rows, its place in the ranking; None: outside the ranking
     tier: str | None = None  # the tier that all rows have, if the page is of a tier
-    tier_begin: int = 0  # how many rows come before the rows of the tier
+    tier_begin: int = 0  # how many rows come before the first row of the tier
 
 
 def rank_rows(ranking: Ranking, window: Window) -> list[int]:
-    """Compute the rank of each row of a window.
+    """Compute the rank of each row in a window.
 
-    The rank is the row number. If equal values share a rank, they have the row number of the first row with that value.
+    A row's rank is its number. If equal values share a rank, it is the number of the first row with that value.
     """
     ranks: list[int] = []
     previous: str | None = None
@@ -73,7 +73,7 @@ def make_entity_tag(board: Board | Leaf, totals: dict[int, int], curve: AnyCurve
 
 
 class Pager:
-    """Reads the rows of one ranking and makes pages of them. Run a returned `Program` with `Store.read`."""
+    """Reads one ranking's rows and makes pages of them. Run the programs that it returns with `Store.read`."""
 
     def __init__(self, locator: Locator, cursors: CursorCodec, index: int) -> None:
         self._locator, self._cursors, self._index = locator, cursors, index
@@ -96,7 +96,7 @@ class Pager:
         return self._locator.find_count_start(self._index)
 
     def find_rows_from_rank(self, rank: int, limit: int, start: CountStart | None) -> Program[Window]:
-        """Find the rows from row number `rank` on, if there are any. The first may be in a tie with earlier rows."""
+        """Find the rows from row number `rank` on, if there are any. The first of them may tie with earlier rows."""
         totals = yield from read_board_totals(self.board)
         landed: tuple[str, str] | None = None
         if rank <= totals.get(self._index, 0):
@@ -110,7 +110,7 @@ class Pager:
         return (yield from self._window(near.after, limit, rank, totals))
 
     def find_rows_at_cursor(self, place: RowCursor, limit: int, start: CountStart | None) -> Program[Window]:
-        """Find the rows before or after the row of a cursor, even if the row has changed since the cursor was made.
+        """Find the rows before or after a cursor's row, even if that row has changed since the cursor was made.
 
         Raises:
             UnknownBoardError, BoardChangedError: the board was deleted or emptied; see `read_board_totals`.
@@ -141,9 +141,9 @@ class Pager:
     def find_tier_rows(
         self, tier: str, place: RowCursor | None, limit: int, start: CountStart | None
     ) -> Program[Window]:
-        """Find rows of a tier: the first ones, or those before or after the row of a cursor.
+        """Find rows of a tier: the first ones, or those before or after a cursor's row.
 
-        The rows of a tier follow each other, because the tiers before it reach down to one row, and so does the tier.
+        The rows of a tier are consecutive, because the tiers before it end at one row, and so does the tier itself.
         """
         total = (yield from read_board_totals(self.board)).get(self._index, 0)
         before = yield from self._count_reached(tier, total, start, included=False)
@@ -161,7 +161,7 @@ class Pager:
         return self._cut(tier, before, limit, last)
 
     def _count_reached(self, tier: str, total: int, start: CountStart | None, *, included: bool) -> Program[int]:
-        """Count the rows of the tiers before a tier. `included`: count the rows of the tier, too."""
+        """Count the rows of the tiers before a tier and, if `included` is true, the rows of the tier itself."""
         rank, value = self._locator.tiers[self._index].find_reach(tier, total, included=included)
         cells = [] if value is None else [self.ranking.padding.pad_arrival(value)]
         rows = 0
@@ -257,11 +257,11 @@ class Pager:
         )
 
     def decode_cursor(self, cursor: str, tier: str | None = None) -> RowCursor:
-        """Decode a cursor of this ranking, or of the pages of a tier.
+        """Decode a cursor for pages of this ranking or, if `tier` is given, for pages of this tier.
 
         Raises:
-            BadCursorError: the text is no cursor, the cursor belongs to another ranking, or the board was emptied after
-                the cursor was made.
+            BadCursorError: the text is no cursor, the cursor belongs to another ranking or tier, or the board was
+                emptied after the cursor was made.
         """
         place = self._cursors.decode_cursor(cursor, RowCursor)
         if (place.board_key, place.epoch, place.column_index) != (self.board.key, self.board.gate.epoch, self._index):

@@ -1,6 +1,6 @@
-"""The `RankContext` with which a process finds ranks: a locator for each board, pages, shared reads of first pages.
+"""The `RankContext` with which a process finds ranks: it has a locator for each board, and shares reads of first pages.
 
-Locators are kept for the boards that were opened last, and made again when a board has changed.
+It keeps locators for the boards that were opened last, and makes a new one when a board has changed.
 """
 
 from collections import OrderedDict, defaultdict
@@ -22,7 +22,7 @@ from storage.store import Program, Store
 from .locator import LocatedRank, Locator, WantedRank
 from .pages import FirstPage, Pager
 
-_Totals = Mapping[int, dict[int, int]]  # totals of boards by board key
+_Totals = Mapping[int, dict[int, int]]  # each board's totals, by board key
 
 
 class AskedRank(NamedTuple):
@@ -31,7 +31,7 @@ class AskedRank(NamedTuple):
 
 
 class RankContext:
-    """Finds positions on any boards. Keeps a `Locator` for each of the boards that were opened last."""
+    """Finds positions on any boards. It keeps a `Locator` for each of the boards that were opened last."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class RankContext:
         )
 
     def find_locator(self, board: Board) -> Locator:
-        """Return the locator of a board. If the cached locator is for an earlier state of the board, make a new one."""
+        """Return a board's locator. If the kept locator is for an earlier state of the board, make a new one."""
         found = self._locators.get(board.key)
         if found is not None and found.board is board:
             return found
@@ -73,17 +73,17 @@ class RankContext:
         return Pager(self.find_locator(board), self._cursors, index)
 
     async def _read_first_pages(self, asked: Sequence[tuple[Board, int, int]]) -> list[FirstPage]:
-        """Read a ranking's first page once, for several callers who asked for the same board, column and limit."""
+        """Read a ranking's first page once for all callers who asked for the same board, column and limit."""
         board, index, limit = asked[0]
         pager = self.make_pager(board, index)
         window = await pager.read_first(limit)
         return [(pager.tag_page(window), len(window.rows))] * len(asked)
 
     async def find_positions(self, asked: Sequence[AskedRank], mode: RankMode, totals: _Totals) -> list[Position]:
-        """Find the positions in the order of `asked`. All ranks that are counted in one store share a snapshot.
+        """Find positions, in the order of `asked`. All ranks that are counted in one store share a snapshot.
 
-        `totals`: the totals that the caller has read, by board key. If a rank is counted on a board, the position has
-        the totals from the snapshot of the count instead.
+        `totals` has the totals that the caller has read, by board key. If a rank is counted on a board, its position
+        has the totals from the snapshot of the count instead.
 
         Raises:
             UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
@@ -124,8 +124,8 @@ class RankContext:
             alone = await locator.count_alone(wanted, begins[0].start)
             if alone is not None:
                 return [locator.locate_by_count(alone)], {boards[0].key: alone.totals}
-            # The log has too many changes since the start or lacks some. So count from the top. With segments, keep the
-            # start: `count_alone` may have used the older start of another request, and this one may still be usable.
+            # The log has too many changes since the start, or lacks some, so count from the top. With segments, keep
+            # the start: `count_alone` may have used another request's older start, and this one may still be usable.
             begins, far = begins if boards[0].is_spread else [begins[0]._replace(start=None)], mode == "exact"
 
         def count_all() -> Program[tuple[list[LocatedRank], _Totals]]:

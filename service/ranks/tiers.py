@@ -1,8 +1,8 @@
-"""Decides which tier an entry has. Tiers are named bands of a ranked column; an entry has the first one that fits.
+"""Decides which tier (a named band of a ranked column) an entry has: the first one that the entry fits into.
 
 A tier reaches down to a rank, to a share of all ranked entries, or to a value. So with the same value and total, a
-worse rank never has an earlier tier. That is why the ends of a bracket suffice: if both have the same tier, every rank
-between them has it.
+worse rank never has an earlier tier. That is why it suffices to look at the ends of a bracket: if both have the same
+tier, so does every rank between them.
 """
 
 from fractions import Fraction
@@ -12,7 +12,7 @@ from storage.records import Best, ColumnSpec, TierSpec
 
 
 class Tiers:
-    """The tiers of a ranked column. Values are scaled integers."""
+    """A ranked column's tiers. Values are scaled integers."""
 
     def __init__(self, column: ColumnSpec) -> None:
         self._tiers, self._high = column.tiers, column.best is Best.HIGH
@@ -23,7 +23,7 @@ class Tiers:
             if tier.to_percent is not None
         }
         self.names = [tier.name for tier in column.tiers]
-        # True: the tier of an entry can change although neither its rank nor its value changes.
+        # Whether an entry's tier can change although neither its rank nor its value changes.
         self.depend_on_total = bool(self._shares)
 
     def find_tier(self, value: int, rank: int, total: int) -> str | None:
@@ -35,7 +35,8 @@ class Tiers:
     def find_reach(self, name: str, total: int, *, included: bool) -> tuple[int, int | None]:
         """Find how far down the tiers before a tier reach: to a rank (0: none) and to a value (None: none).
 
-        `included`: the tier itself counts, too. An entry has one of these tiers if its rank or its value is as good.
+        If `included` is true, the tier itself counts, too. An entry has one of these tiers if its rank or its value is
+        at least as good.
         """
         end = self.names.index(name) + included
         ranks = [self._last_rank(tier, total) for tier in self._tiers[:end] if tier.value_scaled is None]
@@ -54,7 +55,7 @@ class Tiers:
         return -(-total * numerator // denominator)  # the division rounds up
 
     def add_to_position(self, position: Position, value: int) -> None:
-        """Set the tier of a position by its rank. If its bracket spans several tiers, set `tier_certain` to False."""
+        """Set a position's tier by its rank. If its bracket spans several tiers, set `tier_certain` to False."""
         position.tier = self.find_tier(value, position.rank, position.total)
         if not position.exact:
             first, last = (self.find_tier(value, rank, position.total) for rank in (position.low, position.high))

@@ -1,14 +1,16 @@
-"""A door for Redis clients: a second listener, whose sorted sets are boards. Its contract is the page on Redis clients.
+"""Serves Redis clients on a second port, where sorted sets are leaderboards. The page on Redis clients is its contract.
 
-    bytes ──wire──> commands ──session──> batches ──┬─ posts that follow each other ──> one transaction
-                                                    ├─ reads that follow each other ──> shared statements
-                                                    └─ everything else, alone
+    bytes ──wire──> commands ──session──> batches ──┬─ consecutive posts ──> one transaction
+                                                    ├─ consecutive reads ──> shared statements
+                                                    └─ everything else, one at a time
 
-`door` listens and bounds what arrives. `session` is one connection: who calls, and transactions. `batches` runs what
-arrived together, and `parts` is what all connections share. `command_table` names the commands. `keys` leads from a key
-to a board and a column. `sorted_set_posts` makes posts, `sorted_set_reads` and `redis_order` read, and `board_commands`
-does what takes several steps.
+`door` listens, and limits how much may arrive. A `session` is one connection: it knows the caller, and keeps the
+commands between MULTI and EXEC. `batches` runs commands that arrived together, and `parts` holds the state that all
+connections share. `command_table` lists the commands, and `keys` resolves a key to a board and a column.
+`sorted_set_posts` turns commands into posts, `sorted_set_reads` and `redis_order` read, and `board_commands` has the
+commands that take several steps.
 
-The room uses what `views` uses (the writer, point reads, locators, programs of boards), and stands beside it. Nothing
-else knows this protocol. The most important rule: a command that this store can't do as Redis does it is refused.
+The room uses the same parts of the service as `views` does (the writer, point reads, locators, programs for boards),
+and neither imports the other. Nothing else in the service knows this protocol. A command that this store can't carry
+out as Redis would is refused, because a client that expects Redis would not notice a different result.
 """

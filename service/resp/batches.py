@@ -1,6 +1,7 @@
-"""Runs commands that arrived together, in order: posts in one transaction, reads at the same time, all others alone.
+"""Runs the commands of a pipeline in order: posts in one transaction, reads concurrently, all other commands alone.
 
-Commands of one kind gather until one of another kind comes. Answers keep the order of the commands.
+Consecutive commands of the same kind gather until a command of another kind arrives. Their answers are sent in the
+order of the commands.
 """
 
 import asyncio
@@ -15,13 +16,13 @@ from .parts import DoorParts
 from .sorted_set_posts import Posts
 from .wire import Answer, Refusal, refuse
 
-READS_WEIGHT_MAX = 500  # of the commands of one connection that read at the same time, see `Command`
-POSTS_MAX = 10_000  # posts of one transaction; those of a longer pipeline take several
-TRIES_PAUSES_S = (0.0, 0.05, 0.2)  # before a command runs again, because this process knew an old state of a board
+READS_WEIGHT_MAX = 500  # the total weight of one connection's concurrent reads, see `Command`
+POSTS_MAX = 10_000  # posts in one transaction; a longer pipeline takes several transactions
+TRIES_PAUSES_S = (0.0, 0.05, 0.2)  # before a command is retried, because this process's copy of a board was outdated
 
 
 class Waiting(NamedTuple):
-    """A command that is to run, and the number of its answer."""
+    """A command that has not run yet, and the number of its answer."""
 
     number: int
     command: Command
@@ -33,16 +34,16 @@ class Waiting(NamedTuple):
 class Batch:
     def __init__(self, parts: DoorParts) -> None:
         self._parts = parts
-        self.answers: list[Answer] = []  # those that were not taken yet
+        self.answers: list[Answer] = []  # the answers that `take_ready` has not returned yet
         self._taken = 0
         self._kind = ""
         self._waiting: list[Waiting] = []
-        self._weight = 0  # of what waits: posts, or the weights of reads
+        self._weight = 0  # of the waiting commands: the number of their posts, or the sum of the reads' weights
 
     def gather(self, command: Command, args: Sequence[bytes], caller: Identity) -> bool:
-        """Add a command to others of its kind, and return True, or return False if `add` has to do it.
+        """Add a command to the waiting ones and return True, or return False if only `add` can handle it.
 
-        This is what nearly every command of a pipeline needs, without a step of the event loop.
+        Nearly every command of a pipeline needs no more than this, and so takes no step of the event loop.
         """
         if command.kind != self._kind or caller.role < command.role:
             return False
@@ -61,7 +62,7 @@ class Batch:
         return True
 
     async def add(self, command: Command, args: Sequence[bytes], caller: Identity) -> None:
-        """Add a command, after those before it have run. Make the board of an unknown key if the command does that."""
+        """Run the waiting commands, then add this one. Create the board of an unknown key if the command does so."""
         await self.settle()
         if caller.role < command.role:
             self.answers.append(refuse(make_forbidden(caller, command.role)))
@@ -83,14 +84,14 @@ class Batch:
             await self.settle()
 
     def take_ready(self) -> list[Answer]:
-        """Return the answers to commands before the first that has not run, without those taken before."""
+        """Return the answers that are ready, up to the first command that has not run. Each answer is returned once."""
         count = self._waiting[0].number - self._taken if self._waiting else len(self.answers)
         ready, self.answers = self.answers[:count], self.answers[count:]
         self._taken += count
         return ready
 
     async def settle(self) -> None:
-        """Run what has gathered."""
+        """Run all waiting commands."""
         waiting, self._waiting, self._weight = self._waiting, [], 0
         if not waiting:
             return
@@ -105,7 +106,7 @@ class Batch:
         self.answers[each.number - self._taken] = answer
 
     async def _find_and_make(self, each: Waiting) -> Posts:
-        """Return the posts of a command. If this process does not know its board, find or make it."""
+        """Return a command's posts. If this process does not know the board, read it from the store, or create it."""
         keys, command, key = self._parts.keys, each.command, each.args[0]
         if keys.find_known(key, text=command.text) is None:
             if command.makes:
@@ -115,7 +116,7 @@ class Batch:
         return command.run(self._parts, each.args, each.caller)  # type: ignore[no-any-return]
 
     async def _post(self, waiting: list[Waiting]) -> None:
-        """Apply posts in one transaction. Make those again for which a copy of a board was outdated."""
+        """Apply posts in one transaction. Retry commands whose copy of a board turned out to be outdated."""
         for pause_s in (*TRIES_PAUSES_S, None):
             made = [each.posts for each in waiting if each.posts is not None]
             try:
@@ -142,7 +143,7 @@ class Batch:
                 return
 
     async def _make_again(self, again: list[Waiting]) -> list[Waiting]:
-        """Return the commands with posts to the boards as they are now."""
+        """Read these commands' boards from the store, and return the commands with posts to the boards as they are."""
         made = []
         for key, text in {(each.args[0], each.command.text) for each in again}:
             await self._parts.keys.confirm(key, text=text)
@@ -155,7 +156,7 @@ class Batch:
 
 
 async def run_command(parts: DoorParts, each: Waiting) -> Answer:
-    """Run a read, or a command that runs alone. Run it again if a copy of its board was outdated."""
+    """Run a read, or a command that runs alone. Retry it if this process's copy of the board was outdated."""
     context, command, keys = parts.context, each.command, parts.keys
     more = () if command.kind == "read" else (each.caller,)
     try:
@@ -175,7 +176,7 @@ async def run_command(parts: DoorParts, each: Waiting) -> Answer:
 
 
 def _answer_to(parts: DoorParts, each: Waiting, error: Exception) -> Answer:
-    """Return the answer to a command that failed: what Redis answers about an unknown key, or a refusal."""
+    """Return the answer to a failed command: what Redis answers for an unknown key, or a refusal."""
     if isinstance(error, UnknownBoardError):
         absent = each.command.absent
         return absent(each.args) if callable(absent) else absent

@@ -1,4 +1,4 @@
-"""Commands that run alone, because they take several steps: those about whole keys, removals by rank, stored sets."""
+"""Commands that run alone because they take several steps: those on whole keys, removals by rank, and stored sets."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -19,8 +19,8 @@ from .sorted_set_posts import find_place, make_post
 from .sorted_set_reads import RANGE_ROWS_MAX, Window, make_pairs, parse_bounds, read_window
 from .wire import Answer, Refusal, Status, parse_index, parse_score, refuse
 
-POP_TRIES = 8  # how often ZPOPMIN and ZPOPMAX look again, if others change what they are about to remove
-STORED_SETS_MAX = 10  # sets of which ZUNIONSTORE makes another one
+POP_TRIES = 8  # maximum tries of ZPOPMIN and ZPOPMAX if others change the members that they are about to remove
+STORED_SETS_MAX = 10  # maximum input keys of ZUNIONSTORE and ZINTERSTORE
 LoneCommand = Callable[[DoorParts, Sequence[bytes], Identity], Awaitable[Answer]]
 
 
@@ -33,7 +33,7 @@ async def tell_type(parts: DoorParts, args: Sequence[bytes], _: Identity) -> Sta
 
 
 async def _kind_of(parts: DoorParts, key: bytes) -> str:
-    """Return `zset`, `hash` or `none`, as Redis calls the types of keys. A set without members is none."""
+    """Return a key's type in the words of Redis: `zset`, `hash` or `none`. An empty sorted set has the type `none`."""
     for text in (False, True):
         try:
             place = await parts.keys.find(key, text=text)
@@ -51,7 +51,7 @@ async def delete_keys(parts: DoorParts, args: Sequence[bytes], caller: Identity)
 
 
 async def _delete_key(parts: DoorParts, key: bytes, caller: Identity) -> bool:
-    """Delete a board. Return whether its sorted set had members. A hash ends with its board only."""
+    """Delete a board, and return whether its sorted set had members. A hash can only be deleted with its board."""
     board_id, column = split_key(key, text=False)
     if column is not None:
         raise Refusal("ERR a column can't be deleted: name the leaderboard alone")
@@ -84,7 +84,7 @@ async def refuse_rename(_: DoorParts, __: Sequence[bytes], ___: Identity) -> Ans
 
 
 async def expire(parts: DoorParts, args: Sequence[bytes], caller: Identity, *, after: bool = True) -> int:
-    """End a board's season after some seconds, or at a second since 1970. Then the board takes no more posts."""
+    """End a board's season after some seconds, or at a second since 1970. The board then accepts no more posts."""
     if len(args) > 2:
         raise Refusal("ERR options of EXPIRE are not supported")
     ends_us, context = parse_index(args[1]) * 1_000_000 + (parts.context.now_us() if after else 0), parts.context
@@ -119,7 +119,7 @@ async def read_time_left(parts: DoorParts, args: Sequence[bytes], _: Identity) -
 
 
 async def _find_whole(parts: DoorParts, key: bytes) -> Place | None:
-    """Return the stored state of what a key names, be it a sorted set or a hash, or None if there is no such key."""
+    """Read from the store which board and column a key names, as a sorted set or as a hash; None if there are none."""
     kind = await _kind_of(parts, key)
     if kind == "none":
         return None
@@ -172,7 +172,7 @@ async def pop_greatest(parts: DoorParts, args: Sequence[bytes], caller: Identity
 async def _remove_rows(
     parts: DoorParts, place: Place, rows: Sequence[tuple[str, int]], caller: Identity
 ) -> list[tuple[str, int]]:
-    """Remove members that still have these values, in one transaction. Return those that were removed."""
+    """Remove, in one transaction, the members that still have these values. Return the removed members."""
     posts = [make_post(place, owner, None, PostTerms(equals=value), caller) for owner, value in rows]
     outcomes = await parts.submit(posts, caller)
     removed = [row for row, outcome in zip(rows, outcomes, strict=True) if outcome.status is PostStatus.APPLIED]
@@ -188,7 +188,7 @@ def _check(outcomes: Sequence[PartOutcome]) -> None:
 
 
 async def store_union(parts: DoorParts, args: Sequence[bytes], caller: Identity, *, common: bool = False) -> int:
-    """Answer ZUNIONSTORE and ZINTERSTORE: replace a board by one with the members of others, in several steps."""
+    """Answer ZUNIONSTORE and ZINTERSTORE: in several steps, replace a board by one with the members of other boards."""
     count = parse_index(args[1])
     if not 0 < count <= STORED_SETS_MAX or len(args) < 2 + count:
         raise Refusal(f"ERR at least 1 input key is needed, and at most {STORED_SETS_MAX}")
@@ -219,7 +219,7 @@ async def store_union(parts: DoorParts, args: Sequence[bytes], caller: Identity,
 
 
 async def _delete_made(parts: DoorParts, key: bytes, caller: Identity) -> None:
-    """Delete a board that is to be replaced. Refuse this for one with other columns than new ones have."""
+    """Delete a board that is about to be replaced. Refuse if its columns differ from those that new boards get."""
     board_id = split_key(key, text=False)[0]
     board = (await parts.context.catalog.reread_boards([board_id])).get(board_id)
     if board is not None and not parts.keys.is_like_new(board):

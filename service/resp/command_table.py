@@ -1,4 +1,4 @@
-"""All commands about keys: how many arguments each takes, how it runs, what it answers for an unknown key."""
+"""The table of all commands on keys: how many arguments each takes, how it runs, and its answer for an unknown key."""
 
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,15 +15,19 @@ LONG = 100  # the weight of a command whose answer may have as many members as a
 
 
 class Command(NamedTuple):
-    """A command about a key. Its first argument is the key. Its other facts are those of the function's module."""
+    """A command on a key, which is its first argument.
+
+    `kind` says how the command runs. A post shares a transaction with the posts next to it in a pipeline, and a read
+    runs at the same time as the reads next to it. A command of the kind `alone` waits until those before it have run.
+    """
 
     run: Any  # a `PostCommand`, `ReadCommand` or `LoneCommand`, by `kind`
     kind: str  # `post`, `read` or `alone`
     least: int  # the fewest arguments, without the name
     most: int = NO_MAXIMUM
-    absent: Answer = None  # the answer if the board is unknown; a function of the arguments, or the answer itself
+    absent: Answer = None  # the answer if the board is unknown, or a function that makes it from the arguments
     role: Role = Role.READER
-    makes: bool = False  # whether it makes the board of an unknown key
+    makes: bool = False  # whether the command creates a board if the key is unknown
     text: bool = False  # whether the key names a hash
     weight: int = 1  # how many single reads the command counts as, because its answer may be long
 

@@ -1,9 +1,9 @@
-"""Listens for Redis clients, and bounds what they send: connections, bytes that arrive, and answers that nobody reads.
+"""Listens for Redis clients, and limits their connections, the bytes that arrive, and the answers left unread.
 
-    bytes ──> CommandParser ──> commands that wait ──one batch at a time──> Session.run ──> answers
+    bytes ──> CommandParser ──> waiting commands ──one batch at a time──> Session.run ──> answers
 
-A connection reads no more while it has commands to run or answers that the client does not read. So a slow client, and
-one that sends a huge pipeline, hold a bounded amount of memory, and other connections go on.
+The service stops reading from a connection that has too many commands waiting, or whose client does not read its
+answers. So neither a slow client nor a huge pipeline takes unbounded memory, and other connections carry on.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from .session import Session
 from .wire import CommandParser, ProtocolFault, Refusal, encode_answer, refuse
 
 log = structlog.get_logger(__name__)
-CONNECTIONS_MAX = 10_000  # of one process
+CONNECTIONS_MAX = 10_000  # in one process
 BACKLOG_CONNECTIONS = 1_024
 STRANGER_BYTES_MAX = 16 * 1024  # what a client may send before it has authenticated
-COMMANDS_WAITING_MAX = 1_000  # with so many commands, the connection is not read until they have run
+COMMANDS_WAITING_MAX = 1_000  # while this many commands wait, no more are read from the connection
 GATHER_TURNS = 2  # for how many turns of the event loop a batch waits for the rest of its pipeline
 
 
@@ -42,7 +42,7 @@ class Connection(asyncio.Protocol):
         self._parts, self._number = parts, number
         self._parser = CommandParser()
         self._commands: list[list[bytes]] = []
-        self._held_bytes = 0  # of this connection in `DoorParts.arriving_bytes`
+        self._held_bytes = 0  # this connection's share of `DoorParts.arriving_bytes`
         self._task: asyncio.Task[None] | None = None
         self._readable = asyncio.Event()  # set while the client reads its answers
         self._readable.set()
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
         self._held_bytes = size
 
     async def _serve(self) -> None:
-        """Run what has arrived, until nothing waits."""
+        """Run the commands that have arrived, and those that arrive meanwhile, until none is waiting."""
         session, transport = self._session, self._transport
         assert session is not None
         assert transport is not None
@@ -153,7 +153,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def stop(self) -> None:
-        """Answer the commands that run, then close the connection."""
+        """Let the running commands finish and answer, then close the connection."""
         self._commands.clear()
         task, transport = self._task, self._transport
         if transport is not None:
@@ -169,9 +169,10 @@ class Connection(asyncio.Protocol):
 async def open_door(
     context: Context, new_board: BoardSpec | None, port: int, *, reuse_port: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Listen for Redis clients within the block. Provide the addresses. At the end, run what has arrived.
+    """Listen for Redis clients within the block, and provide the addresses. At the end, let running commands finish.
 
-    `new_board`: the columns and rules of boards that posts to unknown keys make; None: they make none.
+    `new_board` has the columns and rules of the boards that posts to unknown keys create. If it is None, such posts
+    create no boards.
 
     Raises:
         NoParserError: hiredis is not installed.

@@ -1,7 +1,7 @@
-"""Leads from a key to a board and a column, and makes the board of an unknown key.
+"""Resolves a key to a board and a column, and creates the board of an unknown key.
 
-A key is a board's id, `board/column`, or the id of a period of a family. For hashes it is `board:column`, with a column
-of text: libraries keep names of members in `{board}:member_data`.
+A sorted set's key is a board's id, `board/column`, or the id of one period's board of a family. A hash's key is
+`board:column`, where the column holds text, because client libraries keep member names in `{board}:member_data`.
 """
 
 from typing import NamedTuple
@@ -34,12 +34,12 @@ class Place(NamedTuple):
 
 class Keys:
     def __init__(self, context: Context, new_board: BoardSpec | None) -> None:
-        """`new_board`: the columns and rules of boards that posts to unknown keys make; None: they make none."""
+        """`new_board`: the columns and rules for new boards of unknown keys; None: posts to unknown keys fail."""
         self._context, self._new_board = context, new_board
-        self._places: dict[tuple[bytes, bool], Place] = {}  # what keys named lately, to save parsing them
+        self._places: dict[tuple[bytes, bool], Place] = {}  # recently used keys, so that they need not be parsed again
 
     def find_known(self, key: bytes, *, text: bool = False) -> Place | None:
-        """Return what a key names by this process's copy of the catalog, or None if the copy has no such board."""
+        """Resolve a key by this process's copy of the catalog. Return None if the copy does not have the board."""
         place, catalog = self._places.get((key, text)), self._context.catalog
         if place is not None and catalog.find_known(place.board.id) is place.board:
             return place
@@ -53,7 +53,7 @@ class Keys:
         return place
 
     async def find(self, key: bytes, *, text: bool = False) -> Place:
-        """Return what a key names. Raise `UnknownBoardError` if there is no such board."""
+        """Resolve a key, asking the store if need be. Raise `UnknownBoardError` if there is no such board."""
         if (place := self.find_known(key, text=text)) is not None:
             return place
         board_id, column = split_key(key, text=text)
@@ -61,7 +61,7 @@ class Keys:
         return _find_place(await self._context.catalog.find_board(board_id), column, text=text)
 
     async def make(self, key: bytes, caller: Identity, *, text: bool = False) -> None:
-        """Make the board that a key names, unless there is one."""
+        """Create the board that a key names, unless it exists."""
         board_id, context = split_key(key, text=text)[0], self._context
         try:
             await context.catalog.reread_board(board_id)
@@ -88,7 +88,7 @@ class Keys:
         context.catalog.keep_board(await context.store.write(program))
 
     def find_new_column(self) -> ColumnSpec:
-        """Return the ranked column of boards that are made. Refuse the command if there is none or several."""
+        """Return the ranked column of new boards. Refuse the command if new boards have none or several."""
         ranked = [] if self._new_board is None else [column for column in self._new_board.columns if column.sorted]
         if len(ranked) != 1:
             raise Refusal("ERR the setting resp_board has no leaderboard with one ranked column")
@@ -98,12 +98,12 @@ class Keys:
         return self._new_board is not None and board.spec.columns == self._new_board.columns
 
     async def confirm(self, key: bytes, *, text: bool = False) -> None:
-        """Read the board of a key again, because this process's copy of it may be outdated."""
+        """Read a key's board from the store, because this process's copy may be outdated."""
         await self._context.catalog.confirm([split_key(key, text=text)[0]])
 
 
 def split_key(key: bytes, *, text: bool) -> tuple[str, str | None]:
-    """Return the id of the board and the name of the column, which may be None for a sorted set."""
+    """Split a key into the board's id and the column's name, which may be None for a sorted set."""
     name = decode_text(key)
     if text:
         board_id, sign, column = name.rpartition(":")
@@ -140,7 +140,7 @@ def decode_text(raw: bytes) -> str:
 
 
 def parse_member(raw: bytes) -> str:
-    """Return the owner that a member names. Refuse a member that would be stored in another form."""
+    """Return the owner that a member names. Refuse a member that the store would have to change, to bring it to NFC."""
     text = decode_text(raw)
     try:
         owner = parse_owner(text)

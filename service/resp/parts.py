@@ -1,4 +1,4 @@
-"""What all connections of the door share."""
+"""The state that all Redis connections of a process share, and the store operations that they have in common."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.records import Board, BoardSpec, PartOutcome, Post
 from .keys import Keys, Place
 from .redis_order import RankOf, RedisOrder
 
-SCANS_MAX = 10_000  # cursors of ZSCAN that a process remembers
+SCANS_MAX = 10_000  # ZSCAN cursors that a process remembers
 
 
 class _AskedRank(NamedTuple):
@@ -30,7 +30,7 @@ class DoorParts:
         self.context, self.settings = context, context.settings
         self.keys = Keys(context, new_board)
         self.connections: set[object] = set()
-        self.arriving_bytes = 0  # of all connections together
+        self.arriving_bytes = 0  # the sum over all connections
         self._scans: OrderedDict[int, tuple[int, str]] = OrderedDict()
         self._last_cursor = 0
         self._ranks: StoreCoalescers[_AskedRank, RankOf | None] = StoreCoalescers(
@@ -42,7 +42,7 @@ class DoorParts:
         )
 
     async def submit(self, posts: Sequence[Post], caller: Identity, *, traced: bool = False) -> list[PartOutcome]:
-        """Apply posts to one board each, and return their outcomes. `traced`: with the cells before, see `Post`."""
+        """Apply posts, each to one board, and return their outcomes: if `traced`, with the cells before the posts."""
         context = self.context
         if context.key_limits.posts.is_set:
             context.key_limits.posts.admit(caller.key_id, len(posts))
@@ -59,7 +59,7 @@ class DoorParts:
         return RedisOrder(locator, place.column_index, gap_rows_max=gap_rows_max)
 
     def ask_rank(self, place: Place, owner: str) -> asyncio.Future[RankOf | None]:
-        """Return a future for the rank of an owner. None: the ranking does not have the owner."""
+        """Return a future for an owner's rank. Its result is None if the owner is not in the ranking."""
         board = place.board
         kind = board.key, board.leaves[0].shape, place.column_index
         store = self.context.store.at(board.reading_partition)
@@ -77,7 +77,7 @@ class DoorParts:
         return [found.get(each.owner) for each in asked]
 
     def keep_cursor(self, board_key: int, owner: str) -> int:
-        """Return a number for the place after an owner, from which a later ZSCAN goes on."""
+        """Remember the owner after whom a ZSCAN is to continue, and return a number for use as its cursor."""
         self._last_cursor += 1
         self._scans[self._last_cursor] = board_key, owner
         if len(self._scans) > SCANS_MAX:
@@ -85,7 +85,7 @@ class DoorParts:
         return self._last_cursor
 
     def find_cursor(self, board_key: int, cursor: int) -> str | None:
-        """Return the owner after whom a ZSCAN goes on, or None if the cursor is unknown."""
+        """Return the owner after whom a ZSCAN continues, or None if this process does not know the cursor."""
         if cursor == 0:
             return ""
         key, owner = self._scans.get(cursor, (None, ""))

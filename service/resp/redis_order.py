@@ -1,8 +1,8 @@
-"""Programs that rank and read members in the order of Redis: by score, then by the bytes of the member.
+"""Ranks and reads members in the order of Redis: by score, and members with equal scores by the bytes of their names.
 
-A board's own order is best first, and of equal values the lesser owner first. If high values are best, Redis has the
-greater member first there, so a group of equal values is read from its other end. A board whose ties are ordered by
-time or by columns keeps its own order.
+A board lists the best value first and, among equal values, the owner whose name sorts first. If high values are best,
+Redis lists the members of such a group the other way round, so the group is read from its other end. A board that
+orders equal values by time or by columns keeps its own order.
 """
 
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ from storage.log.cells import CellOf
 from storage.records import Entry
 from storage.store import Program
 
-SLACK_ROWS = 100  # rows that end this near to the last one are read from there
+SLACK_ROWS = 100  # rows that end within this many rows of the last one are read from the end of the ranking
 
 
 class RankOf(NamedTuple):
-    """Where a member stands in its ranking."""
+    """A member's place in its ranking."""
 
     better: int  # the number of members before it
     total: int
@@ -34,7 +34,7 @@ class RankOf(NamedTuple):
 
 
 class RedisOrder:
-    """Reads one ranked column of a board. Run its programs for the partition of the board."""
+    """Reads one ranked column of a board. Its programs have to run in the board's partition."""
 
     def __init__(self, locator: Locator, index: int, *, gap_rows_max: int) -> None:
         self.locator, self._index, self._gap_rows_max = locator, index, gap_rows_max
@@ -43,7 +43,7 @@ class RedisOrder:
         self._mirrored = self.high and not self.ranking.padding.orders_equals
 
     def find_start(self) -> CountStart | None:
-        """Return where counts may start. Call this before the program begins."""
+        """Find a curve at whose knots counts can start, or None. Call this before the program begins."""
         return self.locator.find_count_start(self._index)
 
     def read_total(self) -> Program[int]:
@@ -52,10 +52,11 @@ class RedisOrder:
     def find_ranks(
         self, owners: Sequence[str], mode: RankMode, start: CountStart | None, *, is_busy: bool
     ) -> Program[dict[str, RankOf]]:
-        """Return the ranks of owners, by owner.
+        """Find the rank of each of these owners.
 
-        With the mode `auto`, a curve gives those in its longest gaps. If the process is busy, it gives more, and also
-        those that it knows exactly, but of a time that may be a second ago. All others are counted, ties included.
+        In the mode `auto`, a curve gives the ranks in its longest gaps. If the process is busy, the curve gives more of
+        the ranks, even those that it knows exactly, which may then be as of a second ago. All other ranks are counted,
+        and so is the place among equal values.
         """
         entries, total = yield from self._find_entries(owners)
         cells = {owner: cell for owner, each in entries.items() if isinstance(cell := each.cells[self._index], str)}
@@ -80,7 +81,7 @@ class RedisOrder:
     def _estimate(
         self, cells: set[str], mode: RankMode, start: CountStart | None, *, is_busy: bool
     ) -> dict[str, LocatedRank]:
-        """Return the ranks of those cells whose ranks a curve gives, without the place among equal values."""
+        """Read the ranks of cells off the curve where the mode allows it. They ignore the place among equal values."""
         locator = self.locator
         if start is not None and mode == "auto":
             rows_max = limit_gap_rows(self._gap_rows_max, crowded=is_busy)
@@ -91,7 +92,7 @@ class RedisOrder:
         return {cell: each for cell, each in located.items() if each is not None}
 
     def _find_entries(self, owners: Sequence[str]) -> Program[tuple[dict[str, Entry], int]]:
-        """Return the entries of owners, and the number of members of the ranking."""
+        """Read the entries of these owners, and the number of members in the ranking."""
         entries = self.locator.entries
         if isinstance(entries, Entries):
             found, totals = yield from entries.find_entries_with_totals(owners)
@@ -121,7 +122,7 @@ class RedisOrder:
         return found
 
     def find_span(self, least: int, most: int, total: int, start: CountStart | None) -> Program[tuple[int, int]]:
-        """Return which rows have a value from `least` to `most` (scaled): the first, and the one after the last."""
+        """Find the rows with a value from `least` to `most` (scaled): the first index, and the one past the last."""
         if least > most:
             return 0, 0
         best, worst = (most, least - 1) if self.high else (least, most + 1)
@@ -129,7 +130,7 @@ class RedisOrder:
         return begin, (yield from self._count_beyond(worst, total, start))
 
     def _count_beyond(self, value: int, total: int, start: CountStart | None) -> Program[int]:
-        """Count the entries that are better than a value, which the column may be unable to hold."""
+        """Count the entries with a better value than this one, which may lie outside the column's range."""
         padding = self.ranking.padding
         if not padding.min_scaled <= value <= padding.max_scaled:
             return 0 if (value > padding.max_scaled) == self.high else total
@@ -138,7 +139,7 @@ class RedisOrder:
     def read_rows(
         self, begin: int, end: int, total: int, start: CountStart | None, *, ascending: bool
     ) -> Program[list[Entry]]:
-        """Return the rows from the 0-based index `begin` to before `end`, by ascending or descending score."""
+        """Read the rows from the 0-based index `begin` up to, but without, `end`, by ascending or descending score."""
         if ascending == self.high:
             found = yield from self._read_best_first(total - end, total - begin, total, start)
             return found[::-1]
@@ -163,7 +164,7 @@ class RedisOrder:
         return found
 
     def _mirror(self, group: list[Entry], at: int, total: int, start: CountStart | None) -> Program[list[Entry]]:
-        """Return the rows of a group of equal values that stand where `group` does, if the group is read backwards."""
+        """Return the rows that take the place of `group`, a part of some equal values, if these are read backwards."""
         tied, before = yield from self.ranking.count_tied(cell_of(self.ranking, group[0]), group[0].owner)
         if tied > len(group):
             first = at - before  # where the whole group begins

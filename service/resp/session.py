@@ -1,4 +1,4 @@
-"""One connection: who calls, the version of the protocol, transactions, and the answers to other commands about it."""
+"""The session of one connection: its caller, protocol version and transaction, and commands about the connection."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
@@ -15,23 +15,23 @@ from .command_table import COMMANDS, Command
 from .parts import DoorParts
 from .wire import OK, Answer, Map, Refusal, Status, encode_answer, refuse
 
-SERVED_AS = "7.2.0"  # the version of Redis by which clients choose their commands
-QUEUED_WEIGHT_MAX = 10_000  # of the commands between MULTI and EXEC, see `Command`
-TURN_COMMANDS = 500  # commands after which other connections run
+SERVED_AS = "7.2.0"  # the version of Redis that is reported to clients, which choose their commands by it
+QUEUED_WEIGHT_MAX = 10_000  # the total weight of the commands between MULTI and EXEC, see `Command`
+TURN_COMMANDS = 500  # after this many commands, other connections get a turn
 _CLIENT_NAME = "^[!-~]*$"
 
 
 class Session:
     def __init__(self, parts: DoorParts, number: int, close: Callable[[], None]) -> None:
-        """`close` closes the connection, for example because its key was revoked."""
+        """Begin a session. `close` closes its connection, for example because the caller's key was revoked."""
         self.parts, self._number, self._close = parts, number, close
         self.version = 2
-        self.ends = False  # whether the connection is to be closed after the answers so far
+        self.ends = False  # whether to close the connection once the answers so far are sent
         self._name = b""
         self._watched = ExitStack()  # ends the watch over the caller's key
         self._queued: list[tuple[Command, Sequence[bytes]]] | None = None  # the commands since MULTI
         self._spoiled = False  # whether a command since MULTI was refused
-        self.queued_bytes = 0  # of the commands since MULTI
+        self.queued_bytes = 0  # the size of the commands since MULTI
         self.caller: Identity | None = None
         if parts.context.keyring.open:
             self._accept(parts.context.keyring.identify_caller(None))
@@ -52,7 +52,7 @@ class Session:
         self._watched.close()
 
     async def run(self, commands: Sequence[Sequence[bytes]], send: Callable[[bytes], Awaitable[None]]) -> None:
-        """Run commands in order, and send the bytes of their answers. `send` waits while the client does not read."""
+        """Run commands in order, and send their encoded answers. `send` waits until the client reads its answers."""
         if len(commands) == 1 and (command := COMMANDS.get(commands[0][0])) is not None and command.kind == "read":
             args = commands[0][1:]
             if self.caller is not None and self._queued is None and command.least <= len(args) <= command.most:

@@ -1,7 +1,7 @@
-"""Commands that become posts: ZADD, ZINCRBY, ZREM and the hash commands HSET and HDEL. Nothing here waits.
+"""Commands that become posts: ZADD, ZINCRBY, ZREM, and the hash commands HSET and HDEL. None of them waits here.
 
-On a column merged by `last`, a score is an ordinary post. On other columns only ZINCRBY of `sum` is one. Whatever else
-changes a stored value overwrites it, for which callers need the role ops, as over HTTP.
+A score for a column that is merged by `last` is an ordinary post, and so is a ZINCRBY of a `sum` column. Every other
+change overwrites the stored value, for which the caller needs the role ops, as over HTTP.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,18 +35,18 @@ _FLAGS = (b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR")
 
 
 class Posts(NamedTuple):
-    """What a command posts, and the function that makes its answer of the outcomes."""
+    """The posts that a command makes, and the function that turns their outcomes into its answer."""
 
     posts: list[Post]
     answer: Callable[[Sequence[PartOutcome]], Answer]
-    traced: bool = False  # whether the outcomes must have the cells before the posts
+    traced: bool = False  # whether the answer needs the cells from before the posts
 
 
 PostCommand = Callable[[DoorParts, Sequence[bytes], Identity], Posts]
 
 
 def find_place(parts: DoorParts, key: bytes, *, text: bool = False) -> Place:
-    """Return what a key names. Raise `UnknownBoardError` if this process knows no such board."""
+    """Resolve a key that is posted to. Raise `UnknownBoardError` if this process does not know the board."""
     place = parts.keys.find_known(key, text=text)
     if place is None:
         raise UnknownBoardError
@@ -56,7 +56,7 @@ def find_place(parts: DoorParts, key: bytes, *, text: bool = False) -> Place:
 
 
 def make_post(place: Place, owner: str, value: StatValue | None, terms: PostTerms | None, caller: Identity) -> Post:
-    """Return a post of one value. None removes the stored one."""
+    """Make a post of one value. The value None removes the stored value."""
     board, index = place
     column, act = board.spec.columns[index], None
     overwrites = value is None or not (column.merge is Merge.LAST or (column.merge is Merge.SUM and terms is ADDS))
@@ -66,7 +66,7 @@ def make_post(place: Place, owner: str, value: StatValue | None, terms: PostTerm
         shown = format_decimal(value, column.scale) if isinstance(value, int) else value
         act = PostAct(caller.stored_key, None, msgspec.json.encode({"set": {column.name: shown}}).decode())
     elif column.merge is Merge.SUM:
-        terms = None  # the merge rule adds
+        terms = None  # the column's merge rule adds anyway
     leaf = board.leaf_of(owner) if board.is_spread else board.leaf
     post = Post(owner, [BoardPost(leaf, [ColumnChange(index, value, overwrites)])], None, None, "")
     post.act, post.terms = act, terms
@@ -118,7 +118,7 @@ def add(parts: DoorParts, args: Sequence[bytes], caller: Identity) -> Posts:
 
 
 def _count(index: int, outcomes: Sequence[PartOutcome], *, changed: bool = False) -> int:
-    """Return how many outcomes gave an owner its first value. `changed`: also count other changes."""
+    """Count the outcomes that gave an owner its first value and, with `changed`, all others that changed something."""
     count = 0
     for outcome in outcomes:
         _check(outcome)

@@ -1,4 +1,4 @@
-"""Commands that read: scores, ranks, ranges, counts and fields of hashes. An unknown board is an empty key."""
+"""Commands that read scores, ranks, ranges, counts, and fields of hashes. An unknown board counts as an empty key."""
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,18 +25,18 @@ ReadCommand = Callable[[DoorParts, Sequence[bytes]], Awaitable[Answer]]
 
 
 class Window(NamedTuple):
-    """Which members of a sorted set a command means, in the order in which it lists them."""
+    """The range of a sorted set's members that a command asks for, and the order in which to list them."""
 
     ascending: bool
-    first: int = 0  # as Redis counts: negative numbers count from the end
+    first: int = 0  # a 0-based index, as in Redis: a negative one counts from the end
     last: int = -1
-    values: tuple[int, int] | None = None  # instead: the least and the greatest value, scaled
+    values: tuple[int, int] | None = None  # instead of indexes: the least and the greatest value, scaled
     offset: int = 0
-    limit: int = -1  # negative: all
+    limit: int = -1  # negative: no limit
 
 
 def find_owner(member: bytes) -> str | None:
-    """Return the owner that a member names, or None if no owner can have this name."""
+    """Return the owner that a member names, or None if this can't be an owner's name."""
     try:
         text = member.decode()
         return text if parse_owner(text) == text else None
@@ -45,7 +45,7 @@ def find_owner(member: bytes) -> str | None:
 
 
 async def read_cells(parts: DoorParts, place: Place, members: Sequence[bytes]) -> list[str | int | None]:
-    """Return the stored cell of each member in the column that a key names. A single read shares its statement."""
+    """Read each member's stored cell in a column. A read of one member shares its statement with other requests."""
     owners, context = [find_owner(member) for member in members], parts.context
     if len(owners) > RANGE_ROWS_MAX:
         raise Refusal(f"ERR {len(owners)} members are more than {RANGE_ROWS_MAX}")
@@ -134,7 +134,7 @@ async def count_span(parts: DoorParts, args: Sequence[bytes]) -> int:
 
 
 def parse_bounds(least: bytes, most: bytes, column: ColumnSpec) -> tuple[int, int]:
-    """Return the least and the greatest scaled value between two bounds of Redis, such as `(1.5` and `+inf`."""
+    """Parse bounds as Redis writes them, such as `(1.5` and `+inf`, into the least and the greatest scaled value."""
     return _parse_bound(least, column, greatest=False), _parse_bound(most, column, greatest=True)
 
 
@@ -159,7 +159,7 @@ def _parse_bound(text: bytes, column: ColumnSpec, *, greatest: bool) -> int:
 
 
 async def read_window(parts: DoorParts, place: Place, window: Window) -> list[tuple[str, int]]:
-    """Return the owners and scaled values of a window. Refuse one with more than `RANGE_ROWS_MAX` members."""
+    """Read the owners and scaled values in a window. Refuse a window with more than `RANGE_ROWS_MAX` members."""
     order = parts.order(place)
     start, rows_max = order.find_start(), parts.settings.light_read_rows_max
     far = start is None and max(abs(window.first), abs(window.last), window.offset) > rows_max
@@ -219,12 +219,12 @@ def make_pairs(rows: Sequence[tuple[str, int]], place: Place) -> Pairs:
 
 
 async def read_range_of_old(parts: DoorParts, args: Sequence[bytes], *options: bytes) -> Answer:
-    """Answer ZREVRANGE, ZRANGEBYSCORE and ZREVRANGEBYSCORE: the same as ZRANGE with these options."""
+    """Answer ZREVRANGE, ZRANGEBYSCORE and ZREVRANGEBYSCORE, which are short for ZRANGE with some of its options."""
     return await read_range(parts, [*args, *options])
 
 
 async def scan(parts: DoorParts, args: Sequence[bytes]) -> Answer:
-    """Answer ZSCAN by the order of members. Its cursors are known to this process only."""
+    """Answer ZSCAN in the order of member names. Only this process knows the cursors that it returns."""
     place, cursor = await parts.keys.find(args[0]), parse_index(args[1])
     options = dict(zip([each.upper() for each in args[2::2]], args[3::2], strict=False))
     if len(args) % 2 or options.keys() - {b"MATCH", b"COUNT"}:

@@ -1,6 +1,7 @@
-"""The protocol's bytes: commands as they arrive (RESP2 arrays of strings) and answers in RESP2 or RESP3.
+"""Parses commands (RESP2 arrays of strings), and encodes answers in RESP2 or RESP3.
 
-hiredis parses. It allocates an array as soon as its length has arrived, so `CommandParser` refuses long ones before.
+hiredis does the parsing. It allocates an array as soon as it has read its length, so `CommandParser` first refuses
+arrays that are too long.
 """
 
 import re
@@ -12,11 +13,11 @@ from service.contract.problems import ProblemError, problem_of
 from service.contract.values import parse_decimal
 from storage.records import ColumnSpec, format_decimal
 
-ARGUMENTS_MAX = 99_999  # of one command
+ARGUMENTS_MAX = 99_999  # in one command
 _LONG_ARRAY = re.compile(rb"\n[*~>%|]\d{6}")
 _TAIL_BYTES = 16  # how much of the last piece is searched again, because a length may arrive in two pieces
 _LINE_ENDS = str.maketrans("\r\n", "  ")
-SCORE_DIGITS_MAX = 20  # before the point
+SCORE_DIGITS_MAX = 20  # before the decimal point
 ROUNDINGS = {"nearest": "ROUND_HALF_EVEN", "down": "ROUND_FLOOR", "up": "ROUND_CEILING"}
 
 
@@ -38,15 +39,15 @@ class Score(NamedTuple):
 
 
 class Status(str):
-    """An answer such as `OK`, which is no string of data."""
+    """A short answer such as `OK`, which is encoded differently from a string of data."""
 
 
 class Pairs(list[tuple[bytes, Score]]):
-    """Members with their scores: one flat array in RESP2, an array of pairs in RESP3."""
+    """Members with their scores: a flat array in RESP2, and an array of pairs in RESP3."""
 
 
 class Map(dict[str, Any]):
-    """A map of RESP3, and a flat array in RESP2."""
+    """Keys with their values: a flat array in RESP2, and a map in RESP3."""
 
 
 Answer = Any  # None, an int, bytes, a list, or one of the classes above
@@ -55,7 +56,7 @@ OK = Status("OK")
 
 
 class CommandParser:
-    """Parses the commands of one connection, within bounds."""
+    """Parses the commands of one connection, and refuses arrays that are too long."""
 
     def __init__(self) -> None:
         import hiredis  # an extra, see `pyproject.toml`; only a service with the setting `resp_port` needs it
@@ -63,10 +64,10 @@ class CommandParser:
         self._error: type[Exception] = hiredis.ProtocolError
         self._reader = hiredis.Reader()
         self._tail = b"\r\n"
-        self.pending_bytes = 0  # nearly those of the command that has not arrived as a whole, or more
+        self.pending_bytes = 0  # roughly the size of the command that is still incomplete, and never less
 
     def feed(self, data: bytes) -> list[list[bytes]]:
-        """Return the commands that are complete. Raise `ProtocolFault` if the bytes are no commands."""
+        """Parse bytes, and return the commands that are now complete. Raise `ProtocolFault` if they are no commands."""
         searched = self._tail + data
         if _LONG_ARRAY.search(searched):
             raise ProtocolFault("Protocol error: invalid multibulk length")
@@ -86,7 +87,7 @@ class CommandParser:
 
 
 def parse_score(text: bytes, column: ColumnSpec, rounding: str) -> int:
-    """Return a score times 10**scale of its column.
+    """Return a score times 10**scale, where the scale is its column's.
 
     Raises:
         Refusal: the text is no number, or the column can't hold it exactly and `rounding` is `refuse`.
@@ -126,7 +127,7 @@ def refuse(error: BaseException) -> Refusal:
 
 
 def encode_answer(answer: Answer, version: int) -> bytes:
-    """Return the bytes of an answer in RESP2 or RESP3."""
+    """Encode an answer in RESP2 or RESP3."""
     if type(answer) is int:
         return b":%d\r\n" % answer
     if type(answer) is Score:

@@ -1,9 +1,9 @@
 """Reads the journal once for all streams of this process that follow boards in the same partitions.
 
-If each stream read for itself, a thousand viewers of one board would mean a thousand times the same reads. Every poll
-reads the rows of the journal that the topics have not seen yet, and sends at most one event for each topic. A client
-that reconnects, to any process, names the last event that it has seen, so it misses no change. A board is in one
-partition; a board with segments may be in several. Each partition has a journal with its own numbers.
+If each stream read for itself, a thousand viewers of one board would mean a thousand times the same reads. Instead,
+every poll reads the journal rows that the topics have not seen yet, and sends at most one event for each topic. A
+client that reconnects, to any process, names the last event that it has seen, so it misses no change. A board is in one
+partition, or in several if it has segments, and each partition numbers its own journal.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _BEAT = b": alive\n\n"
 @dataclass(slots=True, eq=False)
 class _Joining:
     key: Hashable
-    make: Callable[[], Topic]  # makes the topic; the feed calls it before the poll begins
+    make: Callable[[], Topic]  # creates the topic; the feed calls it before the poll begins
     last_seen: Numbers | None
     client: Subscriber
     done: asyncio.Future[None]
@@ -53,7 +53,7 @@ class _Joining:
 @dataclass(slots=True)
 class _PollResult:
     snapshot: FeedSnapshot
-    begins_after: Numbers  # by partition: the number of the last pruned row, or 0. The journal has all later rows
+    begins_after: Numbers  # by partition: the number of the last pruned row, or 0; the journal still has all later rows
     lost: bool = False  # True if rows that the topics have not seen were pruned from the journal
     states: dict[Topic, Any] = field(default_factory=dict)  # the states that the poll has read or changed
     events: list[tuple[Topic, Event]] = field(default_factory=list)
@@ -62,7 +62,7 @@ class _PollResult:
 
 
 class Feeds:
-    """The feeds of this process. There is one feed for all boards in the same partition or set of partitions."""
+    """The feeds of this process: one for all boards in the same partition or set of partitions."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Feeds:
 
     @property
     def clients(self) -> int:
-        """The number of open streams, including those that wait for their first event."""
+        """Return the number of open streams, including those that wait for their first event."""
         return sum(feed.clients for feed in self._by_partitions.values())
 
     def find_feed(self, board: Board) -> "Feed":
@@ -118,11 +118,13 @@ class Feed:
     ) -> None:
         """Send a topic's events to a client from now on. Return when the client's first events have been sent.
 
-        `key` names the topic. If no client follows it yet, the feed calls `make` to make it. `last_seen` has the
-        journal numbers of the client's last event: None for a new client, `NEVER_SEEN` if that event's id is invalid.
+        `key` names the topic, which the feed creates with `make` if no client follows it yet. `last_seen` has the
+        journal numbers of the client's last event. It is None for a new client, and `NEVER_SEEN` if the id of that
+        event is invalid.
 
         Raises:
-            StoreBusyError: `stream_clients_max` streams are open, the service stops, or the journal can't be read.
+            StoreBusyError: `stream_clients_max` streams are open, the service is shutting down, or the journal can't be
+                read.
             StorageError: the topic's state can't be read; for example, the owner is hidden.
         """
         if self._feeds.closed or self._feeds.clients >= self._limits.stream_clients_max:
@@ -207,8 +209,8 @@ class Feed:
     def _reached(self, poll: _PollResult, watched: list[Topic]) -> Program[None]:
         """End the streams of family boards that have received their first post since the last poll.
 
-        Rows of the journal name a board by its key. A family board gets its key with its first post, so a topic from
-        before cannot recognise the board's rows. The clients reconnect and follow the board by its new key.
+        Journal rows name a board by its key, which a family board only gets with its first post. So a topic from before
+        that post cannot recognise the board's rows. The clients reconnect, and follow the board by its new key.
         """
         waiting = [each for each in watched if each.board.is_unreached]
         if waiting:
@@ -258,7 +260,7 @@ class Feed:
         return None if len(found) == self._limits.stream_rows_max else [row for _, row in found]
 
     def _is_newer(self, board: Board, last_seen: Numbers) -> Program[bool]:
-        """Return whether a client may have seen rows of an earlier board only, because this one had none then."""
+        """Return whether this board has no row that the client may have seen, only rows after its last event."""
         keys = [leaf.key for leaf in board.leaves]
         first = yield from journal.read_page((), limit=1, partitions=self.partitions, boards=keys)
         return not any(all(map(le, numbers, last_seen)) for numbers, _ in first.list_changes())
@@ -301,7 +303,7 @@ class Feed:
                 client.end_stream()
 
     def _send(self, events: Sequence[Event], clients: Iterable[Subscriber]) -> int:
-        """Send the events to each client, and return how many were sent.
+        """Send the events to each client, and return the number of sent events.
 
         End the stream of a client that cannot keep up.
         """
@@ -315,7 +317,7 @@ class Feed:
 
 
 def _find_count_starts(topics: Iterable[Topic]) -> CountStarts:
-    """Find, for each column with followed owners, the curve at whose knots rank counts start, or None: at the top."""
+    """Find, for each column with followed owners, the curve at whose knots counts start; None: start at the top."""
     found: dict[RankedColumnId, CountStart | None] = {}
     for topic in topics:
         if isinstance(topic, OwnerTopic) and topic.board.gate.archived_us is None:

@@ -1,7 +1,7 @@
 """Encodes long answers one at a time, and only a few lines in each turn of the event loop.
 
-A page of a journal takes far longer to encode than an owner's positions, and nothing else runs meanwhile. So a request
-for a journal waits here for earlier ones, and every other request waits for at most one turn.
+A page of a journal takes far longer to encode than an owner's positions, and nothing else can run in the meantime. So a
+request for a journal waits here for earlier ones, and every other request waits for at most one turn.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import msgspec
 
 from storage.errors import StoreBusyError
 
-TURN_LINES = 40  # how many lines are encoded in one turn
+TURN_LINES = 40  # the number of lines that are encoded in one turn
 # The pause between two turns. Without a pause, other tasks would run between two turns, but the threads that read the
 # store for other requests would wait too long for the interpreter lock.
 _PAUSE_S = 0.001
@@ -30,7 +30,7 @@ class LongAnswers:
 
     @asynccontextmanager
     async def hold_turn(self) -> AsyncIterator[None]:
-        """Wait until earlier requests have finished, and keep later requests waiting until the `with` block ends.
+        """Wait for earlier requests to finish, and keep later requests waiting until the `with` block ends.
 
         Raises:
             StoreBusyError: `reads_waiting_max` requests are already waiting.

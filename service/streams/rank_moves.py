@@ -1,4 +1,4 @@
-"""Finds how rows of the journal change a ranked column, and tests whether such a change, a move, concerns an owner.
+"""Finds how journal rows change a ranked column, and tests whether such a change, called a move, concerns an owner.
 
 A cell is the stored text of a value. A row concerns an owner in three cases: it names the owner; it names no owner,
 because it erases one or empties the board, so it may be about this owner; or it moves another entry past the owner's
@@ -20,14 +20,14 @@ from storage.records import Board
 
 @dataclass(frozen=True, slots=True)
 class RankMove:
-    """The change of an entry's cell by a row of the journal. A cell is None if the column did not rank the entry."""
+    """A journal row's change of an entry's cell. A cell is None if the column did not rank the entry."""
 
     row: JournalRow
     before: str | None
     after: str | None
 
     def may_concern_cell(self, cell: str | None) -> bool:
-        """Return whether the row erases an owner who had this cell, without naming the owner, or empties the board."""
+        """Return whether the row empties the board, or erases, without a name, an owner who had this cell."""
         return self.row.owner is None and (self.before == cell or not self.row.next)
 
 
@@ -53,7 +53,7 @@ class MoveReader:
 
 
 class Moves:
-    """The moves of several rows in order, with a fast test whether any of them concerns an owner."""
+    """The moves of several rows, in order, with a fast test whether any of them concerns an owner."""
 
     def __init__(self, moves: list[RankMove], *, high: bool) -> None:
         self.all = moves
@@ -70,7 +70,7 @@ class Moves:
         return any((move.before is None) != (move.after is None) for move in self.all)
 
     def concern_owner(self, owner: str, cell: str | None) -> bool:
-        """Return whether a move may have changed the owner's entry, or brings another entry past the owner's cell."""
+        """Return whether a move may have changed the owner's entry, or takes another entry past the owner's cell."""
         if owner in self._owners or cell in self._nameless or self._of_all:
             return True
         return cell is not None and self._search(self._from, cell) != self._search(self._to, cell)

@@ -1,4 +1,4 @@
-"""The topics of streams: the base of all, the top of a ranking, and the position of one owner in it.
+"""The topics that streams follow: the top of a ranking, and the position of one owner in it, with their common base.
 
 A topic reads its state and the journal's last number in one snapshot, then applies the rows after that number. Applying
 a row that the snapshot already includes changes nothing, so no change is missed and none counts twice.
@@ -33,18 +33,18 @@ from .rank_moves import MoveReader, Moves, RankMove
 
 RankedColumnId = tuple[int, int]  # the key of a board, and the index of a ranked column
 CountStarts = Mapping[RankedColumnId, CountStart | None]
-NEVER_SEEN = -1  # a number that no journal has
+NEVER_SEEN = -1  # a number that no journal row has
 _FLIPS = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
-# The records of these changes hold the cells of a hidden row, which the owner sees if it is shadowed.
+# The records of these changes hold a hidden row's cells, which the owner sees if it is shadowed.
 _HOLDING_CELLS = (ChangeKind.HIDDEN, ChangeKind.UNSEEN, ChangeKind.FIRST_UNSEEN)
 OVERTAKERS_MAX = 10  # maximum names in `overtaken_by` of an event, even if more owners overtook
 
 
 class FeedSnapshot:
-    """One snapshot of the store with the new rows of the journal. All topics of a poll share the snapshot.
+    """A snapshot of the store with the new rows of the journal, which all topics of one poll share.
 
-    `until` has, for each partition of the feed, the number of the last row that is included, and 0 for other
-    partitions. Each board, column and entry is read at most once for all topics.
+    `until` has the number of the last included row for each partition of the feed, and 0 for other partitions. Each
+    board, column and entry is read at most once for all topics.
     """
 
     def __init__(self, starts: CountStarts, ends: Numbers) -> None:
@@ -78,7 +78,7 @@ class FeedSnapshot:
         return self._totals[board.key]
 
     def read_entry(self, board: Board, entries: OpenBoard, owner: str) -> Program[Entry | None]:
-        """Read an owner's entry. A board's first call also reads entries of followed owners that new rows name."""
+        """Read an owner's entry. A board's first call also reads the entries of followed owners that new rows name."""
         kept = self._entries[board.key]
         if owner not in kept:
             moved = {row.owner for row in self.find_rows(board)} & self._followed[board.key]
@@ -94,16 +94,16 @@ class Event(NamedTuple):
     data: bytes  # JSON on one line
 
     def encode_event(self, partitions: Sequence[int]) -> bytes:
-        """Return the event in the format of server-sent events. Its id has a journal number for each partition."""
+        """Encode the event in the format of server-sent events. Its id has a journal number for each partition."""
         event_id = encode_event_id(partitions, self.numbers).encode()
         return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id, self.name.encode(), self.data)
 
 
-_UNTOLD = Event((), "position", b"")  # in place of the last event of a state that has no event yet
+_UNTOLD = Event((), "position", b"")  # stands for the last event of a state that has none yet
 
 
 def encode_event_id(partitions: Sequence[int], numbers: Sequence[int]) -> str:
-    """Encode the id of an event. `17,1.5` means number 17 in partition 0 (often the only one) and 5 in partition 1."""
+    """Encode an event's id. `17,1.5` means number 17 in partition 0 (often the only one) and 5 in partition 1."""
     return ",".join(f"{each}.{numbers[each]}" if each else str(numbers[each]) for each in partitions)
 
 
@@ -120,7 +120,7 @@ def decode_event_id(text: str, partitions: Sequence[int]) -> Numbers:
 
 class Subscriber(Protocol):
     def write(self, text: bytes) -> bool:
-        """Send a text; return False if the client has left, or was dropped because it reads too slowly."""
+        """Send a text. Return False if the client has left, or was dropped because it reads too slowly."""
 
     def end_stream(self) -> None:
         """End the stream."""
@@ -141,8 +141,8 @@ class _Standing:
     cell: str | None  # the stored text of the owner's value; None: no value
     rank: int | None  # None: no value
     total: int
-    counted: Mapping[int, int]  # by the key of each leaf: `rank` takes account of all journal rows up to this number
-    shadows: int = 0  # 1: the owner is shadowed, so no ranking counts its entry, and `total` does
+    counted: Mapping[int, int]  # by leaf key: the number of the last journal row that `rank` takes into account
+    shadows: int = 0  # 1 if the owner is shadowed: no ranking counts its entry, but `total` does
 
     @property
     def is_empty(self) -> bool:
@@ -150,12 +150,12 @@ class _Standing:
 
 
 class Topic(ABC):
-    """The base of all topics: a board, the clients of the topic, and the state that they follow.
+    """The base of all topics, which have a board, clients, and the state that the clients follow.
 
     Methods with the parameter `snapshot` return a new state and do not change the topic, because a poll may run again.
     """
 
-    waits_for_value = False  # whether a new client gets its first event only once the state is not empty
+    waits_for_value = False  # whether a new client gets no event while the state is empty
 
     def __init__(self, board: Board) -> None:
         self.board = board
@@ -173,13 +173,13 @@ class Topic(ABC):
 
     @abstractmethod
     def apply_new_rows(self, before: Any, snapshot: FeedSnapshot) -> Program[Any]:
-        """Compute the state after the new rows about the board, with a new last event if the rows cause one."""
+        """Compute the state after new rows about the board. It has a new last event if the rows cause one."""
 
     @abstractmethod
     def find_missed_event(self, now: Any, rows: Sequence[JournalRow], until: Numbers) -> Event | None:
-        """Find the event for a client that missed only these rows; return None if they change nothing that clients see.
+        """Find the event for a client that missed only these rows; return None if they change nothing that it sees.
 
-        `until` has the journal numbers of the event to return.
+        `until` has the journal numbers for this event.
         """
 
 
@@ -235,7 +235,7 @@ class TopTopic(_RankedTopic):
 
 
 class OwnerTopic(_RankedTopic):
-    """The position of one owner in a ranking.
+    """One owner's position in a ranking.
 
     The rank is counted when the owner's own value changes. Between two counts, every other entry that passes the owner
     changes the rank by one.
@@ -249,7 +249,7 @@ class OwnerTopic(_RankedTopic):
         self.owner, self._entries = owner, locator.entries
 
     def find_count_start(self) -> CountStart | None:
-        """Find the curve at whose knots counts of ranks start, or None: they start at the top. Call before a poll."""
+        """Find the curve at whose knots counts start, or None if they start at the top. Call this before a poll."""
         return self._locator.find_count_start(self.index)
 
     def read_state(self, snapshot: FeedSnapshot) -> Program[_Standing]:
@@ -307,7 +307,7 @@ class OwnerTopic(_RankedTopic):
         return self._told(now, until, before, overtakers).last
 
     def _passed(self, moves: Iterable[RankMove], cell: str | None) -> tuple[list[str], bool, int]:
-        """Find who overtook the owner, whether its value may have changed, and by how much others change its rank."""
+        """Find who overtook the owner, whether its value may have changed, and how far others change its rank."""
         past: dict[str, None] = {}
         moved, more, better = False, 0, self._column.is_better
         for move in moves:
@@ -331,7 +331,7 @@ class OwnerTopic(_RankedTopic):
         return list(past), moved, more
 
     def _own_cell(self, move: RankMove) -> str | None:
-        """Find the owner's cell after a change of its own, even if hidden, because a shadowed owner is told."""
+        """Find the owner's cell after its own change, even if it is hidden, because a shadowed owner is still told."""
         record = move.row.record
         if record is None or record.kind not in _HOLDING_CELLS:
             return move.after

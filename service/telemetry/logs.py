@@ -1,13 +1,13 @@
-"""Structured logs: a line for each failed or slow request, each event of the process, and a sample of other requests.
+"""Structured logs: a line for each failed or slow request, for each event of the process, and for a sample of the rest.
 
     structlog ──> processors (request id, time, scrubbing, form) ──> LineWriter: bounded queue ──> thread ──> stream
 
-A request must never wait for the disk of the log. If lines come faster than the disk can write them, some are dropped
-and counted. No line holds an API key, a request body or an owner's name.
+A request must never wait for the disk that holds the log. If lines come faster than the disk can write them, some are
+dropped and counted. No line holds an API key, a request body or an owner's name.
 
-The functions with three parameters are processors of structlog, which scrub lines of libraries, too. The text of an
-exception may quote a caller's input, unless its type is in `_QUOTING_CODE`. A traceback keeps its file names, line
-numbers and function names, because operators need them to find a bug.
+The functions with three parameters are structlog processors, which scrub the lines of libraries, too. An exception's
+text may quote a caller's input, unless its type is in `_QUOTING_CODE`. A traceback keeps its file names, line numbers
+and function names, because operators need them to find a bug.
 """
 
 import logging
@@ -32,7 +32,7 @@ from service.contract.problems import clip_text
 TEXT_CHARS_MAX = 200
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'?|"(?:[^"\\]|\\.)*"?""")
 _HIDDEN = "'…'"
-# Errors of these types quote only names of the code or of tables. Other errors may quote a caller's input.
+# Errors of these types quote only names from the code or from tables. Other errors may quote a caller's input.
 _QUOTING_CODE = frozenset(
     (
         "AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "TypeError", "UnboundLocalError",
@@ -45,7 +45,7 @@ Event = MutableMapping[str, Any]
 
 
 def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
-    """Remove callers' input from tracebacks. Call this before JSON is made, while tracebacks are still dicts."""
+    """Remove callers' input from tracebacks. This has to come before JSON is made, while tracebacks are still dicts."""
     for each in _chained(event.get("exception")):
         each["exc_value"] = scrub_text(each["exc_type"], each["exc_value"])
         each["exc_notes"] = [scrub_text(each["exc_type"], note) for note in each.get("exc_notes", ())]
@@ -55,9 +55,9 @@ def scrub_tracebacks(_: object, __: str, event: Event) -> Event:
 
 
 def scrub_text(type_name: str, text: str) -> str:
-    """Keep the first line of an error's text. If its quoted parts may hold a caller's input, hide these parts.
+    """Keep the first line of an error's text, and hide its quoted parts if they may hold a caller's input.
 
-    Later lines are dropped, because they may quote rows of the database.
+    Later lines are dropped, because they may quote rows from the database.
     """
     line = text.partition("\n")[0]
     if type_name not in _QUOTING_CODE:
@@ -75,7 +75,7 @@ def _chained(exceptions: Any) -> Iterator[dict[str, Any]]:
 
 
 def mask_keys(_: object, __: str, line: Any) -> Any:
-    """Replace the secret part of every API key with stars. This is the last step. Its input is the rendered line."""
+    """Replace the secret part of every API key by stars. This is the last step, whose input is the rendered line."""
     return _KEY.sub(r"\1***", line) if KEY_PREFIX in line else line
 
 
@@ -83,11 +83,11 @@ QUEUE_LINES_MAX = 10_000
 BATCH_LINES_MAX = 500
 CLOSE_S_MAX = 2.0
 _FAILED_STATUS = 400
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # a terminal would obey these
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")  # a terminal would interpret these
 _RENDERING: list[structlog.typing.Processor] = [
     structlog.processors.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
-    # Tracebacks must not hold local variables, because these include the Authorization header and the bodies.
+    # Tracebacks must not hold local variables, which include the Authorization header and request bodies.
     structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False)),
     scrub_tracebacks,
 ]
@@ -101,7 +101,7 @@ def _rendering(form: str, stream: TextIO) -> list[structlog.typing.Processor]:
 
 
 def _speak(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Shorten texts to one line that is safe on a terminal, and a traceback to the places that it names."""
+    """Shorten texts to one line that is safe on a terminal, and a traceback to the file names and lines in it."""
     for each in event.pop("exception", ()):
         event.setdefault("error", f"{each['exc_type']}: {each['exc_value']}")
         event.setdefault("at", ", ".join(f"{frame['filename']}:{frame['lineno']}" for frame in each["frames"]))
@@ -109,7 +109,7 @@ def _speak(_: object, __: str, event: MutableMapping[str, Any]) -> MutableMappin
 
 
 class LineWriter:
-    """Writes lines to a stream in a thread of its own, in batches.
+    """Writes lines to a stream, in batches, in its own thread.
 
     `queue_line` never blocks. If lines are lost, `queue_line` or the writing thread calls `on_drop` with their count.
     """
@@ -122,7 +122,7 @@ class LineWriter:
         self._thread.start()
 
     def queue_line(self, line: str) -> bool:
-        """Queue a line. The thread adds the line end. If the queue is full, drop the line and return False."""
+        """Queue a line, to which the thread adds the line end. If the queue is full, drop the line and return False."""
         try:
             self._lines.put_nowait(line)
         except queue.Full:
@@ -130,18 +130,18 @@ class LineWriter:
             return False
         return True
 
-    # structlog calls the method that has the name of a line's level.
+    # structlog calls the method that is named after a line's level.
     debug = info = warning = error = critical = exception = fatal = log = msg = queue_line
 
     def flush(self) -> None:
-        """Wait until the queued lines are written, but only for a limited time."""
+        """Wait until the queued lines are written, up to a time limit."""
         written = threading.Event()
         with suppress(queue.Full):
             self._lines.put_nowait(written)
             written.wait(CLOSE_S_MAX)
 
     def close(self) -> None:
-        """Let the thread write the queued lines and end. Wait only for a limited time, because the disk may hang."""
+        """Let the thread write the queued lines and end. Wait only up to a time limit, because the disk may hang."""
         try:
             self._lines.put(None, timeout=CLOSE_S_MAX)
         except queue.Full:
@@ -170,9 +170,9 @@ class LineWriter:
 
 
 def _pieces(lines: list[str]) -> Iterator[str]:
-    """Join lines into pieces of at most PIPE_BUF bytes. A longer line is a piece of its own.
+    """Join lines into pieces of at most PIPE_BUF bytes. A longer line becomes a piece of its own.
 
-    A pipe never splits a write of at most PIPE_BUF bytes, so the lines of several processes do not mix.
+    A pipe never splits a write of at most PIPE_BUF bytes, so lines from several processes do not mix.
     """
     piece: list[str] = []
     size = 0
@@ -204,7 +204,7 @@ def configure_logging(
 ) -> LineWriter:
     """Set up structlog and the standard library's logging for this process. The caller must close the returned writer.
 
-    If `process` is given, every line has this name, which is useful if several processes write to one stream.
+    If `process` is given, every line has this name, which helps if several processes write to one stream.
     """
     number = logging.getLevelNamesMapping()[level.upper()]
     stream = stream or sys.stderr
@@ -231,7 +231,7 @@ def log_serving(settings: Settings, addresses: list[str], **more: object) -> Non
 
 @contextmanager
 def logging_to_stderr() -> Iterator[None]:
-    """Log to standard error within the `with` block, because the standard output of a command holds its result."""
+    """Log to standard error within the `with` block, because a command's standard output holds its result."""
     before = structlog.get_config()
     structlog.configure(
         processors=_rendering("auto", sys.stderr), logger_factory=lambda *_: structlog.PrintLogger(sys.stderr)
@@ -259,16 +259,16 @@ class RequestLog:
         self._logger = structlog.get_logger()
 
     def should_log(self, status: int, seconds: float) -> bool:
-        """Return whether to log an answered request, because it failed, was slow, or is in the sample."""
+        """Return whether to log an answered request: because it failed, was slow, or is in the sample."""
         return status >= _FAILED_STATUS or seconds >= self._slow_s or self._chance() < self._sample_ratio
 
     def log_request(
         self, *, view: str, method: str, path: str, status: int, code: str, seconds: float, key_id: str
     ) -> None:
-        """Log one answered request.
+        """Log an answered request.
 
-        `code` is the code of the error in the answer, or "". The caller has replaced names of persons in `path`. If the
-        request is logged only as a sample, the line has `sampled`, the fraction of such requests that is logged.
+        `code` is the error code in the answer, or "". The caller has replaced people's names in `path`. If the request
+        is logged only as part of the sample, the line has `sampled`, the fraction of such requests that is logged.
         """
         write = self._logger.error if status >= 500 else self._logger.info
         sampled = status < _FAILED_STATUS and seconds < self._slow_s

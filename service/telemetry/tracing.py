@@ -1,9 +1,9 @@
-"""Sends tracing spans to a collector of OpenTelemetry (OTLP over HTTP), for requests and the refreshes they cause.
+"""Sends tracing spans to an OpenTelemetry collector (OTLP over HTTP), for requests and the refreshes that they cause.
 
     caller's header `traceparent` ──> span of the request ──> span of the refresh that it causes, in any process
 
-The setting `tracing_url` turns tracing on; it needs the extra `tracing` of the package. While tracing is off, the
-OpenTelemetry library is not loaded.
+The setting `tracing_url` turns tracing on, for which the package's extra `tracing` must be installed. While tracing is
+off, the OpenTelemetry library is not loaded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Span:
         self._span = span
 
     def end(self, status: int, key_id: str) -> None:
-        """End the span, with the HTTP status of the answer and the id of the caller's API key."""
+        """End the span, and give it the HTTP status of the answer and the id of the caller's API key."""
         from opentelemetry.trace import StatusCode
 
         self._span.set_attribute("http.response.status_code", status)
@@ -50,7 +50,7 @@ class Tracer:
         self._propagate, self._trace = propagate, trace
 
     def start_request_span(self, method: str, route: str, request_id: str) -> Span:
-        """Begin the span of a request. Spans that are made later for the same request are children of this span."""
+        """Begin a request's span. Spans that are made later for the same request become its children."""
         span = self._tracer.start_span(
             f"{method} {route}",
             context=self._context(),
@@ -63,7 +63,7 @@ class Tracer:
         return Span(span)
 
     def record_span(self, name: str, seconds: float) -> None:
-        """Record a span that ends now and took `seconds`, in the current trace. Outside of a trace, record nothing."""
+        """Record, in the current trace, a span that ends now and took `seconds`. Outside a trace, record nothing."""
         if not TRACEPARENT.get():
             return
         ended_ns = time.time_ns()
@@ -74,7 +74,7 @@ class Tracer:
         return self._propagate.extract({"traceparent": TRACEPARENT.get()})
 
     def close(self) -> None:
-        """Send the spans that were not sent yet. The library limits the time for this."""
+        """Send the spans that are still unsent. The library limits the time that this takes."""
         self._provider.shutdown()
 
 

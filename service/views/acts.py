@@ -1,9 +1,9 @@
 """Stores the acts of operators, and lists them and the hidden owners.
 
-An audit trail that each handler wrote itself would have gaps. So a route names its acts, and `record_acts` gives its
+If each handler wrote the audit trail itself, it would have gaps. So a route names its acts, and `record_acts` gives its
 handler a store whose first transaction that changes something also stores the act. A request that changes nothing
-leaves none. A post with `set` carries its act (`storage.posting`), and an operation on a job is stored by
-`service.monitoring`.
+leaves no act. A post with `set` carries its act (`storage.posting`), and `service.monitoring` stores the act of an
+operation on a job.
 """
 
 import unicodedata
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def record_acts(route: Route) -> Route:
-    """Wrap a route so that it stores the act of each request that changes something, unless the route has no acts."""
+    """Wrap a route so that each request that changes something stores its act, unless the route has no acts."""
     if not route.acts:
         return route
     handler, first = route.handler, route.acts[0]
@@ -43,7 +43,7 @@ def record_acts(route: Route) -> Route:
 
 
 class _RecordingStore:
-    """A store whose first transaction that changes something also stores the act of a request, and empties `act`."""
+    """A store that adds a request's act to the first transaction that changes something, and then forgets the act."""
 
     def __init__(self, store: Store, call: Call, now_us: Callable[[], int]) -> None:
         self._store, self._call, self._now_us = store, call, now_us

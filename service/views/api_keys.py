@@ -1,6 +1,6 @@
-"""Handlers and routes of API keys, with which operators create, list and revoke keys.
+"""Handlers and routes with which operators create, list and revoke API keys.
 
-A key appears only in the answer to the request that creates it, never in a log, a cache or a list.
+A key appears only in the answer to the request that creates it, and never in a log, a cache or a list.
 """
 
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Handlers and routes of events, and of webhooks, which receive events. The text of a secret is shown only once."""
+"""Handlers and routes for events, and for the webhooks that receive them. A secret's text is shown only once."""
 
 import base64
 import secrets

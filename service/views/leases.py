@@ -1,10 +1,10 @@
-"""Handlers and routes of pools (sets of resources) and of leases, which give a resource to a key for a limited time.
+"""Handlers and routes for pools (sets of resources) and for leases, which give a resource to a key for a limited time.
 
-Operators change pools. Callers with the role writer read pools, ask for leases, give them back and read their journal.
-The clock of the store decides when a lease ends, because the clocks of processes differ.
+Operators change pools. Callers with the role writer read pools, ask for leases, return them and read their journal. The
+store's clock decides when a lease ends, because the clocks of processes differ.
 
-The numbers of a pool come from stored counts. Until an ended lease is taken back (liberated), the counts include it.
-Such leases are counted row by row and subtracted, at most `lease_expired_counted_max` in each region.
+A pool's numbers come from stored counts, which include an ended lease until it is taken back (liberated). So these
+leases are counted row by row and subtracted, at most `lease_expired_counted_max` in each region.
 """
 
 import random
@@ -85,7 +85,7 @@ def _how_long(context: Context, body: AskLease) -> tuple[int | None, int]:
             raise ProblemError("bad_value", f"a lease lasts at most {most_s:.15g} s", pointer="/lease_seconds")
         return None, max(1, round(seconds * 1e6))
     expires_at_us = to_micros(expires)  # type: ignore[arg-type]
-    # This check only refuses a lease that would be much too long. The clock of the store decides when the lease ends.
+    # This check only refuses a lease that would be much too long. The store's clock decides when the lease ends.
     if expires_at_us > context.now_us() + most_s * 1e6:
         raise ProblemError("bad_value", f"a lease lasts at most {most_s:.15g} s", pointer="/lease_expires")
     return expires_at_us, 0
@@ -128,7 +128,7 @@ LEASES = [
 
 _POOL = "/v1/pools/{client_id}/{pool_id}"
 _RESOURCES = _POOL + "/resources"
-_RNG = random.Random()  # a stored count is the sum of several rows; this chooses the row that a request changes
+_RNG = random.Random()  # chooses which row a request changes, because a stored count is the sum of several rows
 
 
 async def put_pool(context: Context, call: Call) -> Reply:

@@ -1,4 +1,4 @@
-"""The handler that merges an owner into another one."""
+"""The handler that merges one owner into another."""
 
 from service.context import Context
 from service.contract.problems import ProblemError, post_problem_of

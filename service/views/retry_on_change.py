@@ -1,14 +1,15 @@
-"""Runs a handler again if a process's copy of a board may have made it refuse the request, or answer wrongly.
+"""Runs a handler again if it refused a request, or answered wrongly, perhaps because a copy of a board was outdated.
 
-A store that does not confirm a copy makes the handler fail, and the boards of the request are then read again. A
-refusal that only a copy gives a reason for, such as a value out of range, is confirmed once in the same way: the board
-may have been deleted and created again. Without this module, every handler would need such tries of its own. Handlers
-see the ids of real boards only, because aliases of periods (`arena:this-week`) are replaced before each try, all by the
-time at which the request arrived.
+Each process keeps copies of boards. If the store does not confirm a copy, the handler fails, and the boards of the
+request are read again. If the only reason for a refusal is in a copy, such as a value out of range, it is confirmed
+once in the same way, because the board may have been deleted and created again. Without this module, every handler
+would need such retries of its own. Handlers see the ids of real boards only, because aliases of periods
+(`arena:this-week`) are replaced before each try, all by the time at which the request arrived.
 
-On Citus, a transaction over several partitions becomes visible on one node after the other. Until then, a board that
-moves may be missing in its partition and present in the catalog, so later tries come after a pause. A board is called
-unknown only if the store has just said so: other requests may remove a board from this process's copy of the catalog.
+On Citus, a transaction over several partitions becomes visible on one node after the other. Until then, a board that is
+moving may be missing in its partition but present in the catalog, so later tries come after a pause. A board is called
+unknown only if the store has just said so, because other requests may remove it from this process's copy of the
+catalog.
 """
 
 import asyncio
@@ -26,13 +27,13 @@ from storage.boards.family_ids import has_alias
 from storage.histories import merged_owners
 from storage.records import ShadowEntry
 
-# The pause before each further try, in which the boards are read again. After the last one, the request fails.
+# The pause before each retry, which reads the boards again. After the last retry, the request fails.
 PAUSES_S = (0.0, 0.05, 0.2, 0.8)
 _NOT_FOUND = ("unknown_owner", "not_ranked", "no_profile", "unknown_post")
 
 
 def retry_on_change(route: Route) -> Route:
-    """Wrap a route: its handler gets aliases replaced, and runs again if this process knew an old state of a board."""
+    """Wrap a route, so that aliases are replaced, and its handler runs again if a copy of a board was outdated."""
     named, handler = route.named_boards, route.handler
     if named is None:
         return route
@@ -57,9 +58,9 @@ def retry_on_change(route: Route) -> Route:
 
 
 def tell_merged(route: Route) -> Route:
-    """Wrap a route: it answers `owner_merged` instead of 404 if the request names an owner who was merged.
+    """Wrap a route, so that it answers `owner_merged` instead of 404 if the request names an owner who was merged.
 
-    A route of `retry_on_change` does so itself, where it fails, so that an answer takes no extra step.
+    A route of `retry_on_change` does the same itself, but only when it fails, so that an answer takes no extra step.
     """
     handler, has_owner = route.handler, "owner" in getattr(route.query, "__struct_fields__", ())
     if route.named_boards is not None or not (has_owner or "{owner}" in route.path):
@@ -98,7 +99,7 @@ class _Tries:
             self._named.replace_ids(self._call, found)
 
     async def try_again(self, handler: Callable[[Any, Call], Awaitable[Answer]], error: Exception) -> Answer:
-        """Confirm the copies and call the handler, until it answers or a refusal is confirmed."""
+        """Confirm the copies and call the handler again, until it answers or a refusal is confirmed."""
         while True:
             step = next(step for kinds, step in _STEPS if isinstance(error, kinds))
             await step(self, error)
@@ -110,7 +111,7 @@ class _Tries:
                 error = again
 
     async def _tell_hidden(self, error: Exception) -> None:
-        """Raise the error. If the owner is not found because it is hidden, or has only joined, say that instead."""
+        """Raise the error, or one that says that the owner was not found because it is hidden or has only joined."""
         owner = self._call.path.get("owner")
         if owner is not None and "board" in self._call.path:
             board = await self._context.catalog.find_board(self._call.path["board"])

@@ -1,6 +1,6 @@
-"""Handlers and routes of player tokens: issue a token, and void all earlier ones of an owner.
+"""Handlers and routes of player tokens: issue a token, and void all earlier tokens of an owner.
 
-Tokens are not stored, so a single one can't be revoked; voiding all of an owner's is what an operator can do.
+Tokens are not stored, so a single one can't be revoked. Instead, an operator can void all of an owner's tokens.
 """
 
 from __future__ import annotations

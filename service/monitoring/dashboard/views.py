@@ -27,7 +27,7 @@ MEDIA_TYPES = {
     ".svg": "image/svg+xml",
 }
 _HEADERS = {
-    "Cache-Control": "no-cache",  # browsers ask for a new version each time, and mostly get a 304
+    "Cache-Control": "no-cache",  # browsers ask for a new version every time, and mostly get a 304
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
@@ -77,7 +77,7 @@ async def get_page_file(context: Any, call: Call) -> Reply:
 
 
 def reply_with(call: Call, file: PageFile) -> Reply:
-    """Return the response with a file, plain or compressed, or 304 if the caller already has this version."""
+    """Return a file as the response, plain or compressed, or 304 if the caller already has this version."""
     headers = {**_HEADERS, "ETag": file.etag}
     asked = call.request.headers
     if match_entity_tag(asked.get("If-None-Match", ""), file.etag):

@@ -1,4 +1,4 @@
-"""Managed objects: named objects that operators read and operate. They show the same numbers as the Prometheus metrics.
+"""Managed objects, which operators read and operate by name. They show the same numbers as the Prometheus metrics.
 
     metrics ──> metric_mapping: a metric's object, attribute ──────┐
     metrics ──> MetricHistory (snapshots) ──> percentiles, verdict ┼──> objects by name ──> Jolokia

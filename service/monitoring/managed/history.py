@@ -1,6 +1,6 @@
 """Computes how much metrics grew recently, from snapshots that a task takes every `rates_tick_s` seconds.
 
-An operator wants rates, and counters alone show only totals since the start. The metrics are those that Prometheus
+Operators want rates, and counters alone only show totals since the start. The metrics are those that Prometheus
 scrapes, summed over all processes of the node, so every process computes the same figures.
 """
 
@@ -54,7 +54,7 @@ class MetricHistory:
         while True:
             try:
                 self.note_snapshot()
-            except Exception as error:  # a metric failed: skip this snapshot and go on
+            except Exception as error:  # skip this snapshot, because a metric failed, and go on
                 log.error("figures_not_noted", exc_info=error)
             await self._sleep(self._limits.rates_tick_s)
 
@@ -69,7 +69,7 @@ class MetricHistory:
 
 
 class MetricsMoment:
-    """The metrics at one moment, with the snapshots before that moment. Managed objects read their attributes here."""
+    """The metrics at one moment and the snapshots before it, from which managed objects read their attributes."""
 
     def __init__(self, metrics: Metrics, present: _Snapshot, past: Sequence[_Snapshot]) -> None:
         self.totals, self._metrics = metrics.totals, metrics
@@ -77,11 +77,11 @@ class MetricsMoment:
 
     @cached_property
     def metrics(self) -> list[Metric]:
-        """What Prometheus scrapes, without the numbers of the system."""
+        """The metrics that Prometheus scrapes, except the figures of the operating system."""
         return [*self.totals.collect(), *self._metrics.collect_views()]
 
     def list_series(self, family: str, **wanted: str) -> list[Labels]:
-        """List the label values of a family's series. `status="5"` keeps only series whose status begins with 5."""
+        """List the label values of a family's series. `status="5"` keeps only the series whose status begins with 5."""
         names = list(self.totals.families[family].labels)
         return [
             labels
@@ -90,13 +90,13 @@ class MetricsMoment:
         ]
 
     def read_process(self, sample: str) -> float:
-        """Read a number that the system reports for the node, such as `process_cpu_seconds_total`, or 0."""
+        """Read one of the operating system's figures for the node, such as `process_cpu_seconds_total`, or 0."""
         return self._present.processes.get(sample, 0.0)
 
     def growth(self, family: str, labels: Labels, window_s: float) -> list[float]:
-        """Compute how much each number of a series grew in the last `window_s` seconds.
+        """Compute how much each of a series' numbers grew in the last `window_s` seconds.
 
-        If the first snapshot is later than the start of the window, the window begins at that snapshot.
+        If the first snapshot was taken after the start of the window, the window begins at that snapshot.
         """
         begins_s = self._present.at_s - window_s
         found = bisect_right(self._past, begins_s, key=lambda snapshot: snapshot.at_s)

@@ -1,8 +1,8 @@
-"""Maps metrics to managed objects: each metric family of Prometheus becomes an attribute of one or several objects.
+"""Maps metrics to managed objects: each Prometheus metric family becomes an attribute of one or several objects.
 
-Because this is a table and not code for each metric, a new family whose name begins with `rankcurve_` shows up without
-a change here. The beginning of its name decides to which object it belongs (`GROUPS`); a family that no group names
-becomes an attribute of `type=Metrics`.
+Because the mapping is a table instead of code for each metric, a new family whose name begins with `rankcurve_` shows
+up without a change here. The beginning of its name decides to which object it belongs (`GROUPS`). A family that no
+group names becomes an attribute of `type=Metrics`.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _ALL = "all"  # if a group has an object for each value of a label, samples with
 _UNITS = ("seconds", "bytes", "ratio", "posts", "rows", "entries", "requests", "reads", "connections", "curves")
 
 Figures = dict[str, Any]  # the numbers shown for a series, by name: Value, or Count, Sum, Mean and percentiles
-Series = dict[tuple[tuple[str, str], ...], Figures]  # by the name and the value of each label of the series
+Series = dict[tuple[tuple[str, str], ...], Figures]  # by the name and value of each of the series' labels
 _FIGURES = {"": "Value", "_total": "Count", "_count": "Count", "_sum": "Sum"}  # by the ending of a sample's name
 
 
@@ -27,7 +27,7 @@ class MetricGroup(NamedTuple):
     prefixes: tuple[str, ...]  # beginnings of metric names after `rankcurve_`; the longest match decides
     description: str
     name: str = ""  # the name of the group's only object; empty if it has no name, or if `label` is set
-    label: str = ""  # a label of the samples; there is one object for each of its values
+    label: str = ""  # a label of the samples, with one object for each of its values
     key: str = "name"  # in an object's name, the key before `name` or before the label's value, as in `number=0`
 
 
@@ -58,7 +58,7 @@ _OTHERS = MetricGroup("Metrics", (), "Metrics that belong to no other object")
 
 
 def map_metrics(now: MetricsMoment, *, store: str) -> dict[str, ManagedObject]:
-    """Map all metrics to managed objects, by name. `store`, such as `sqlite`, names the object of the store."""
+    """Map all metrics to managed objects, by name. `store`, such as `sqlite`, names the store's object."""
     named = [group._replace(name=group.name.format(store=store)) for group in GROUPS]
     by_prefix = sorted(
         ((_PREFIX + prefix, group) for group in named for prefix in group.prefixes), key=lambda one: -len(one[0])
@@ -91,7 +91,7 @@ def _read_series(now: MetricsMoment, metric: Metric) -> Series:
 
 
 def _split(group: MetricGroup, series: Series) -> list[tuple[ObjectName, Series]]:
-    """Group the series of a metric by the managed object that shows them. Leave out the label that the name has."""
+    """Group a metric's series by the managed object that shows them, and leave out the label in the object's name."""
     found: dict[str, Series] = {}
     for labels, figures in series.items():
         named = dict(labels).get(group.label, _ALL) if group.label else group.name
@@ -100,7 +100,7 @@ def _split(group: MetricGroup, series: Series) -> list[tuple[ObjectName, Series]
 
 
 def attribute_name(family: str, prefix: str = _PREFIX) -> str:
-    """Derive the name of the attribute for a family: `rankcurve_write_batch_posts` becomes `WriteBatchPosts`.
+    """Derive the name of a family's attribute: `rankcurve_write_batch_posts` becomes `WriteBatchPosts`.
 
     Every `prefix` begins with `rankcurve_`. If `prefix` ends with `_`, its last word is complete, and the attribute's
     name leaves out the prefix. Otherwise, the attribute's name leaves out only `rankcurve_`.

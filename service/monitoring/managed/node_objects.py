@@ -1,4 +1,4 @@
-"""Builds the managed objects of a node. They show metrics, version, recent figures and alerts, and control its jobs.
+"""Builds a node's managed objects, which show metrics, version, recent figures and alerts, and control the node's jobs.
 
 An operation has to run in every process of the node, because every process has its own jobs, but an operator reaches
 only one of them:
@@ -6,7 +6,7 @@ only one of them:
     exec ──> run the action here, and send it to every other process ──> how many processes have run it
 
 So every process listens on a socket in the node's folder, which only the user that runs the node can open. If a process
-does not answer in time, the error names it, and all others still run the action.
+does not answer in time, the error names it, and all other processes still run the action.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ class _ActionRequest(msgspec.Struct, frozen=True):
 
 
 class NodeChannel:
-    """Connects a process to the other processes of its node. `node` is None if the process runs alone."""
+    """Connects a process to the other processes of its node. `node` is None if this is the only process."""
 
     def __init__(self, act: Act, limits: ManagedSettings, node: NodeMember | None) -> None:
         self._act, self._limits = act, limits
@@ -73,7 +73,7 @@ class NodeChannel:
             yield
             return
         path = self._folder / f"{self._name}{_SUFFIX}"
-        path.unlink(missing_ok=True)  # an earlier process of the same name may have left its socket
+        path.unlink(missing_ok=True)  # an earlier process with the same name may have left its socket
         server = await asyncio.start_unix_server(self._serve, path)
         try:
             yield
@@ -173,7 +173,7 @@ async def manage_objects(
 ) -> AsyncIterator[ReadObjects]:
     """Provide a function that returns the current managed objects. `store` is the kind of store.
 
-    Within the `async with` block, a task takes snapshots of metrics, and the process runs actions that others send.
+    Within the `async with` block, a task takes snapshots of metrics, and the process runs the actions that others send.
     """
     history = MetricHistory(metrics, settings, monotonic=time.monotonic)
     actions = {name: getattr(controls, name) for name in _JOB_OPERATIONS}

@@ -1,8 +1,8 @@
 """Managed objects: each has a name, attributes to read, and operations that change what the node does.
 
-The description of an attribute states its meaning and its unit, because operators see no other documentation of it.
-Names are as in JMX, `domain:key=value,key=value`, and patterns of names have `*` and `?`. Keys may have any order, but
-the text of a name has them in alphabetical order. No value needs the quotes of JMX.
+The description of an attribute states its meaning and its unit, because operators see no other documentation for it.
+Names are as in JMX, `domain:key=value,key=value`, and patterns for names have `*` and `?`. Keys may come in any order,
+but the text of a name has them in alphabetical order. No value needs the quotes of JMX.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DOMAIN = "rankcurve"
 
 
 class Fault(Enum):
-    """The ways in which a request fails, each with a status as in HTTP and a Java exception of JMX."""
+    """The ways in which a request can fail, each with an HTTP-like status and a Java exception from JMX."""
 
     OBJECT_UNKNOWN = 404, "javax.management.InstanceNotFoundException"
     ATTRIBUTE_UNKNOWN = 404, "javax.management.AttributeNotFoundException"
@@ -90,7 +90,7 @@ def parse_name(text: str) -> ObjectName:
 
 
 class Attribute(NamedTuple):
-    """A value that operators read. `description` names its unit."""
+    """A value that operators read. Its `description` names its unit."""
 
     kind: str
     description: str
@@ -98,7 +98,7 @@ class Attribute(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """An action without arguments that operators start. `run` returns how many processes have done the action."""
+    """An action without arguments that operators start. `run` returns the number of processes that have run it."""
 
     description: str
     run: Callable[[], Awaitable[int]]
@@ -122,7 +122,7 @@ class ManagedObject:
         return self.attributes[attribute].read()
 
 
-# The objects of a node by the text of their names. They are made for one request, and show the node at that time.
+# A node's objects by the text of their names. They are made for one request, and show the node at that time.
 Objects = Mapping[str, ManagedObject]
 
 
@@ -131,10 +131,10 @@ def name_object(object_type: str, **properties: str) -> ObjectName:
 
 
 def find_object(objects: Objects, name: ObjectName) -> ManagedObject:
-    """Find the managed object that has this name.
+    """Find the managed object with this name.
 
     Raises:
-        RefusedError: there is no object of that name.
+        RefusedError: no object has this name.
     """
     found = objects.get(name.text)
     if found is None:

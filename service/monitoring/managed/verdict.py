@@ -1,8 +1,8 @@
-"""Judges the node: finds the alerts of `docs/alerts.yml` whose conditions hold now, as far as one node can see.
+"""Judges the node: finds the alerts in `docs/alerts.yml` whose conditions hold now, as far as one node can see.
 
 Prometheus raises an alert only after its condition has held for some minutes. The verdict shows the condition itself,
 so an alert appears earlier here, and may disappear before anybody is paged. A node keeps its figures for fifteen
-minutes, so a condition over an hour uses fifteen minutes here. The forecast of a full disk is left out.
+minutes, so a condition over an hour is judged over fifteen minutes here. The forecast of a full disk is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _5_MIN, _15_MIN = 300.0, 900.0
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Computes the figures for `RULES` from the metrics at one moment. Metrics have the names that Prometheus shows."""
+    """Computes the figures for `RULES` from the metrics at one moment, which have the names that Prometheus shows."""
 
     moment: MetricsMoment
 
@@ -30,11 +30,11 @@ class Figures:
         return [each.value for metric in self.moment.metrics if metric.name == gauge for each in metric.samples]
 
     def highest(self, gauge: str) -> float:
-        """Find the highest current number of a gauge's series, or 0."""
+        """Find the highest current number among a gauge's series, or 0."""
         return max(self._values(gauge), default=0.0)
 
     def lowest(self, gauge: str, absent: float) -> float:
-        """Find the lowest current number of a gauge's series, or `absent` if there is none."""
+        """Find the lowest current number among a gauge's series, or `absent` if there is none."""
         return min(self._values(gauge), default=absent)
 
     def total(self, gauge: str) -> float:
@@ -54,7 +54,7 @@ class Figures:
         return max(self._growths(sample, window_s), default=0.0)
 
     def slowest(self, sample: str, share: float, window_s: float) -> float:
-        """Estimate the quantile of the times of requests to SLOW_ROUTES in the window, or 0.
+        """Estimate a quantile of the request times of SLOW_ROUTES in the window, or 0.
 
         `share` is 0.99 for 99 %.
         """
@@ -72,7 +72,7 @@ class Figures:
 
 
 class Rule(NamedTuple):
-    """An alert, its threshold in `docs/alerts.yml`, and the figure that is compared with it."""
+    """An alert, its threshold in `docs/alerts.yml`, and the figure to compare with it."""
 
     alert: str
     severity: Severity
@@ -153,7 +153,7 @@ RULES: tuple[Rule, ...] = (
 
 
 def find_alerts(now: Figures) -> list[dict[str, Any]]:
-    """Find the alerts that hold, the most severe first. Each is a dictionary for JSON."""
+    """Find the alerts that hold, most severe first, each as a dictionary for JSON."""
     found = []
     for rule in RULES:
         measured = rule.measure(now)

@@ -7,7 +7,7 @@ of the service report their numbers. `process.Metrics` shows the numbers of a pr
 at each scrape, and `store_figures` measures the store and its partitions. `node_metrics` knows the processes that one
 supervisor runs, and adds up their numbers.
 
-Every label has a bounded set of values from the code or the settings. If a label held a board, an owner or anything
-else that a caller sends, callers could fill the memory of the node and of Prometheus. A test counts that a node has at
-most 500 series. Begin with `metric_families`.
+Every label has a bounded set of values, which come from the code or the settings. If a label held a board, an owner or
+anything else that a caller sends, callers could fill the memory of the node and of Prometheus. A test checks that a
+node has at most 500 series. Begin with `metric_families`.
 """

@@ -1,7 +1,7 @@
 """The table of all metrics that a process counts: their names, types, help texts, labels and buckets.
 
-Every name begins with `rankcurve_`. Names of times and ratios end with the unit. Prometheus adds `_total` to counters.
-There are few buckets and label values, because a node has at most 500 series, which a test counts.
+Every name begins with `rankcurve_`. The names of times and ratios end with the unit. Prometheus adds `_total` to
+counters. There are few buckets and label values, because a node has at most 500 series, which a test checks.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from querybuilder import STATEMENT_KINDS
 from storage.meter import AuditOutcome, ReadOutcome, WriteOutcome
 
 # A node shows the sum over its processes. For a gauge, only processes that still run are included. "latest" is a gauge
-# that only one process of a node knows at a time, such as a queue's length. The node shows the most recent value.
+# that only one process of a node knows at a time, such as a queue's length, so the node shows the most recent value.
 FamilyKind = Literal["counter", "gauge", "latest", "histogram", "summary"]
 
 
@@ -29,7 +29,7 @@ class Family(NamedTuple):
 
     @property
     def numbers_count(self) -> int:
-        """How many numbers the module `numbers` stores for one series of this family."""
+        """Return how many numbers the module `numbers` stores for one of this family's series."""
         return 1 if self.kind == "counter" else len(self.bounds) + 2
 
 
@@ -37,8 +37,8 @@ _OUTCOMES = ("applied", "unchanged", "duplicate", "held", "rejected")
 _REFUSALS = ("queue_full", "overloaded", "stopping", "expired")
 _LEASE_OUTCOMES = ("kept", "extended", "acquired", "released", "no_resource", "refused")
 _CONNECTION: Mapping[str, Sequence[str]] = {"pool": (), "kind": ()}
-# The label has the name of the job, which is the same for all workers of the job. It is not called `job`, because
-# Prometheus itself uses the label `job` for the group of processes that it scrapes.
+# The label holds the job's name, which is the same for all of its workers. It is not called `job`, because Prometheus
+# itself uses the label `job` for the group of processes that it scrapes.
 _JOB: Mapping[str, Sequence[str]] = {"job_name": ()}
 
 FAMILIES: Sequence[Family] = (
@@ -143,6 +143,6 @@ FAMILIES: Sequence[Family] = (
            {"outcome": ("delivered", "failed")}),
     Family("rankcurve_webhook_failing_seconds", "latest", "Time for which the deliveries to some webhook have failed"),
     Family("rankcurve_log_lines_dropped", "counter", "Log lines lost because the disk was too slow"),
-    # Only the supervisor of a node counts the ends of processes.
+    # Only a node's supervisor counts the processes that have ended.
     Family("rankcurve_process_ends", "counter", "Processes of the node that ended, on request or not", {"work": ()}),
 )  # fmt: skip

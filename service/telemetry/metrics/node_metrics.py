@@ -5,7 +5,7 @@
 The kernel keeps the file when a process is killed, so no count is lost while the node runs. Gauges describe the
 present, so those of a process are included only while the node's folder has a file with its process id.
 
-The collector of prometheus_client gets the same sums, but at every scrape it parses every key of every file, while
+The collector in prometheus_client computes the same sums, but at every scrape it parses every key in every file, while
 requests wait. This module parses each series once, when it first appears. At every later scrape, it only reads numbers.
 """
 
@@ -28,8 +28,8 @@ from prometheus_client.utils import floatToGoString
 from .metric_families import Family
 from .numbers import HEAD_BYTES, read_series
 
-# The folder in memory, which is used if the system has it. With files on a disk, a process would have to wait whenever
-# it changes a page that the system is writing to the disk at that moment.
+# A folder in memory, which is used if the system has it. With files on a disk, a process would have to wait whenever it
+# changes a page that the system is writing to the disk at that moment.
 _MEMORY = Path("/dev/shm")
 _PID_SUFFIX = ".pid"
 # The supervisor's name in the folder. From the supervisor, `_ended_cpu_s` learns the processor time of ended processes.
@@ -37,7 +37,7 @@ SUPERVISOR = "supervisor"
 
 
 class NodeMember(NamedTuple):
-    """A process of a node. If it ends, the process that replaces it has the same name and continues its counts."""
+    """A process of a node. If it ends, its replacement has the same name and continues its counts."""
 
     folder: Path
     name: str
@@ -53,19 +53,19 @@ def make_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def write_pid(folder: Path, name: str) -> None:
-    """Record the id of this process, so that its memory and processor time are included in the sums over the node."""
+    """Record this process's id, so that its memory and processor time are included in the sums over the node."""
     (folder / f"{name}{_PID_SUFFIX}").write_text(str(os.getpid()))
 
 
 def leave_node(folder: Path, name: str) -> None:
-    """Record that a process has ended: from now on, the node shows its counts, but not its gauges."""
+    """Record that a process has ended. From now on, the node shows its counts, but not its gauges."""
     (folder / f"{name}{_PID_SUFFIX}").unlink(missing_ok=True)
 
 
 def collect_processes(folder: Path | None) -> Iterable[Metric]:
     """Collect metrics such as the memory of this process or, if `folder` is given, of all processes of that node.
 
-    Numbers of several processes are added up, except the start time: it is the earliest.
+    Numbers of several processes are added up, except for the start time, which is the earliest.
     """
     if folder is None:
         return ProcessCollector(registry=None).collect()
@@ -88,7 +88,7 @@ def collect_processes(folder: Path | None) -> Iterable[Metric]:
 
 
 def _ended_cpu_s(pid: str) -> float:
-    """Read the processor time of a process's ended children in seconds, so that the node's sum counts them, too."""
+    """Read the processor time, in seconds, of a process's ended children, so that the node's sum includes it."""
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -97,13 +97,13 @@ def _ended_cpu_s(pid: str) -> float:
 
 
 class Source:
-    """The numbers of one process. Its gauges are included only while the process is `alive`."""
+    """The numbers of one process, whose gauges are included only while it is `alive`."""
 
     def __init__(self, content: mmap.mmap) -> None:
         self.alive = True
         self.content = content
         self.values = memoryview(content).cast("d")
-        self.read_bytes = HEAD_BYTES  # where in `content` the first series begins that is not yet in the pairs below
+        self.read_bytes = HEAD_BYTES  # where the first series in `content` begins that is not yet in the pairs below
         # Each pair is for one number to add up: its index in `values`, and its index in the totals. A gauge has two
         # numbers, its value and then its time. The pair of a gauge has the indexes of the value.
         self.sums: list[tuple[int, int]] = []
@@ -112,7 +112,7 @@ class Source:
 
 
 class NodeFiles:
-    """The files with numbers in a node's folder, one for each process that runs or has ended."""
+    """The number files in a node's folder, one for each process that runs or has ended."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -129,7 +129,7 @@ class NodeFiles:
 
 
 class Totals:
-    """Adds up the numbers of all sources. The index of a series in the totals never changes."""
+    """Adds up the numbers from all sources. A series' index in the totals never changes."""
 
     def __init__(self, families: Sequence[Family], list_sources: Callable[[], Sequence[Source]]) -> None:
         self.families: Mapping[str, Family] = {family.name: family for family in families}

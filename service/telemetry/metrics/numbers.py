@@ -2,7 +2,7 @@
 
 Counting is several times as fast as in prometheus_client, which takes a lock and reads the process id at each change.
 
-A series is a family with values of its labels. It has a few numbers, side by side:
+A series is a family together with values for its labels. It has a few numbers, side by side:
 
     counter          the value
     gauge, latest    the value, when it was set (Unix time; 0: the process does not report it)
@@ -27,11 +27,11 @@ from .metric_families import Family
 # All routes with their statuses and buckets need far less. The file is sparse, so unused parts take no memory.
 FILE_BYTES = 4 * 1024 * 1024
 HEAD_BYTES = 8  # the file begins with the number of used bytes
-_ENTRY = struct.Struct("ii")  # for a series: how many bytes its name has, and how many numbers it has
+_ENTRY = struct.Struct("ii")  # for each series: how many bytes its name has, and how many numbers it has
 
 
 def read_series(content: mmap.mmap, start: int = HEAD_BYTES) -> Iterator[tuple[list[str], int, int]]:
-    """Yield for each series: a list of its family and label values, the index of its first number, and where it ends.
+    """Yield each series: a list of its family and label values, the index of its first number, and where it ends.
 
     `start` (where the first series begins) and the yielded ends are offsets in bytes. The index is in units of 8 bytes.
     """
@@ -47,7 +47,7 @@ class Numbers(Meter):
     """Counts the metrics of one process. A series is named by its family and label values, as in `Family.labels`.
 
     The numbers are in the file `path` or, if `path` is None, in memory that no other process reads. A process that
-    replaces another process opens the same file and continues the counts.
+    replaces another one opens the same file and continues the counts.
     """
 
     def __init__(self, families: Sequence[Family], path: Path | None = None) -> None:
@@ -98,7 +98,7 @@ class Numbers(Meter):
         values[index + 1 + bisect_left(bounds, value)] += 1
 
     def _add_series(self, name: str, labels: tuple[str, ...]) -> tuple[int, Sequence[float]]:
-        """Add a series with all numbers 0. Return the index of its first number, and the bounds of its buckets.
+        """Add a series whose numbers are all 0. Return the index of its first number, and the bounds of its buckets.
 
         Raises:
             ValueError: the file is full, which happens only if callers can choose labels.

@@ -21,8 +21,8 @@ METRICS_TYPE = CONTENT_TYPE_LATEST
 class Metrics(Collector):
     """Shows the metrics of one process or of its whole node. Storage, jobs and service report their numbers to `meter`.
 
-    Views are callbacks that compute metrics at each scrape. Their metrics are not added up over a node, because each
-    process of the node computes the same numbers.
+    Views are callbacks that compute metrics at each scrape. Their metrics are not added up over a node, because each of
+    its processes computes the same numbers.
     """
 
     def __init__(self, node: NodeMember | None = None) -> None:
@@ -63,7 +63,7 @@ class Metrics(Collector):
 
 
 def curve_metrics(curves: Iterable[ServedCurve], now_s: float) -> Iterator[Metric]:
-    """Yield metrics of all curves from which this process reads ranks, such as their ages. No label names a board."""
+    """Yield metrics about the curves that serve this process's ranks, such as their ages. No label names a board."""
     served = list(curves)
     ages_s = [max(0.0, now_s - each.curve.as_of_us / 1e6) for each in served]
     knots = [float(len(each.fit.knots)) for each in served]

@@ -1,6 +1,6 @@
-"""Measures a store and its partitions from time to time, because a scrape must never wait for the store.
+"""Measures a store and its partitions from time to time, so that a scrape never has to wait for the store.
 
-Figures of partitions have the label `partition`, even in a store with one partition. A store has at most 64 of them.
+The partitions' figures have the label `partition`, even in a store with one partition. A store has at most 64 of them.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from storage.reads.away_partitions import find_away_partitions
 from storage.store import Store, StoreSize
 
 log = structlog.get_logger(__name__)
-# The time between two measurements. For each measurement, PostgreSQL asks its file system for the size of every table.
+# The time between two measurements, at each of which PostgreSQL asks its file system for the size of every table.
 INTERVAL_S = 30.0
 LOCAL_INTERVAL_S = 1.0  # a SQLite file and its log may grow by megabytes in INTERVAL_S, and are cheap to measure
 PARTITION_GAUGES = {  # help text of each gauge, by the name of its figure
@@ -61,7 +61,7 @@ class StoreFigures:
     async def measure_periodically(self, sleep: Callable[[float], Awaitable[None]]) -> AsyncIterator[None]:
         """Measure the size of the store periodically until the `async with` block ends.
 
-        The block does not wait for the first measurement, which takes a second beside thousands of tables. Every
+        The block does not wait for the first measurement, which takes a second if there are thousands of tables. Every
         INTERVAL_S seconds, also check which partitions answer.
         """
         times = round(INTERVAL_S / LOCAL_INTERVAL_S) if self._store.sole_writer else 1

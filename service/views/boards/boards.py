@@ -24,7 +24,7 @@ from storage.store import Program
 
 from .specs import make_rewards, make_season, make_spec, show_column, show_entry, show_rewards, show_season, show_ties
 
-ACTIVE_BOARDS_MAX = 5_000  # a list by activity is refused if more boards than this match its filters
+ACTIVE_BOARDS_MAX = 5_000  # a list by activity is refused if more than this many boards match its filters
 
 
 async def put_board(context: Context, call: Call) -> Reply:
@@ -64,14 +64,14 @@ async def get_board(context: Context, call: Call) -> BoardAnswer:
 
 class _Listed(NamedTuple):
     boards: list[Board]
-    states: dict[int, BoardState]  # by board key; without the boards in partitions that do not answer
+    states: dict[int, BoardState]  # by board key; boards in partitions that do not answer are missing
     active: dict[int, int]  # see `_place`
 
 
 async def get_boards(context: Context, call: Call) -> BoardList:
     query: BoardsQuery = call.query
     limit = query.limit or context.settings.page_entries_default
-    # The filters are a part of the list's name `of`. A cursor holds this name, so a list with other filters refuses it.
+    # The filters are part of the list's name `of`. A cursor holds this name, so a list with other filters refuses it.
     filters = f"{query.prefix}?{query.contains}?{query.families}" if query.contains or not query.families else ""
     of = filters or query.prefix
     first: Any = (-INT64_MAX, "") if query.order == "activity" else ""
@@ -106,9 +106,9 @@ def _list_boards(query: BoardsQuery, after: Any, limit: int, now_us: int, away: 
 
 
 def _place(active: dict[int, int], board: Board) -> Any:
-    """Return the values by which a list orders this board: the time of its last change and its id, or only its id.
+    """Return the values that give a board its place in a list: the time of its last change and its id, or only its id.
 
-    `active` has the time of the last change of each board, by board key. It is empty if the list is ordered by id.
+    `active` has the time of each board's last change, by board key. It is empty if the list is ordered by id.
     """
     return (-active[board.key], board.id) if active else board.id
 
@@ -128,11 +128,11 @@ async def remove_board(context: Context, call: Call) -> None:
 
 
 async def _change_alone(context: Context, board_id: str, program: Callable[[], Program[Board]]) -> Board:
-    """Run a program that changes one board outside all families, and return its result.
+    """Run a program that changes one board, which must not belong to a family, and return its result.
 
     Raises:
         UnknownBoardError: there is no such board.
-        FamilyBoardError: the board belongs to a family. This is raised even if no post has reached the board yet.
+        FamilyBoardError: the board belongs to a family, even if no post has reached it yet.
     """
     try:
         return await context.store.write(program)
@@ -161,7 +161,7 @@ async def _answer(context: Context, board: Board) -> BoardAnswer:
 
 
 def show_spec(context: Context, board: Board) -> dict[str, Any]:
-    """Show the fields of `SpecAnswer` by name. `board`: a leaderboard, or the template of a family's leaderboards."""
+    """Show the fields of `SpecAnswer` by name. `board` is a leaderboard, or the template of a family's leaderboards."""
     return {
         "id": board.id,
         "columns": [show_column(column) for column in board.spec.columns],

@@ -1,4 +1,4 @@
-"""Handlers that create, change, show and delete families, find or empty boards of a period, and list values of a facet.
+"""Handlers that create, change, show and delete families, find or empty a period's boards, and list facet values.
 
 `get_history` shows an owner's final positions in closed periods.
 """
@@ -59,8 +59,8 @@ from storage.store import Program
 from .boards import show_spec
 from .specs import make_rewards, make_spec, show_rewards
 
-FIRST_YEAR, LAST_YEAR = 1970, 9000  # of the times in a family's own periods
-HISTORY_EXAMINED_MAX = 1_000  # a page of a history is found among this many periods, whether they have posts or not
+FIRST_YEAR, LAST_YEAR = 1970, 9000  # limits for the times in a family's own periods
+HISTORY_EXAMINED_MAX = 1_000  # a page of a history looks at this many periods at most, whether they have posts or not
 
 
 async def put_family_spec(context: Context, call: Call) -> Reply:
@@ -75,7 +75,7 @@ async def put_family_spec(context: Context, call: Call) -> Reply:
 
 
 async def store_family(context: Context, call: Call, family_id: str, spec: FamilySpec) -> tuple[Family, bool]:
-    """Create a family in the `partition` of the body, or change it. Return it, and whether it is new."""
+    """Create a family in the `partition` that the body names, or change it. Return it, and whether it is new."""
     families_max, partition = context.settings.catalog_families_max, call.body.partition
     putting = partial(put_family, family_id=family_id, spec=spec, families_max=families_max, partition=partition)
 
@@ -126,7 +126,7 @@ def make_family_spec(body: PutFamily, grace_seconds: int, context: Context) -> F
 
 
 def _make_rewards(body: PutFamily, periods: Sequence[str], spec: BoardSpec) -> tuple[tuple[str, Rewards], ...]:
-    """Make the rewards of the boards of each kind of period. Raises SpecInvalidError, ProblemError."""
+    """Make the rewards for each kind of period. Raises SpecInvalidError, ProblemError."""
     found = []
     for kind, sent in sorted(body.rewards.items()):
         at = f"/rewards/{kind}"
@@ -288,10 +288,10 @@ async def get_facet_values(context: Context, call: Call) -> FacetList:
 
 
 def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Check the facet values of a request, and return them as pairs, sorted by the facet's name.
+    """Check the facet values in a request, and return them as pairs, sorted by the facet's name.
 
     Raises:
-        ProblemError: a text can't be the value of a facet, or the family has no boards for this combination of facets.
+        ProblemError: a text can't be a facet's value, or the family has no boards for this combination of facets.
     """
     facets = sorted(_normal_facets(values).items())
     _check_listed(family, tuple(name for name, _ in facets))
@@ -299,7 +299,7 @@ def check_facets(family: Family, values: Mapping[str, str]) -> list[tuple[str, s
 
 
 def _normal_facets(values: Mapping[str, str]) -> dict[str, str]:
-    """Normalise facet values to NFC. Raise ProblemError if a text can't be the value of a facet."""
+    """Normalise facet values to NFC. Raise ProblemError if a text can't be a facet's value."""
     found = {}
     for name, value in values.items():
         if (normal := parse_facet_value(value)) is None:
@@ -335,7 +335,7 @@ def _check_period(family: Family, kind: str) -> None:
 
 
 def make_period_answer(context: Context, family: Family, period: Period) -> PeriodAnswer:
-    """Make the answer about a period of a family: its start, its end, and whether it is currently closed."""
+    """Make the answer about a family's period: when it starts and ends, and whether it is currently closed."""
     bounds = family.spec.calendar.bounds_us(period)
     if bounds is None:
         return PeriodAnswer(period.id, None, None, None)
@@ -348,8 +348,8 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
 
     Periods without posts are left out. Periods in which only others have posts are listed, so that a chart has a point
     for each. Whatever the limit is, an answer takes few reads: one for the family, and at most two for the boards that
-    this process does not know. In each partition, one read gets the owner's entries, and one counts the ranks that must
-    be counted.
+    this process does not know. In each partition, one read gets the owner's entries, and another one counts the ranks
+    that need to be counted.
     """
     query: HistoryQuery = call.query
     # Read the family again: another process may have deleted it, shortened `grace_seconds` or added the column.
@@ -378,7 +378,10 @@ async def get_history(context: Context, call: Call) -> HistoryAnswer:
 async def _find_played(
     context: Context, family: Family, query: HistoryQuery, list_id: str
 ) -> tuple[dict[str, Period], dict[str, Board], str | None]:
-    """Find closed periods by the id of their board, the boards of a page that posts reached, and the next cursor."""
+    """Find a page of the boards of closed periods that posts have reached.
+
+    Return the closed periods by their board's id, the boards on the page by id, and the cursor of the next page.
+    """
     newest = _find_newest(context, family, query, list_id)
     facets = check_facets(family, query.facets)
     for size in (query.limit + 1, HISTORY_EXAMINED_MAX):

@@ -1,4 +1,4 @@
-"""Handlers of rewards and grants: list and claim grants, and show who would get which reward now."""
+"""Handlers of rewards and grants: list and claim grants, and preview who would be granted which reward now."""
 
 from msgspec import Raw, structs
 
@@ -67,7 +67,7 @@ async def claim_grant(context: Context, call: Call) -> ClaimedGrant:
     def program() -> Program[tuple[Grant, bool]]:
         grant, first = yield from grants.claim_grant(key, now_us=now_us)
         if player is not None:
-            player.check_owner(grant.owner)  # an error takes the claim back
+            player.check_owner(grant.owner)  # an error rolls the claim back
         return grant, first
 
     grant, first = await context.store.write(program)

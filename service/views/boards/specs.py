@@ -1,6 +1,7 @@
-"""Translates the specifications of leaderboards: checks those that arrive, and shows those that are stored.
+"""Translates leaderboard specifications: checks those that arrive, and shows those that are stored.
 
-A contradiction that is found here is a 422 for its author; found later, it would be a broken board for everybody.
+A contradiction that is found here is a 422 for the author. If it were found later, it would be a broken board for
+everybody.
 """
 
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ NO_DATA = b"{}"
 
 
 def make_season(body: PutBoard) -> Season | None:
-    """Make the season of a board, which says when it opens and closes. Return None if the body has neither time.
+    """Make a board's season, which says when the board opens and closes. Return None if the body has neither time.
 
     Raises:
         SpecInvalidError: the times contradict each other.
@@ -78,7 +79,9 @@ def make_season(body: PutBoard) -> Season | None:
 def make_rewards(
     sent: Sequence[RewardBody], each: Each, columns: Sequence[ColumnSpec], at: str = "/rewards"
 ) -> Rewards | None:
-    """Make the rewards of a board with these columns; return None if there are none. `at`: where the body has them.
+    """Make the rewards of a board with these columns, or return None if there are none.
+
+    `at` is the place of the rewards in the body, for error messages.
 
     Raises:
         SpecInvalidError: a name is given twice, a column is not ranked, or a reward has not exactly one limit.
@@ -211,7 +214,7 @@ def _limits(body: ColumnBody, at: str) -> PostLimits | None:
 
 
 def _divisor(body: ColumnBody, at: str) -> tuple[str | None, int]:
-    """Find the name of the column that divides, and its least value. If the column is no quotient, there is none."""
+    """Find the name and the least value of the column that a quotient divides by. There is none for other columns."""
     if (body.merge is Merge.QUOTIENT) != (body.per is not UNSET) or (body.from_ is not UNSET and body.per is UNSET):
         raise SpecInvalidError(
             "a column has `per` if and only if it merges by quotient; then it may have `from`", pointer=at
@@ -251,9 +254,9 @@ def _tiers(body: ColumnBody, least: int, most: int, *, at: str) -> tuple[TierSpe
 def _find_limit(
     body: TierBody | RewardBody, what: str, value_name: str, column: str, bounds: tuple[int, int, int], at: str
 ) -> tuple[int | None, float | None, int | None]:
-    """Find the limit of a tier or a reward as a rank, as a percentage, or as a scaled value. The others are None.
+    """Find the limit of a tier or a reward: a rank, a percentage or a scaled value. The other two are None.
 
-    `bounds`: the scale of the column, its smallest and its largest value.
+    `bounds` has the column's scale, its smallest and its largest value.
     """
     names = "to_rank", "to_percent", value_name
     sent: dict[str, Any] = {name: limit for name in names if (limit := getattr(body, name)) is not UNSET}
@@ -295,7 +298,7 @@ def _check_quotient(column: ColumnSpec, columns: Sequence[ColumnSpec], at: str) 
 
 
 def _keep_times(columns: Sequence[ColumnSpec]) -> tuple[ColumnSpec, ...]:
-    """Let the unranked columns keep their times by which the time of a ranked quotient is found."""
+    """Make unranked columns keep the times that are needed to find the time of a ranked quotient."""
     by_name = {column.name: column for column in columns}
     quotients = [column for column in columns if column.sorted and column.merge is Merge.QUOTIENT]
     timers = {name_timer(by_name[name]) for each in quotients for name in (each.of, each.per) if name is not None}
@@ -364,7 +367,7 @@ def show_ties(spec: BoardSpec) -> TiesShown:
 
 
 def show_entry(rules: EntryRules | None) -> EntryBody | UnsetType:
-    """Show the entry rules of a board as they were sent, or UNSET if it has none."""
+    """Show a board's entry rules as they were sent, or UNSET if it has none."""
     if rules is None:
         return UNSET
     posts_max, owners_max = (UNSET if each is None else each for each in (rules.posts_max, rules.owners_max))
@@ -372,7 +375,7 @@ def show_entry(rules: EntryRules | None) -> EntryBody | UnsetType:
 
 
 def show_season(season: Season | None) -> dict[str, Any]:
-    """Show when a board opens and closes. A board without a season has no such members."""
+    """Show when a board opens and closes. The result is empty for a board without a season."""
     if season is None:
         return {}
     return {

@@ -1,5 +1,5 @@
-"""Handlers and routes of leagues. The rules are in `storage.leagues`.
+"""Handlers and routes of leagues, whose rules are in `storage.leagues`.
 
-`leagues` stores and shows the specification of a league, which becomes that of a family, takes posts, and lets an owner
-leave. `cohorts` shows cohorts, results and divisions.
+`leagues` stores a league's specification as that of a family and shows it, takes posts, and lets an owner leave.
+`cohorts` shows cohorts, results and divisions, and `cohort_stream` lets clients follow a cohort.
 """

@@ -1,7 +1,7 @@
-"""The stream of a cohort: all who have a seat in it follow the same small table, which each of their posts changes.
+"""The stream of a cohort. All who have a seat follow the same small table, because each of their posts changes it.
 
-Most posts to a league are about other cohorts. So a topic looks at the store only if the log has news of an owner of
-its cohort or, until the cohort is full, of the board, because somebody may have taken a seat.
+Most posts to a league are about other cohorts. So a topic looks at the store only if the log has news about an owner in
+its cohort. Until the cohort is full, any news about the board will do, because somebody may have taken a seat.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from .cohorts import LeaguePeriod, find_period, list_entries, parse_cohort, read
 @dataclass(frozen=True, slots=True)
 class _Shown:
     last: Event  # the last event, which shows the whole cohort to a new client
-    owners: frozenset[str]  # all who have a seat, hidden ones too
+    owners: frozenset[str]  # all who have a seat, including hidden ones
     is_full: bool  # no seat is free
     is_empty: bool = False
 
@@ -83,7 +83,7 @@ class CohortTopic(Topic):
 
 
 def _concern(shown: _Shown, rows: Sequence[JournalRow]) -> bool:
-    """Return whether changes of the board may have changed a cohort. A row without an owner may be about any owner."""
+    """Return whether changes to the board may have changed a cohort. A row without an owner may be about any owner."""
     return any(not shown.is_full or row.owner is None or row.owner in shown.owners for row in rows)
 
 

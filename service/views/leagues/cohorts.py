@@ -1,4 +1,4 @@
-"""Handlers that show cohorts of a league, the results of an owner, and how many owners each division has."""
+"""Handlers that show a league's cohorts, an owner's results, and how many owners each division has."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -73,10 +73,10 @@ class LeaguePeriod(NamedTuple):
 
 
 async def find_period(context: Context, call: Call, named: str | None = None) -> LeaguePeriod:
-    """Find the current period of a league, or the one with this id.
+    """Find a league's current period or, if `named` is given, the period with this id.
 
     Raises:
-        ProblemError: the league has no such period, or none now.
+        ProblemError: the league has no such period, or currently none.
         UnknownFamilyError: there is no such league.
     """
     league_id, reread = call.path["league"], False
@@ -84,7 +84,7 @@ async def find_period(context: Context, call: Call, named: str | None = None) ->
         family, _ = await find_league(context, league_id, reread=reread)
         period = _choose_period(family, named, context.now_us())
         if period is not None:
-            with suppress(UnknownBoardError):  # the copy of the league is outdated
+            with suppress(UnknownBoardError):  # this process's copy of the league is outdated
                 board = await context.catalog.find_board(board_id(family.id, period.id))
                 league, ends_us = board.spec.league, family.spec.ends_us(period)
                 if board.family_key == family.key and league is not None and ends_us is not None:
@@ -111,9 +111,9 @@ class Cohort(NamedTuple):
 def read_placed(
     at: LeaguePeriod, entries: Entries, seats: Sequence[Seat], asking: str | None = None
 ) -> Program[Cohort]:
-    """Rank the owners of these seats, which are of one cohort. Confirm the copy of the board.
+    """Rank the owners of these seats, which all belong to one cohort, and confirm the copy of the board.
 
-    `asking`: the owner whom the answer is about. If it is shadowed, it is ranked as if it were not.
+    `asking` is the owner whom the answer is about. If this owner is shadowed, it is ranked all the same.
     """
     found, _ = yield from entries.find_entries_with_totals([each.owner for each in seats])
     if not seats:

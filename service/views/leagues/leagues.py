@@ -39,7 +39,7 @@ _FAMILIES_A_PAGE = 1_000
 
 
 async def find_league(context: Context, league_id: str, *, reread: bool = False) -> tuple[Family, LeagueSpec]:
-    """Find a league as a family, and its rules. Raises UnknownFamilyError."""
+    """Find a league, and return it as a family, with its rules. Raises UnknownFamilyError."""
     families = context.catalog.families
     family = await (families.reread_family if reread else families.find_family)(league_id)
     if family.spec.board.league is None:
@@ -192,7 +192,7 @@ async def _resolve(context: Context, league_id: str, posts: Sequence[LeaguePostB
 
 
 async def leave_league(context: Context, call: Call) -> None:
-    """Remove an owner: its seats in periods without a result, its entries there, and its division."""
+    """Remove an owner from a league: its seats and entries in periods without a result, and its division."""
     owner, (family, _) = call.path["owner"], await find_league(context, call.path["league"], reread=True)
     store = context.store.at(family.partition)
     keys = await store.read(partial(list_open_leaves, family.key, owner))

@@ -1,4 +1,4 @@
-"""The routes of leagues: each with its handler, its role, and the types of its query and body."""
+"""The league routes: each has a handler, a role, and the types of its query and body."""
 
 from service.contract.api_keys import Role
 from service.contract.league_messages import LeaguePostBody, LeaguePostList, PutLeague

@@ -1,8 +1,8 @@
-"""The handler that exports all that the store has of one person, as NDJSON. It holds one page in memory.
+"""The handler that exports everything that the store has about one person, as NDJSON. It holds one page in memory.
 
-An error after the first line closes the connection, so only an export whose last line is of the kind `end` is complete.
-While an export runs, posts move from the queue to entries, and entries to archives. It reads in the same order, so
-nothing is missed. If the owner is merged during the export, it fails.
+An error after the first line closes the connection, so an export is complete only if its last line is of the kind
+`end`. While an export runs, posts move from the queue to entries, and entries to archives. The handler reads in the
+same order, so it misses nothing. If the owner is merged during the export, the export fails.
 """
 
 from collections.abc import AsyncIterator, Mapping

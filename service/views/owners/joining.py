@@ -1,4 +1,4 @@
-"""The handler by which an owner joins a leaderboard with entry rules."""
+"""The handler with which an owner joins a leaderboard that has entry rules."""
 
 from functools import partial
 
@@ -13,7 +13,7 @@ from storage.posting.joining import join_leaf
 from storage.posting.rules import Attempt, find_refusal
 from storage.records import Board, Gate
 
-RACES_MAX = 20  # how often a join is tried while other transactions change facts on which it relies
+RACES_MAX = 20  # how often a join is tried while other transactions change the rows that it relies on
 
 
 async def join_board(context: Context, call: Call) -> Reply:
@@ -41,15 +41,17 @@ async def join_board(context: Context, call: Call) -> Reply:
 
 
 async def _make_board(context: Context, board: Board) -> tuple[Board, int | None]:
-    """Return a family's board, created if it is missing, and when its period begins (None: it has always been open).
+    """Return a family's board, which is created if it is missing, and the time at which its period begins.
+
+    The time is None if the board has always been open.
 
     Raises:
-        PeriodClosedError, NotOpenError: the board would have to be made, but its period has ended or not begun.
+        PeriodClosedError, NotOpenError: the board does not exist yet, and its period has ended or not begun.
     """
     named = parse_board_id(board.id)
     assert named is not None
     family = await context.catalog.families.find_family(named.family)
-    if family.key != board.family_key:  # the copy of the family or that of the board is outdated
+    if family.key != board.family_key:  # this process's copy of the family or of the board is outdated
         raise BoardChangedError
     opens_us, ends_us = family.spec.calendar.bounds_us(named.period) or (None, None)
     if not board.is_unreached:

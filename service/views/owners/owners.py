@@ -1,7 +1,7 @@
-"""Handlers that read entries of owners, and that erase, hide, shadow and show owners (with `storage.owners`).
+"""Handlers that read owners' entries, and that erase, hide, shadow and show owners (with `storage.owners`).
 
 A profile is a JSON object about an owner, such as a name and a picture. It is stored as it was sent, without white
-space. `add_profiles` adds profiles to rows of other answers.
+space. `add_profiles` adds profiles to the rows of other answers.
 """
 
 import secrets
@@ -47,8 +47,8 @@ from storage.reads.point_reads import EntryRead
 from storage.records import Board, Entry, ShadowEntry
 from storage.store import Program, in_partition
 
-EXAMINED_BOARDS_MAX = 100  # most boards on which one request looks for an owner's entry
-TOKEN_BYTES = 8  # length of the random token that replaces the name of an erased owner in the journal
+EXAMINED_BOARDS_MAX = 100  # maximum boards on which one request looks for an owner's entry
+TOKEN_BYTES = 8  # length of the random token that replaces an erased owner's name in the journal
 
 
 async def find_column(context: Context, board_id: str, name: str | None) -> tuple[Board, int]:
@@ -104,20 +104,20 @@ async def get_entry(context: Context, call: Call) -> EntryAnswer | Tagged:
     answer = EntryAnswer(found.owner, format_us(found.updated_at_us), stats, hidden)
     if query.profiles:
         await add_profiles(context, [answer])
-    elif not is_told and not is_joined:  # no tag otherwise: it can change without a change of the board's tag
+    elif not is_told and not is_joined:  # other answers can change while the board's tag stays the same
         return tag_answer(call, board.leaf_of(owner), totals, answer)
     return answer
 
 
 def _tell_hidden(call: Call, entry: Entry | None) -> Hidden | UnsetType:
-    """Choose the member `hidden` for an entry that no ranking shows: only operators learn of a shadowed owner."""
+    """Choose the member `hidden` for an entry that no ranking shows. Only operators learn that an owner is shadowed."""
     if not isinstance(entry, ShadowEntry):
         return UNSET if entry is None else True
     return "shadow" if call.identity.role is Role.OPS else UNSET
 
 
 async def get_owner_boards(context: Context, call: Call) -> OwnerBoards:
-    """List the boards on which an owner has an entry. One request looks at `EXAMINED_BOARDS_MAX` boards at most."""
+    """List the boards on which an owner has an entry. One request looks at up to `EXAMINED_BOARDS_MAX` boards."""
     query: ListQuery = call.query
     owner, limit = call.path["owner"], query.limit or context.settings.page_entries_default
     after = context.cursors.find_start(query.cursor, owner, "")
@@ -196,7 +196,7 @@ async def _add_positions(
     totals: dict[int, int],
     answers: Mapping[str, LookupEntry],
 ) -> None:
-    """Add to the answers by owner the position of each row, and its place among these rows. `totals`: of the board."""
+    """Add each row's position, and its place among these rows, to its owner's answer. `totals` are the board's."""
     for owner, position in (await rank_entries(context, locator, index, rows.values(), totals)).items():
         context.metrics.meter.add("rankcurve_reads", 1, "owners", position.method)
         answers[owner].position = position
@@ -211,7 +211,8 @@ async def rank_entries(
 ) -> dict[str, Position]:
     """Rank these entries, and return their positions by owner. Leave out entries without a value in the column.
 
-    Shadowed owners among them count for all, so that each of them finds the ranks of the others as they should be.
+    Shadowed owners among them count for everyone, so that each of them sees the others at the ranks that it would
+    expect.
     """
     wanted = [each for entry in entries for each in list_wanted_ranks(entry, [index])]
     if shadows := [each for each in entries if isinstance(each, ShadowEntry)]:
@@ -222,7 +223,7 @@ async def rank_entries(
 
 
 def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
-    """List a `WantedRank` for each of these columns in which the entry has a value. It asks for the entry's rank."""
+    """List a `WantedRank` for each of these columns in which the entry has a value."""
     shadows = int(isinstance(entry, ShadowEntry))
     return [
         WantedRank(index, cell, entry.owner, shadows)
@@ -232,7 +233,7 @@ def list_wanted_ranks(entry: Entry, indexes: Sequence[int]) -> list[WantedRank]:
 
 
 def count_shadows(locator: Locator, entries: Iterable[Entry | None], wanted: WantedRank) -> WantedRank:
-    """Let a wanted rank count those of the entries that belong to shadowed owners and have a value."""
+    """Make a wanted rank count those of the entries that belong to shadowed owners and have a value."""
     ranking = locator.entries.rankings[wanted.column_index]
     shadows = [each for each in entries if isinstance(each, ShadowEntry) and each.cells[ranking.index] is not None]
     places = [ranking.order_of(each)[: 1 + ranking.timed] for each in shadows]
@@ -241,10 +242,10 @@ def count_shadows(locator: Locator, entries: Iterable[Entry | None], wanted: Wan
 
 
 def find_own_entry(locator: Locator, owner: str) -> Program[Entry]:
-    """Find the entry to show in answers about the owner itself: a `ShadowEntry` if the owner is shadowed.
+    """Find the entry that is shown to its own owner. It is a `ShadowEntry` if the owner is shadowed.
 
     Raises:
-        UnknownOwnerError: there is no entry, or it is of a hidden owner.
+        UnknownOwnerError: there is no entry, or its owner is hidden.
     """
     found = yield from locator.entries.find_entries([owner])
     if owner in found:
@@ -276,7 +277,7 @@ async def show_owner(context: Context, call: Call) -> OwnerEntries:
 
 
 async def _change_owner(context: Context, call: Call, change: OwnerChange) -> OwnerEntries:
-    """Change an owner in all partitions that answer. A job finishes the change in the others when they answer."""
+    """Change an owner in all partitions that answer. A job finishes the change in the others once they answer."""
     owner = call.path["owner"]
     entries, away = await context.try_living(lambda away: change_owner(context, owner, away).make_change(change))
     return OwnerEntries(entries, [*away] or UNSET)
@@ -329,7 +330,7 @@ async def remove_profile(context: Context, call: Call) -> None:
 
 
 async def add_profiles(context: Context, rows: Sequence[EntryAnswer | RankedEntry | LeagueEntry]) -> None:
-    """Set `profile` of each row; None if the owner has no profile. Read the profiles of all rows in one statement."""
+    """Set the `profile` of each row, or None if the owner has none. All profiles are read in one statement."""
     owners = list(dict.fromkeys(row.owner for row in rows))
     if not owners:
         return

@@ -1,6 +1,6 @@
 """Handlers of an owner's positions: on one board, compared with the previous period, and on many boards.
 
-Positions on many boards take few statements, whatever the number of boards. Each partition is read at most twice, each
+Positions on many boards take few statements, however many boards there are. Each partition is read at most twice, each
 time in one snapshot: first all entries, then the counts of all ranks that must be counted.
 """
 
@@ -149,7 +149,7 @@ async def find_positions(
 ) -> list[Position | None]:
     """Find the owner's positions in the order of `asked`. A position is None if the owner has no value there.
 
-    `read`: the owner's entries by board key, if they were read.
+    `read` has the owner's entries by board key, if the caller has read them already.
 
     Raises:
         UnknownBoardError, BoardChangedError: a board was deleted or has changed since this process read it.
@@ -168,7 +168,7 @@ async def find_positions(
 
 
 async def _find_board_before(context: Context, board: Board) -> str | None:
-    """Find the id of the board for the previous period; return None for an all-time board.
+    """Find the id of the previous period's board, or return None for an all-time board.
 
     Raises:
         ProblemError: the board belongs to no family, so it has no period.
@@ -178,7 +178,7 @@ async def _find_board_before(context: Context, board: Board) -> str | None:
         detail = f"{board.id!r} is not the leaderboard of a period, so no period comes before it"
         raise ProblemError("bad_request", detail, pointer="compare")
     family = await context.catalog.families.find_family(named.family)
-    if family.key != board.family_key:  # the copy of the family or that of the board is outdated
+    if family.key != board.family_key:  # this process's copy of the family or of the board is outdated
         raise BoardChangedError
     before = family.spec.calendar.find_previous(named.period)
     return None if before is None else board_id(named.family, before.id, named.facets)
@@ -224,7 +224,7 @@ async def _rank_values(
 ) -> dict[int, Position]:
     """Find the positions that new entries with these values would have on a board, by column index.
 
-    `own`: the entry that their owner has there.
+    `own` is their owner's entry on that board.
     """
     locator = context.ranks.find_locator(board)
     wanted = []
@@ -237,7 +237,7 @@ async def _rank_values(
 def _find_next_place(
     locator: Locator, own: WantedRank, own_rank: int, mode: RankMode, begin: CountBegin
 ) -> Program[NextPlace | None]:
-    """Find the next entry that is better than the owner's stored value `own`; return None if no entry is better.
+    """Find the next entry that is better than the owner's stored value `own`, or return None if there is none.
 
     `points` of the result is how much the owner still needs. If a time or tie columns order equal values, an equal
     value may not be enough. `points` is None if the owner would then need a value outside the column's range.
@@ -247,7 +247,7 @@ def _find_next_place(
     if landed is None:
         return None
     found = yield from locator.locate_rank(WantedRank(index, *landed), mode, begin)
-    if ranking.timed and not landed[1]:  # an archive does not know whose row comes directly before the owner's
+    if ranking.timed and not landed[1]:  # an archive does not know whose row comes right before the owner's
         found = msgspec.structs.replace(found, rank=own_rank - 1, low=own_rank - 1, high=own_rank - 1)
     padding, scale = ranking.padding, locator.board.spec.columns[index].scale
     value = wanted = padding.decode_value(landed[0])

@@ -1,10 +1,10 @@
 """Posting to families: find the boards that a post reaches by its time and its facets, and apply the post to each.
 
-In each period that contains the post's time, the post reaches one board for each list of facets that it has values for.
-A closed board rejects the post, but the other boards accept it.
+In each period that contains the post's time, the post reaches one board for each list of facets for which it has
+values. A closed board rejects the post, but the other boards accept it.
 
-Missing boards are created in a separate transaction, before the posts are applied. If applying them then fails, the new
-boards stay, which does no harm, because readers see an empty board whether or not the store has it.
+Missing boards are created in a separate transaction, before the posts are applied. If applying the posts then fails,
+the new boards stay. This does no harm, because readers see an empty board whether or not the store has it.
 """
 
 from collections.abc import Sequence
@@ -46,7 +46,7 @@ async def take_family_posts(
 
 
 async def resolve_posts(context: Context, family_id: str, posts: Sequence[FacetedPostBody]) -> list[Resolved]:
-    """Find the boards of each post and create missing boards. Return posts for the writer, or their errors."""
+    """Find each post's boards and create those that are missing. Return posts for the writer, or their errors."""
     family, now_us = await context.catalog.families.find_family(family_id), context.now_us()
     if family.spec.may_have_grown(max(now_us if post.at_us is None else post.at_us for post in posts)):
         family = await context.catalog.families.reread_family(family_id)

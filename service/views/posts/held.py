@@ -1,4 +1,4 @@
-"""Handlers for held posts: list those of a leaderboard, and accept or refuse one."""
+"""Handlers for held posts: list a leaderboard's held posts, and accept or refuse one."""
 
 import msgspec
 from msgspec import UNSET
@@ -51,7 +51,7 @@ def _answer(post: HeldPost, spec: BoardSpec) -> HeldPostAnswer:
 
 
 async def judge_post(context: Context, call: Call) -> PostState:
-    """Apply or void a held post. If it was judged in the same way before, repeat the answer."""
+    """Apply or void a held post. If the same verdict was already given, repeat its answer."""
     query: HeldQuery = call.query
     body: JudgePost = call.body
     board = await context.catalog.reread_board(call.path["board"])
@@ -61,7 +61,7 @@ async def judge_post(context: Context, call: Call) -> PostState:
         call.act, now_us = "post.refused", context.now_us()
         await context.store.write(lambda: refuse_post(leaf, owner, post_hash, now_us=now_us))
     else:
-        call.act = None  # the transaction that applies the post stores it
+        call.act = None  # the transaction that applies the post stores the act
         post = await context.store.read(lambda: find_accepted(leaf, owner, post_hash))
         if post is not None:
             detail = msgspec.json.encode({"post_id": post_id}).decode()
@@ -77,7 +77,7 @@ async def judge_post(context: Context, call: Call) -> PostState:
 
 
 async def _apply(context: Context, post: Post) -> None:
-    """Apply an accepted post. Raise the error with which its boards refuse it, if all of them do."""
+    """Apply an accepted post. If all of its boards refuse it, raise their error."""
     [outcomes] = await context.posting.writer.submit([post])
     errors = [part.error for part in outcomes if part.error is not None]
     if any(isinstance(error, UnknownBoardError) for error in errors):

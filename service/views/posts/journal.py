@@ -1,10 +1,10 @@
-"""Handlers of the journal, the durable log of accepted posts. They read the whole journal, or the posts of one owner.
+"""Handlers of the journal, the durable log of accepted posts, which read all of it or only one owner's posts.
 
-A line shows what was posted and what was stored afterwards, with values as callers post them. A line of an erased owner
-keeps its sequence number, but has no owner, no post and no value.
+A line shows what was posted and what was stored afterwards, with values in the form in which callers post them. A line
+about an erased owner keeps its sequence number, but has no owner, no post and no value.
 
-Each partition numbers its own changes. So in a store with several partitions, a position in the journal has a number
-for each, and callers get it as a cursor.
+Each partition numbers its own changes. In a store with several partitions, a position in the journal therefore consists
+of a number for each partition, and callers get it as a cursor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from storage.store import Program
 
 from .posts import format_stats, name_changes
 
-PARTITIONS_AWAY = "Partitions-Away"  # the header with the partitions that an answer leaves out
+PARTITIONS_AWAY = "Partitions-Away"  # the header that lists the partitions that an answer leaves out
 _NOT_APPLIED = {ChangeKind.UNCHANGED: PostStatus.UNCHANGED, ChangeKind.REJECTED: PostStatus.REJECTED}
 _KINDS: dict[ChangeKind, JournalKind] = {  # a change of any other kind is a post
     ChangeKind.VOIDED: "void",
@@ -84,7 +84,11 @@ async def get_owner_posts(context: Context, call: Call) -> OwnerPosts:
 async def read_owner_lines(
     context: Context, owner: str, before: Numbers | None, limit: int
 ) -> tuple[Iterator[JournalLine], Numbers | None, Collection[int]]:
-    """Read lines about an owner, newest first, where the next ones begin (None: there are no more), who is away."""
+    """Read journal lines about an owner, newest first.
+
+    Return the lines, the place where the next ones begin (None: there are no more), and the partitions that do not
+    answer.
+    """
     blocks_max = context.settings.owner_posts_blocks_max
 
     def program(away: Collection[int]) -> Program[tuple[list[tuple[Numbers, JournalRow]], _Leaves, Numbers | None]]:
@@ -104,7 +108,7 @@ async def read_owner_lines(
 
 
 def _list_partitions(place: Numbers, away: Collection[int]) -> Program[list[int]]:
-    """List the partitions without `away`. Raise `BadCursorError` if the place has more numbers than partitions."""
+    """List the partitions except those `away`. Raise `BadCursorError` if `place` has more numbers than partitions."""
     partitions = yield from count_partitions()
     if len(place) > partitions:
         raise BadCursorError("the cursor belongs to a store with more partitions")
@@ -143,7 +147,7 @@ def _line(place: Place, row: JournalRow, writer: _LineWriter | None) -> JournalL
 
 
 class _LineWriter:
-    """Fills in the journal lines of posts to one leaf: what was posted, and the values that were stored."""
+    """Fills in the journal lines for posts to one leaf: what was posted, and which values were stored."""
 
     def __init__(self, leaf: Leaf) -> None:
         self.id = leaf.id

@@ -1,6 +1,6 @@
-"""Adds the positions of their owners to the results of posts, if the request asks for them.
+"""Adds the owners' positions to the results of posts, if the request asks for them.
 
-The posts are already committed, so all positions of a board are those after the whole request, and share its reads.
+The posts are already committed. So all positions on a board are those after the whole request, and share its reads.
 """
 
 import asyncio
@@ -22,18 +22,18 @@ from storage.errors import BoardChangedError, OutcomeUnknownError, StorageError,
 from storage.reads.point_reads import EntryRead
 from storage.records import Board, Family, Leaf, PartOutcome, PostStatus, ShadowEntry, TracedOutcome
 
-POSITIONED_POSTS_MAX = 100  # the most posts of a request that asks for positions
+POSITIONED_POSTS_MAX = 100  # maximum posts in a request that asks for positions
 
 
 class AskedPositions(NamedTuple):
-    """The columns whose positions a request asks for, and whether it asks for the ranks before the posts, too."""
+    """The columns in which a request asks for positions, and whether it also asks for the ranks before the posts."""
 
     columns: Sequence[str]
     moved: bool
 
 
 class Taken(NamedTuple):
-    """A post that a leaf has accepted, and the part of the results that is about it."""
+    """A post that a leaf has accepted, and the part of the results that describes it."""
 
     result: PostResult | BoardResult
     owner: str
@@ -50,13 +50,13 @@ class Taken(NamedTuple):
         return self.outcome.before if traced else None  # type: ignore[attr-defined]
 
     def list_cells_before(self, indexes: Sequence[int]) -> Mapping[int, str]:
-        """List those of the cells before the post, by column index, that had a value and are asked for."""
+        """List the owner's cells before the post, by column index: those that are asked for and had a value."""
         cells = self._cells or ()
         return {index: cell for index in indexes if index < len(cells) and isinstance(cell := cells[index], str)}
 
 
 async def find_asked(context: Context, call: Call, posts: int, target: Board | Family) -> AskedPositions:
-    """Find the positions that a request with this number of posts asks for.
+    """Find the positions that a request asks for. `posts` is the number of its posts.
 
     Raises:
         ProblemError: there are too many posts, or the board or family has no such ranked column.
@@ -66,7 +66,7 @@ async def find_asked(context: Context, call: Call, posts: int, target: Board | F
     check_count(posts, POSITIONED_POSTS_MAX, "too_many_posts", "positions", what)
     try:
         _find_indexes(target, query.positions)
-    except UnknownColumnError:  # perhaps the column was just added
+    except UnknownColumnError:  # the column may just have been added
         await context.catalog.confirm([target.id if isinstance(target, Board) else f"{target.id}:"])
         finding = context.catalog.find_board if isinstance(target, Board) else context.catalog.families.find_family
         try:
@@ -100,7 +100,7 @@ async def add_positions(context: Context, asked: AskedPositions, taken: Sequence
 
 
 class _Places(NamedTuple):
-    """The reads for one post: the owner's positions now, and those of the earlier values, by column index."""
+    """The reads for one post, by column index: the owner's positions now, and those of the earlier values."""
 
     locator: Locator
     indexes: Sequence[int]
@@ -110,14 +110,14 @@ class _Places(NamedTuple):
     before: dict[int, Position]
 
     def rank_before(self, index: int) -> int | None:
-        """Compute the rank of the owner's value before the post, among the values that the others have now."""
+        """Compute the rank that the owner's value before the post has among the current values of the others."""
         before, now = self.before.get(index), self.now.get(index)
         if before is None or now is None or self.read.entry is None:
             return None if before is None else before.rank
         key_of_cell = self.locator.entries.rankings[index].padding.key_of_cell
         if key_of_cell(str(self.read.entry.cells[index])) >= key_of_cell(self.cells_before[index]):
             return min(before.rank, now.rank)
-        # The owner's own new value is one of the better ones, unless the curve is older than the post.
+        # The owner's own new value counts as a better one, unless the curve is older than the post.
         if isinstance(self.read.entry, ShadowEntry):  # no ranking has the new value
             return max(before.rank, now.rank)
         has_new = before.method in COUNTED_METHODS or before.as_of >= format_us(self.read.entry.updated_at_us)
@@ -137,7 +137,7 @@ async def _add_positions(context: Context, asked: AskedPositions, taken: Sequenc
 
 
 async def _find_places(context: Context, columns: Sequence[str], taken: Sequence[Taken]) -> list[_Places]:
-    """Read entries and count ranks together, as for requests for positions. Count the others in a second snapshot."""
+    """Read entries and count ranks together, as for requests for positions. A second snapshot has the other ranks."""
     ids = {each.leaf.id for each in taken}
     boards = {each: context.catalog.find_known(each) or await context.catalog.find_board(each) for each in ids}
     asked, reading = [], []
@@ -161,7 +161,7 @@ async def _find_places(context: Context, columns: Sequence[str], taken: Sequence
         for (into, one, _), position in zip(wanted, positions, strict=True):
             if position is not None:
                 into[one.column_index] = position
-        if None in positions:  # a rank and the one before belong to one snapshot
+        if None in positions:  # a rank and the rank before the post must come from the same snapshot
             missing += [(into, AskedRank(locator, one), read.totals) for into, one, _ in wanted]
     totals = {each.locator.board.key: theirs for _, each, theirs in missing}
     counted = await context.ranks.find_positions([each for _, each, _ in missing], "auto", totals) if missing else []
@@ -171,7 +171,7 @@ async def _find_places(context: Context, columns: Sequence[str], taken: Sequence
 
 
 def _list_wanted(places: _Places) -> list[tuple[dict[int, Position], WantedRank, EntryRead]]:
-    """List the ranks that are wanted, each with the dict for its position and the read that may have counted it."""
+    """List the wanted ranks, each with the dict for its position and the read that may have counted it."""
     entry, read = places.read.entry, places.read
     if entry is None:  # the owner is hidden, or was erased
         return []

@@ -1,4 +1,4 @@
-"""Posting to leaderboards: parse the posts of a request, have them applied durably, and return their results."""
+"""Posting to leaderboards: parses a request's posts, has them applied durably, and returns their results."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ from .posted_positions import AskedPositions, Taken, add_positions, find_asked
 from .queue import QUEUED, queue_posts
 
 BATCH_POSTS_MIN = 101  # a request with at least this many posts counts as a batch in the metrics
-MADE_ID, MADE_ID_BYTES = "held:", 12  # ids that the service makes begin so
-TURN_POSTS = 1_000  # posts that a request converts before other requests run
-# A request is applied in pieces of at most this many values, each counted once for each of its boards.
+MADE_ID, MADE_ID_BYTES = "held:", 12  # the start of ids that the service creates, and the length of their random part
+TURN_POSTS = 1_000  # after converting this many posts, a request lets other requests run
+# A request is applied in pieces of at most this many values. A value counts once for each of its boards.
 PIECE_VALUES_MAX = 64_000
 _BEST_FIRST = tuple(PostStatus)
 _NOT_TAKEN = (PostStatus.HELD, PostStatus.REJECTED)
@@ -96,7 +96,7 @@ async def post_to_boards(context: Context, call: Call) -> Answer:
 
 
 def parse_request_posts(context: Context, call: Call, kind: PostTarget) -> tuple[list[Any], bool]:
-    """Parse the posts of a request. Also return whether its body is a single post instead of a list.
+    """Parse a request's posts, and return whether the body is a single post instead of a list.
 
     Raises:
         ProblemError: the request as a whole is faulty, or the caller's API key may not send that many posts now.
@@ -144,25 +144,25 @@ def state_of(board: Board, post_id: str, owner: str | None, fate: PartOutcome | 
     return state(status=status, updated_at=format_us(fate.updated_at_us or 0), stats=stats)
 
 
-# Boards, or only their ids, each with the error that keeps a post from it, or with the outcome of the post.
+# Boards, or only their ids, each with the error that keeps a post from it, or with the post's outcome.
 Targets = Sequence[tuple[Leaf | str, Exception | None]]
 Parts = Sequence[tuple[Leaf | str, PartOutcome | Exception | None]]
 
 
 class Resolved(msgspec.Struct):
-    """A post of a request, as far as this process knows its boards."""
+    """A post of a request with its boards, as far as this process knows them."""
 
-    targets: Targets  # empty if all is well, and the result does not list the boards
+    targets: Targets  # empty if there is no error and the result does not list the boards
     named: bool  # whether the result lists the boards
     post: Post | None = None  # None: the post does not reach the writer
 
 
 class Settled(msgspec.Struct):
-    """The outcome of a post on each of its boards. With an error instead, the writer did not get the post."""
+    """A post's outcome on each of its boards, or an error if the writer did not get the post."""
 
     parts: Parts
     named: bool
-    status: PostStatus = PostStatus.REJECTED  # the best of the statuses that the post has on its boards
+    status: PostStatus = PostStatus.REJECTED  # the best of the post's statuses on its boards
 
 
 # A function that finds the boards of posts.
@@ -170,26 +170,29 @@ Resolve = Callable[[Sequence[Any]], Awaitable[list[Resolved]]]
 
 
 class PostRequest(msgspec.Struct):
-    """The posts of a request on their way. A copy of a board is confirmed before a post is refused because of it."""
+    """A request's posts on their way to the writer.
+
+    Before a post is refused because of a copy of a board, that copy is confirmed.
+    """
 
     context: Context
     posts: Sequence[PostBody]
     resolve: Resolve
     single: bool  # whether the body is a single post instead of a list
     family: Sequence[str] = ()  # the id by which to confirm the family, if the caller posts to one
-    asked: AskedPositions | None = None  # the positions that the results are to have
+    asked: AskedPositions | None = None  # the positions that the results should have
     operator: Identity | None = None  # the caller, if a post has `set`
     player: Player | None = None  # the caller, if it has a player token
 
     async def confirm(self, leaves: Iterable[Leaf]) -> bool:
-        """Read the boards of these leaves, and the family, from the store. Return whether there was any to read."""
+        """Read the boards of these leaves, and the family, from the store. Return whether there were any to read."""
         ids = {leaf.id for leaf in leaves}.union(self.family)
         if ids:
             await self.context.catalog.confirm(ids)
         return bool(ids)
 
     async def find_boards(self, posts: Sequence[PostBody]) -> list[Resolved]:
-        """Resolve posts, and those that are refused once more, with confirmed copies."""
+        """Resolve posts, and resolve those that are refused once more, with confirmed copies of their boards."""
         try:
             found = await self.resolve(posts)
         except UnknownFamilyError:  # the family was deleted, or created again
@@ -216,7 +219,7 @@ class PostRequest(msgspec.Struct):
         return found
 
     async def find_accepted(self) -> list[Post]:
-        """Return all posts for the store. Raise the `ProblemError` of the first that is refused."""
+        """Return all posts for the store. If one is refused, raise the `ProblemError` of the first of these."""
         found: list[Post] = []
         for index, each in enumerate(await self.find_boards(self.posts)):
             if each.post is None:
@@ -225,10 +228,10 @@ class PostRequest(msgspec.Struct):
         return found
 
     async def apply(self, posts: Sequence[PostBody]) -> list[Settled]:
-        """Let the writer apply posts. Try those again for which it finds a copy of a board outdated.
+        """Have the writer apply posts, and retry those for which it finds a copy of a board outdated.
 
         Raises:
-            OutcomeUnknownError: a board is missing in its partition in each try, but the catalog has it.
+            OutcomeUnknownError: in every try, a board is missing in its partition although the catalog has it.
         """
         settled, pauses_s = await self._apply(await self.find_boards(posts)), iter(PAUSES_S)
         while lost := [
@@ -283,9 +286,9 @@ async def take_posts(
     boards: int = 1,
     asked: AskedPositions | None = None,
 ) -> Answer:
-    """Apply the posts of a request and return their results, or queue the posts if the request asks for that.
+    """Apply a request's posts and return their results, or queue the posts if the request asks for that.
 
-    A post reaches up to `boards` boards; 0: those it names.
+    `boards` is the number of boards that a post reaches at most, or 0 if each post names its boards.
 
     Raises:
         ProblemError: the body was a single post, which is rejected, or a post can't be queued.
@@ -308,7 +311,7 @@ async def take_posts(
 
 
 def _list_taken(results: PostResults, settled: Sequence[Settled]) -> list[Taken]:
-    """List what each leaf made of each accepted post, with the part of the results about it."""
+    """List each leaf's outcome for each accepted post, with the part of the results that describes it."""
     taken: list[Taken] = []
     for result, each in zip(results.results, settled, strict=True):
         answers: Sequence[PostResult | BoardResult] = result.boards or [result]
@@ -333,14 +336,14 @@ async def _take_pieces(request: PostRequest, values_max: int) -> PostResults:
             if not begin:
                 raise
             raise OutcomeUnknownError(f"of {len(posts)} posts, perhaps only the first {begin} were applied") from error
-        results += [Raw(msgspec.json.encode(each)) for each in taken.results]  # takes much less memory than the results
+        results += [Raw(msgspec.json.encode(each)) for each in taken.results]  # encoded, they take much less memory
     return PostResults(results)
 
 
 async def _find_repeated(
     context: Context, posts: Sequence[Post], applied: Sequence[Sequence[PartOutcome]]
 ) -> dict[int, Leaf]:
-    """Find leaves by key: the leaves of `posts`, and for each duplicate the leaves that its first copy reached.
+    """Find leaves by key: those of `posts` and, for each duplicate, those that the first copy reached.
 
     Leave out leaves that no longer exist. If no post is a duplicate, return an empty dict.
     """
@@ -356,7 +359,7 @@ async def _find_repeated(
 
 
 def _settle(targets: Targets, post: Post, outcomes: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> Settled:
-    """Combine the outcomes of a post on its boards. `outcomes`: those of the writer, for each leaf."""
+    """Combine a post's outcomes on its boards. `outcomes` has the writer's outcome for each leaf."""
     status = min({part.status for part in outcomes}, key=_BEST_FIRST.index, default=PostStatus.REJECTED)
     if post.scope is not None and (known := _list_known(targets, outcomes, repeated)) is not None:
         return Settled(known, True, status)
@@ -365,10 +368,10 @@ def _settle(targets: Targets, post: Post, outcomes: Sequence[PartOutcome], repea
 
 
 def _list_known(targets: Targets, outcomes: Sequence[PartOutcome], repeated: Mapping[int, Leaf]) -> Parts | None:
-    """List the outcomes of a post to a family whose id is known, on each board. Return None for another post."""
+    """List, for each board, the outcome of a post to a family whose id is already known. Otherwise return None."""
     if not outcomes:
         return None
-    if outcomes[0].status in (PostStatus.DUPLICATE, PostStatus.HELD):  # perhaps it reached other boards at first
+    if outcomes[0].status in (PostStatus.DUPLICATE, PostStatus.HELD):  # the first copy may have reached other boards
         return [(repeated[key], part) for part in outcomes if (key := part.leaf_key or 0) in repeated]
     if isinstance(outcomes[0].error, PostIdConflictError | PostVoidedError):
         return [(target, outcomes[0]) for target, _ in targets]
@@ -383,7 +386,7 @@ async def _find_named_board(context: Context, named: str) -> Board:
 
 
 async def _resolve_posts(context: Context, only_board: str | None, posts: Sequence[PostBody]) -> list[Resolved]:
-    """Find the boards of each post. Return posts for the writer, or the errors of boards that refuse them."""
+    """Find each post's boards. Return posts for the writer, or the errors of boards that refuse them."""
     tolerated: Sequence[type[Exception]] = ()
     if only_board is not None:
         named = {only_board}
@@ -410,7 +413,7 @@ def _boards_of(post: PostBody) -> Sequence[str]:
 
 
 def _resolve_plain(context: Context, post: PostBody, board: Board | None) -> Resolved | None:
-    """Do the work of `_resolve` for nearly every post, in less time.
+    """Do what `_resolve` does for nearly every post, in less time.
 
     Return None for other posts, and for faulty ones.
     """
@@ -422,7 +425,7 @@ def _resolve_plain(context: Context, post: PostBody, board: Board | None) -> Res
         return None
     parts = [BoardPost(board.leaf_of(post.owner) if board.is_spread else board.leaf, changes)]
     if not isinstance(post.post_id, str) and post.hold is not True and not parts[0].leaf.holds:
-        # This is what `make_post` does, without a call for every post.
+        # The same as `make_post`, without a call for every post.
         return Resolved((), False, Post(post.owner, parts, None, None, ""))
     return Resolved((), False, make_post(context, post, board.spec, changes, parts))
 
@@ -456,7 +459,7 @@ def _make_part(context: Context, post: PostBody, board_id: str, board: Board | N
 
 
 def check_time(context: Context, post: PostBody) -> PostError | None:
-    """Return an error if the time of a post is more than `at_ahead_s_max` seconds in the future, else None."""
+    """Return an error if a post's time is more than `at_ahead_s_max` seconds in the future, or None."""
     if post.at_us is None:
         return None
     return find_refusal(Attempt(post.at_us, context.now_us(), ahead_s_max=context.settings.at_ahead_s_max))
@@ -470,9 +473,9 @@ def make_post(
     parts: list[BoardPost],
     scope: PostScope | None = None,
 ) -> Post:
-    """Make a post for the writer. `parts` has its leaves. The numbers in `changes` have the scales of `spec`.
+    """Make a post for the writer. `parts` has its leaves, and numbers in `changes` have the scales from `spec`.
 
-    A post that may be held gets an id if it has none, because a verdict names it by its id.
+    A post that may be held gets an id if it has none, because a verdict names a post by its id.
     """
     if not isinstance(post.post_id, str):
         if post.hold is not True and not any(part.leaf.holds for part in parts):
@@ -490,7 +493,7 @@ def make_post(
 def parse_changes(
     board: Board, stats: Mapping[str, Raw], overwrite: Mapping[str, Raw], text_bytes_max: int
 ) -> list[ColumnChange]:
-    """Parse the values of a post into changes of the board's columns. Numbers become integers with the column's scale.
+    """Parse a post's values into changes of the board's columns. Numbers become integers with the column's scale.
 
     Raises:
         UnknownColumnError, ValueOutOfRangeError, ProblemError: the board can't accept the post.
@@ -542,7 +545,7 @@ def format_stats(spec: BoardSpec, values: Sequence[StatValue | None]) -> Stats:
 
 
 def name_changes(spec: BoardSpec, changes: Sequence[ColumnChange], *, overwrite: bool) -> Stats:
-    """Show what a post has in `stats`, or what it has in `set`, by column name."""
+    """Show, by column name, what a post has in `stats` or, if `overwrite` is true, in `set`."""
     named: Stats = {}
     for index, value in ((each.index, each.value) for each in changes if each.overwrite is overwrite):
         column = spec.columns[index]
@@ -567,7 +570,7 @@ def _list_leaves(parts: Parts, error: type[Exception] = Exception) -> list[Leaf]
 def make_results(
     context: Context, posts: Sequence[PostBody], settled: Sequence[Settled], *, single: bool
 ) -> PostResults:
-    """Make the results of the posts of a request. Raise ProblemError if the body was a single, rejected post."""
+    """Make the results for a request's posts. Raise ProblemError if the body was a single post that is rejected."""
     statuses = [each.status for each in settled]
     for status in _BEST_FIRST:
         if count := statuses.count(status):

@@ -1,8 +1,8 @@
 """Posting with `mode=queued`, and the state of the ingest queue for operators.
 
-An accepted request is answered before its posts are applied, when there is nobody left to tell about a single bad post.
+An accepted request is answered before its posts are applied, and afterwards nobody can be told about a single bad post.
 So a queued request is accepted or refused as a whole. A retry of a post that was already applied is accepted as a
-duplicate, even if all boards of the post are closed now.
+duplicate, even if all of the post's boards are closed by then.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .posts import PostRequest
 
 QUEUED = "queued"  # the value of the parameter `mode`
-_RENEWALS_MAX = 3  # how often a request is tried at most, if its boards change during each try
+_RENEWALS_MAX = 3  # maximum tries for a request whose boards change during each try
 
 
 async def queue_posts(request: PostRequest) -> Answer:
@@ -44,7 +44,7 @@ async def queue_posts(request: PostRequest) -> Answer:
 
 
 async def _queue(request: PostRequest, found: Sequence[Post]) -> Answer:
-    """Queue posts. A post is not queued if all its boards refuse it now, but it may repeat an applied post."""
+    """Queue posts. One that all its boards now refuse is not queued, but accepted if it repeats an applied post."""
     context, now_us = request.context, request.context.now_us()
     judged: dict[tuple[int, int | None], PostError | None] = {}
     closures = [find_closure(post, now_us, judged) for post in found]
@@ -59,7 +59,7 @@ async def _queue(request: PostRequest, found: Sequence[Post]) -> Answer:
 
 
 async def _check_repeats(request: PostRequest, found: Sequence[Post], late: Mapping[int, PostError]) -> None:
-    """Raise ProblemError if a post that is too late was not applied before. `late`: by index, why it is refused."""
+    """Raise ProblemError unless all late posts were applied before. `late` has the reason to refuse each, by index."""
     repeats = await request.context.posting.writer.submit([found[index] for index in late])
     for (index, error), parts in zip(late.items(), repeats, strict=True):
         if (cause := _find_cause(error, parts)) is not None:

@@ -1,8 +1,8 @@
-"""The handler of event streams. The id of an event is a journal position, so a client can resume where it stopped.
+"""The handler of event streams. An event's id is a journal position, so a client can resume where it stopped.
 
 Each event is written to the connection immediately. A client that reads too slowly would make the process hold its
-events for ever, so the service closes its connection once more than `stream_unread_bytes_max` bytes wait. It can
-reconnect with the id of the last event that it received.
+events for ever, so the service closes the connection once more than `stream_unread_bytes_max` bytes wait. The client
+can reconnect with the id of the last event that it received.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ _HEADERS = {hdrs.CONTENT_TYPE: SSE_TYPE, hdrs.CACHE_CONTROL: "no-store", "X-Acce
 
 
 class StreamClient:
-    """The connection of one client of a stream. It is a `Subscriber`: a feed (`service.streams.feed`) calls `write`."""
+    """The connection of a stream's client. It is a `Subscriber`: a feed (`service.streams.feed`) calls `write`."""
 
     def __init__(self, *, unread_bytes_max: int) -> None:
         self._unread_bytes_max = unread_bytes_max
-        self._first: list[bytes] = []  # events that were written before the connection was ready
+        self._first: list[bytes] = []  # the events from before the connection was ready
         self._transport: asyncio.Transport | None = None
         self._chunked = False
         self._ended = asyncio.Event()
 
     async def serve(self, request: web.BaseRequest, response: web.StreamResponse, retry_ms: int) -> None:
-        """Send the events from before the connection was ready. Then let `write` send events until the stream ends."""
+        """Send the events from before the connection was ready, then let `write` send events until the stream ends."""
         await response.prepare(request)
         await response.write(b"retry: %d\n\n" % retry_ms + b"".join(self._first))
         self._first = []
@@ -83,10 +83,10 @@ async def get_stream(context: Context, call: Call) -> Reply | web.StreamResponse
 async def follow_topic(
     context: Context, call: Call, board: Board, about: tuple[Hashable, ...], make: Callable[[], Topic]
 ) -> Reply | web.StreamResponse:
-    """Send a client the events of a topic until it leaves. `about` names the topic among those of the board.
+    """Send a client the events of a topic until it leaves. `about` identifies the topic among those about the board.
 
     Raises:
-        StorageError: the state of the topic can't be read, or too many streams are open.
+        StorageError: the topic's state can't be read, or too many streams are open.
     """
     if call.request.method == hdrs.METH_HEAD:
         return Reply(b"", media_type=SSE_TYPE)
@@ -96,12 +96,12 @@ async def follow_topic(
     feed, settings = context.feeds.find_feed(board), context.settings
     client = StreamClient(unread_bytes_max=settings.stream_unread_bytes_max)
     try:
-        # If the board's id has an alias, it may have meant another board last time. So send the client the whole state.
+        # If the board's id has an alias, it may have meant another board last time, so send the client the whole state.
         seen_id = "" if call.has_alias else call.request.headers.get(LAST_EVENT_ID, "").strip()
         last_seen = decode_event_id(seen_id, feed.partitions) if seen_id else None
         await feed.join_topic(key, make, client, last_seen=last_seen)
         response = PlainStream(headers={**_HEADERS, X_REQUEST_ID: call.request_id, **(call.answer_headers or {})})
-        call.answered_s = perf_counter()  # the client decides how long the stream lasts, so do not measure it
+        call.answered_s = perf_counter()  # do not measure how long the stream lasts, because the client decides that
         # A stream ends when its client leaves, or when the client's API key is revoked.
         with suppress(ConnectionError), context.keyring.end_when_revoked(call.identity, client.end_stream):
             await client.serve(call.request, response, round(settings.stream_retry_s * 1000))

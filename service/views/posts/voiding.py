@@ -1,4 +1,4 @@
-"""Handlers that take back a post, on a leaderboard or on all leaderboards of a family that the post reached."""
+"""Handlers that void a post, either on a leaderboard or on all leaderboards of a family that the post reached."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -52,9 +52,9 @@ async def _void(context: Context, call: Call, place: Board | Family) -> VoidedPo
 
 
 async def _void_by_any(context: Context, voiding: Voiding) -> list[VoidedPart]:
-    """Take the post back if the owner, or an earlier id of the owner, has sent it."""
+    """Void the post if it was sent under the owner's id or under one of its earlier ids."""
     names = await context.store.read(lambda: merged_owners.list_names(voiding.owner))
-    for name in names:  # the owner, too: a worker may just have applied the post
+    for name in names:  # the current id, too, because a worker may just have applied the post
         post_hash = context.posting.post_ids.hash_post_id(voiding.post_id, name)
         with suppress(UnknownPostError):
             return await context.store.write(replace(voiding, posted_by=name, post_hash=post_hash).void_post)

@@ -1,9 +1,9 @@
 """Handlers of the rows around an owner or a value.
 
-If every row were ranked for itself, estimates could contradict each other. So only the rank of the owner or value is
+If every row were ranked by itself, estimates could contradict each other. So only the rank of the owner or value is
 looked up, and the ranks of the other rows are counted from it, row by row. Requests for rows around owners share a
-first read, which gets the rows, and counts the owner's rank if that is cheap. Otherwise the curve gives the rank. If it
-can't, a second read gets rank and rows from one snapshot.
+first read, which gets the rows and counts the owner's rank if that is cheap. Otherwise the curve gives the rank or, if
+it can't, a second read gets rank and rows from one snapshot.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ from storage.store import Program
 
 from .rankings import parse_wanted_value
 
-# How many further rows are read at each end of the window. They show whether the ranking has more rows, and whether the
-# rows before the window have the same value as its first row.
+# This many further rows are read at each end of the window. They show whether the ranking has more rows, and whether
+# the rows before the window have the same value as its first row.
 MORE = 1
 
 _Located = tuple[WantedRank, LocatedRank, Window]
@@ -96,12 +96,12 @@ class _RowsAround(NamedTuple):
 
     @property
     def rows_max(self) -> tuple[int, int]:
-        """How many rows to read before the place and from it on, with the `MORE` rows at each end."""
+        """Return how many rows to read before the place and from it on, including the `MORE` rows at each end."""
         more = MORE if not self.fill else MORE + self.worse, MORE if not self.fill else MORE + self.better
         return self.better + more[0], self.worse + more[1]
 
     def read(self, wanted: WantedRank, begin: CountBegin, shadow: Entry | None = None) -> Program[_Located]:
-        """Read the rank of a cell and the rows around it, with the row of a shadowed owner in its place."""
+        """Read a cell's rank and the rows around it, including the row of a shadowed owner in its place."""
         located = yield from self.locator.locate_rank(wanted, "auto", begin)
         better_rows, worse_rows = self.rows_max
         near = yield from self.pager.ranking.read_rows_around(
@@ -123,13 +123,13 @@ class _RowsAround(NamedTuple):
         before = near.before[max(0, len(near.before) - better) :]
         rows = before + near.after[:worse]
         ties_before = 0 if ranking.timed else near.ties_before
-        # Ranks of an archive count erased and hidden owners, who have no row. So count its rows by `shown_before`.
+        # An archive's ranks count erased and hidden owners, who have no row, so count its rows by `shown_before`.
         row_number = located.rank + ties_before if near.shown_before is None else near.shown_before + 1
         first_row_number = row_number - len(before)
         more_before = len(near.before) > len(before)
         more_after = len(near.after) > worse
         if located.method not in COUNTED_METHODS:
-            # The row number is an estimate. Keep it between the first and the last row number, which are known.
+            # The row number is an estimate, so keep it between the first and the last row number, which are known.
             last_first = totals.get(ranking.index, 0) - len(rows) + 1
             if not more_before:
                 first_row_number = 1
@@ -155,9 +155,9 @@ class _RowsAround(NamedTuple):
     def _count_first_ties(
         self, first: Entry, cell: str, near: Neighbours, ties_before: int, above: Sequence[Entry]
     ) -> int:
-        """Count the rows before the first shown one that have its cell: `ties_before`, if it is the wanted `cell`.
+        """Count the rows before the first shown row that have the same cell. These are `ties_before` if it is `cell`.
 
-        `above`: the rows of `near` before the first shown one.
+        `above` has the rows of `near` before the first shown row.
         """
         ranking = self.pager.ranking
         if cell_of(ranking, first) == cell:

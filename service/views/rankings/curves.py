@@ -1,8 +1,8 @@
-"""Handlers of curves: the document of a curve, its refresh, and its audit for operators.
+"""Handlers of curves: a curve's document, its refresh, and its audit for operators.
 
 The document has everything that a client needs to rank offline. A client that follows docs/curve.md gets exactly the
-ranks that the service reads off the curve. An audit counts the exact ranks of random entries, and compares the ranks of
-the curve with them.
+ranks that the service reads off the curve. An audit counts the exact ranks of random entries, and compares them with
+the ranks from the curve.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,13 +38,13 @@ from storage.leaves.totals import read_board_totals
 from storage.log.cells import Padding
 from storage.records import Board, ColumnSpec, Leaf
 
-SHOWN_MAX = 10  # how many wrong brackets the answer to an audit lists at most
+SHOWN_MAX = 10  # maximum wrong brackets that the answer to an audit lists
 
 
 async def get_curve(context: Context, call: Call) -> Reply:
     board, index = await find_column(context, call.path["board"], call.path["column"])
-    # If another process has emptied the board, this process's curve still describes the former entries. Then this read
-    # raises an error, so the curve is not returned.
+    # If another process has emptied the board, this process's curve still describes the former entries. This read then
+    # raises an error, so that the curve is not returned.
     await context.store.at(board.reading_partition).read(lambda: read_board_totals(board))
     curves = await _find_curves(context, board, index)
     if not curves:
@@ -58,7 +58,7 @@ async def get_curve(context: Context, call: Call) -> Reply:
 
 
 async def _find_curves(context: Context, board: Board, index: int) -> Sequence[RankCurve]:
-    """Find a curve for each leaf of a board, or [] if a leaf has none. Archived boards have curves in the archive."""
+    """Find a curve for each of a board's leaves, or [] if a leaf has none. An archived board's are in its archive."""
     entries = context.boards.open_board(board)
     if isinstance(entries, ArchivedEntries):
         return await context.store.at(board.reading_partition).read(lambda: entries.read_curves(index))
@@ -73,7 +73,7 @@ async def _find_curves(context: Context, board: Board, index: int) -> Sequence[R
 
 
 async def _build_final_curve(context: Context, leaf: Leaf, index: int) -> Curve | None:
-    """Build a curve with a knot for each value, or None if the leaf is not closed or has over `exact_top` entries."""
+    """Build a curve with a knot for each value, or return None if the leaf is open or exceeds `exact_top` entries."""
     if leaf.closed_us is None:
         return None
     found = await context.store.at(leaf.partition).read(lambda: build_exact_curve(leaf, index))
@@ -81,15 +81,15 @@ async def _build_final_curve(context: Context, leaf: Leaf, index: int) -> Curve 
 
 
 def curve_etag(board: Board, column_index: int, curve: AnyCurve) -> str:
-    """Make the entity tag of a curve's document. The tag changes whenever a rank or a tier may have changed.
+    """Make the entity tag for a curve's document. The tag changes whenever a rank or a tier may have changed.
 
-    The tag is weak, because the `as_of` of a live curve becomes later even while no rank changes.
+    The tag is weak, because a live curve's `as_of` advances even while no rank changes.
     """
     return f'W/"{board.key}-{column_index}-{board.spec.settings_version}-{curve.tag}"'
 
 
 def curve_document(board: Board, column_index: int, curves: Sequence[RankCurve]) -> CurveAnswer:
-    """Build the document of a board's curve. `curves` has the curve of each segment, or the board's only curve."""
+    """Build the document of a board's curve. `curves` has one curve for each segment, or the board's only curve."""
     columns = board.spec.columns
     column = columns[column_index]
     segments = [_segment_document(board, column, curve) for curve in curves]
@@ -122,7 +122,7 @@ def _segment_document(board: Board, column: ColumnSpec, curve: RankCurve) -> Cur
     scales = [board.spec.columns[tie.number].scale for tie in padding.tie_columns]
 
     def place_of(key: int) -> EndAnswer:
-        """Translate a key of the curve to its value, and to what orders equal values."""
+        """Translate a key of the curve to its value, and to the values that order equal values."""
         cell = padding.cell_of_key(key)
         reached_at = format_us(padding.reached_us(cell)) if padding.timed else UNSET
         ties = [

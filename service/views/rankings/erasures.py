@@ -1,4 +1,4 @@
-"""The handler that erases many entries of one leaderboard, in bounded steps that the caller repeats."""
+"""The handler that erases many entries of one leaderboard, in bounded steps, each of which is a request."""
 
 import secrets
 from functools import partial
@@ -61,7 +61,7 @@ async def erase_entries(context: Context, call: Call) -> ErasedEntries:
 
 
 async def _find_row(context: Context, locator: Locator, index: int, number: int) -> CellOf | None:
-    """Find the cell and owner of a row, given by its 1-based number; return None if the ranking has fewer rows."""
+    """Find the cell and owner of the row with this 1-based number, or None if the ranking has fewer rows."""
     start = locator.find_count_start(index)
 
     def program() -> Program[CellOf | None]:

@@ -1,4 +1,4 @@
-"""Handlers of a ranking: its pages, positions of values on one or several boards, values at ranks, distributions."""
+"""Handlers of a ranking: its pages, values' positions on one or several boards, values at ranks, and distributions."""
 
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -35,13 +35,13 @@ from storage.leaves.totals import CHANGES, read_board_totals
 from storage.records import INT64_MAX, Board, Entry, describe_range
 from storage.store import Program
 
-# The methods from the most exact to the least exact. A position on several boards has the least exact of the methods
-# that were used, because a sum is only as exact as its least exact part.
+# The methods, the most exact one first. A position on several boards has the least exact method that was used, because
+# a sum is only as exact as its least exact part.
 _METHODS: tuple[PositionMethod, ...] = ("count", "knot", "gap", "curve")
 
 
 async def get_page(context: Context, call: Call) -> Page | Tagged:
-    """Answer a page of the ranking of a column, which the path names, or the query on the path without a column."""
+    """Answer a page of a column's ranking. The path names the column or, if it does not, the query may."""
     query: PageQuery = call.query
     column = query.column if isinstance(query, TopQuery) else call.path["column"]
     board, index = await find_column(context, call.path["board"], column)
@@ -54,7 +54,7 @@ async def get_page(context: Context, call: Call) -> Page | Tagged:
     if query.tier is not None:
         _check_tier(context.ranks.find_locator(board), index, query.tier)
     elif query.cursor is None and query.from_rank is None and not query.profiles:
-        # Most requests ask for the first page. Those that arrive together share one read and one encoded answer.
+        # Most requests ask for the first page. Requests that arrive together share one read and one encoded answer.
         kind = (board.key, board.gate.epoch, len(board.spec.columns), index, limit)
         tagged, rows = await context.ranks.first_pages[store].ask(kind, (board, index, limit))
         context.metrics.meter.add("rankcurve_reads", rows, "page", "count")
@@ -94,7 +94,7 @@ def _check_tier(locator: Locator, index: int, tier: str) -> None:
 
 
 async def _list_by_owner(context: Context, board: Board, index: int, cursor: str | None, limit: int) -> Page:
-    """Read a page in the order of owner names. Archives have all owners by name, even if they rank only the top."""
+    """Read a page in the order of owner names. An archive has all owners by name, even if it ranks only the top."""
     of = f"{board.key}/{index}"
     after = context.cursors.find_start(cursor, of, "")
     locator = context.ranks.find_locator(board)
@@ -121,7 +121,7 @@ async def get_value_positions(context: Context, call: Call) -> Positions:
         return Positions(await _value_positions(context, board, index, query))
     boards = [(board, index), *(await _find_added_boards(context, call, board, index))]
     # Three counts of a board's changes tell how many lie between `as_of` and its rank: at most `after` - `before` for a
-    # rank that is counted. A rank that a curve gives may be older, so count from the changes in the curve instead.
+    # counted rank. A rank from a curve may be older, so count from the changes in the curve instead.
     off_curves = [context.curves.book.count_changes(*each) for each in boards]
     before = [(await context.reads.read_totals(each)).get(CHANGES, 0) for each, _ in boards]
     as_of = format_us(context.now_us())
@@ -145,7 +145,7 @@ async def _value_positions(context: Context, board: Board, index: int, query: Va
 
 
 async def _find_added_boards(context: Context, call: Call, first: Board, index: int) -> list[tuple[Board, int]]:
-    """Find the boards that the parameter `with` names, and for each the 0-based index of the ranked column.
+    """Find the boards that the parameter `with` names, and for each the 0-based index of its ranked column.
 
     Raises:
         UnknownBoardError, UnknownColumnError: a board does not exist, or does not rank the column.
@@ -174,12 +174,12 @@ async def _find_added_boards(context: Context, call: Call, first: Board, index: 
 
 
 def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int, int]], as_of: str) -> Position:
-    """Add up the positions of a value on several boards. `parts` has its position on each.
+    """Add up a value's positions on several boards. `parts` has its position on each.
 
-    The numbers of better entries are summed, and so are the limits `low` and `high`. The sum is for the time `as_of`,
-    but each of `parts` is for a time of its own. Each change of a board between both times can alter the rank by one,
-    so it widens the limits. `spans`: each board's count of changes just before `as_of`, in its curve, and after all
-    reads.
+    The numbers of better entries are summed, and so are the limits `low` and `high`. The sum is as of `as_of`, but each
+    of `parts` is as of its own time. Each change to a board between the two times can alter the rank by one, so it
+    widens the limits. `spans` has, for each board, its count of changes just before `as_of`, in its curve, and after
+    all reads.
     """
     ranks = zip(*((part.rank, part.low, part.high) for part in parts), strict=True)
     rank, low, high = (1 + sum(numbers) - len(parts) for numbers in ranks)
@@ -202,7 +202,7 @@ def _add_up_positions(parts: Sequence[Position], spans: Sequence[tuple[int, int,
 
 
 def parse_wanted_value(locator: Locator, index: int, sent: Raw | str, pointer: str) -> WantedRank:
-    """Parse a value. Return a `WantedRank`, which asks for the rank that a new entry with this value would get.
+    """Parse a value into a `WantedRank`, which asks for the rank of a new entry with this value.
 
     Raises:
         ProblemError: the text is not a number, or the column cannot hold that number.
@@ -259,7 +259,7 @@ def _find_values(
 
 
 def _list_asked_ranks(query: ValuesQuery, total: int) -> list[tuple[Callable[..., RankValue], int]]:
-    """List the ranks that a query asks for, limited to `total`, each with a function that makes its answer."""
+    """List a query's ranks, limited to `total`, each with a function that makes its answer."""
     asked: list[tuple[Callable[..., RankValue], int]]
     asked = [(partial(RankValue, rank=rank), min(rank, total)) for rank in query.ranks]
     asked += [(partial(RankValue, percentile=each), rank_of_percentile(each, total)) for each in query.percentiles]
