@@ -19,16 +19,16 @@ receive the rows. A store runs a program against one snapshot (`read`) or in one
 A query names no dialect. The store turns it into SQL of its own dialect when the program yields it, and compiles a
 prepared query only once. So the errors of a query, such as a missing parameter, are raised by `read` and `write`.
 
-Use `yield` for a query and `yield from` for a program. If a program is called with neither, it never runs, and no error
-is raised. A test searches the source for such calls. `read_single` runs a program of one query without a transaction,
+Use `yield` for a query and `yield from` for a program. A program that is called without either never runs, and raises
+no error, so a test searches the source for such calls. `read_single` runs a program of one query without a transaction,
 which is cheaper.
 
-A module offers other modules only programs and plain functions, no queries. If several modules contribute to one
-statement, they pass its parts (`Select`, `Insert`, `Condition`) to one module, which joins and prepares them.
+Modules offer each other only programs and plain functions, no queries. If several modules contribute to one statement,
+they pass its parts (`Select`, `Insert`, `Condition`) to one module, which joins and prepares them.
 
-A caller passes a function, not a generator, because a store may run a program several times and a generator runs only
-once. So a program keeps its state in local variables and has no effect besides its queries. If two programs change the
-same rows, one of them may lose the race. There are two cases:
+A caller passes a function instead of a generator, because a store may run a program several times, whereas a generator
+runs only once. So a program keeps its state in local variables and has no effect besides its queries. If two programs
+change the same rows, one of them may lose the race, in one of two ways:
 
 - The database reports a serialization failure, a deadlock or a duplicate key. The PostgreSQL store rolls back, pauses
   for a random time and runs the program again, at most `store_attempts_max` times in all. It does the same after a lost

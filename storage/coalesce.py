@@ -1,7 +1,7 @@
-"""Answers many concurrent questions with few statements: questions that arrive during a read share the next read.
+"""Answers many concurrent questions with few statements, by letting questions that arrive during a read share the next.
 
-A question is what one request asks of the store, such as the row of one owner. A question never joins a read that began
-before the question, so the answer shows every write that was acknowledged before it.
+A question is what one request asks of the store, such as an owner's row. A question never joins a read that has already
+begun, so its answer shows every write that was acknowledged before the question.
 """
 
 import asyncio
@@ -54,12 +54,13 @@ class Crowd:
 
 
 class Coalescer(Generic[Q, A]):
-    """Groups questions of the same kind and answers the questions of a group together.
+    """Groups questions of the same kind, and answers those of a group together.
 
     `answer` receives at most `batch_max` questions of one kind, and returns the answers in the same order. With
-    `size_of`, which returns the size of a question, `batch_max` bounds the sum of sizes. A larger question is answered
-    alone. At most `tasks_max` tasks answer at the same time. While tasks are answering N questions, a further task
-    starts only if N or more wait. So groups are large, and a few large groups cost less than many small ones.
+    `size_of`, which returns the size of a question, `batch_max` bounds the sum of sizes instead. A larger question is
+    answered alone. At most `tasks_max` tasks answer at the same time. While tasks are answering N questions, a further
+    task starts only if N or more are waiting. This keeps groups large, because a few large groups cost less than many
+    small ones.
     """
 
     def __init__(
@@ -154,7 +155,7 @@ class Coalescer(Generic[Q, A]):
 
 
 class StoreCoalescers(dict[Store, Coalescer[Q, A]]):
-    """A `Coalescer` for each result of `Store.at`. If a partition does not answer, only its reads wait."""
+    """A `Coalescer` for each result of `Store.at`, so that an unresponsive partition delays only its own reads."""
 
     def __init__(self, answer: Callable[[list[Q]], Awaitable[Sequence[A]]], **options: Any) -> None:
         self._make_coalescer = partial(Coalescer, answer, **options)

@@ -1,10 +1,9 @@
-"""Erases many entries of one board: those of given owners, or those from a place of a ranking on.
+"""Erases many entries of one board: those of given owners, or all those after a place in a ranking.
 
     rows of a step ──> queued posts ──> rows, totals and log, in one transaction ──> next step … ──> names in the logs
 
-Erasing one owner after the other would walk the logs once for each. So the names are removed from the logs at the end,
-even if a step fails, by one walk over the board's part of a log. Everything else is as `owners` does it for one owner's
-entry.
+Erasing one owner after the other would walk the logs once for each. So the names are removed at the end, even if a step
+fails, by a single walk over the board's part of each log. Everything else works as when `owners` erases a single entry.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -54,7 +53,7 @@ class EntryErasure:
     _erased: dict[int, dict[str, Erased]] = field(default_factory=dict)  # by partition and owner
 
     async def erase_owners(self, owners: Sequence[str]) -> ErasedRows:
-        """Erase the entries of these owners, hidden ones included.
+        """Erase these owners' entries, hidden ones included.
 
         Raises:
             UnknownBoardError, BoardChangedError: the copy of the board is outdated, and nothing was erased.
@@ -62,9 +61,9 @@ class EntryErasure:
         return await self._finish(partial(self._erase_owners, owners))
 
     async def erase_rows(self, column_index: int, place: CellOf | None) -> ErasedRows:
-        """Erase the rows after a place of a ranking (None: all rows), but at most `ERASED_ROWS_MAX`.
+        """Erase the rows after a place in a ranking, or all rows if `place` is None, but at most `ERASED_ROWS_MAX`.
 
-        Raises as `erase_owners` does.
+        Raises the errors of `erase_owners`.
         """
         return await self._finish(partial(self._erase_rows, column_index, place))
 

@@ -1,8 +1,8 @@
 """The interface through which storage and jobs report metrics to operators.
 
-Storage must not depend on how metrics are exported. So a call names a family of metrics, such as
-"rankcurve_refresh_failures", and gives a value for each label of the family. The service declares the families with the
-order of their labels, and describes them. Every label has few values, which come from the code or the settings.
+Storage must not depend on how metrics are exported. So a call names a metric family, such as
+"rankcurve_refresh_failures", and passes a value for each of its labels. The service declares and describes the families
+and the order of their labels. Every label has only a few values, which come from the code or the settings.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ COMMON_CONNECTION_POOL = "common"  # the label of all connections to the store
 
 
 class Meter:
-    """Receives reports and ignores them; subclasses keep them. Calls interrupt other work, so they must be fast.
+    """Receives reports and ignores them, while subclasses keep them. Calls interrupt other work, so they must be fast.
 
     A call may last at most a microsecond. Only the event loop calls these methods, except `add_from_any_thread`.
     """
@@ -27,16 +27,16 @@ class Meter:
         """Add to a counter. An amount of 0 makes the counter appear before its first event."""
 
     def add_from_any_thread(self, name: str, amount: float = 1, *labels: str) -> None:
-        """Add to a counter that several threads change. All of them must use this method, which takes a lock."""
+        """Add to a counter that several threads change. All of them must use this method, because it takes a lock."""
 
     def set(self, name: str, value: float, *labels: str) -> None:
         """Set a gauge."""
 
     def clear(self, name: str) -> None:
-        """Stop reporting the gauges of a family in this process, because another process reports them now."""
+        """Stop reporting a family's gauges in this process, because another process reports them now."""
 
     def observe(self, name: str, value: float, *labels: str) -> None:
-        """Count a value of a histogram or summary."""
+        """Record a value of a histogram or summary."""
 
 
 NO_METER = Meter()

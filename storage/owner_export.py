@@ -1,12 +1,12 @@
-"""Reads all that a store keeps of one person, page by page, for the export of the person's data.
+"""Reads everything that a store keeps about one person, page by page, for the export of the person's data.
 
     `read_rows`         rows of `OWNED_TABLES`, which name an owner in their column `owner`
     `read_entries`      entries on boards that have rows, hidden ones included
     `read_archived`     entries in archives
     `read_queued`       posts that wait in the ingest queue
 
-The journal and grants have readers of their own. An erasure (`owners`) removes the same. A test finds every table with
-a name that one of the two forgets. `names` are the owner and all earlier ids.
+The journal and grants have readers of their own. An erasure (`owners`) removes the same data. A test finds every table
+that names an owner and that either of the two forgets. `names` are the owner and all of the owner's earlier ids.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -44,7 +44,7 @@ LeafEntry = tuple[Leaf, Entry]
 
 
 async def read_rows(store: Store, names: Sequence[str]) -> AsyncIterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield pages of the rows of `OWNED_TABLES`, each a dict by column, with the name of their table."""
+    """Yield pages of rows from `OWNED_TABLES`, as dicts by column, each page with the name of its table."""
     partitions = await store.read(count_partitions)
     for table in OWNED_TABLES:
         kinds, keys = TABLES[table].kinds, TABLES[table].keys
@@ -65,7 +65,7 @@ async def read_rows(store: Store, names: Sequence[str]) -> AsyncIterator[tuple[s
 
 
 async def read_entries(store: Store, boards: OpenBoards, names: Sequence[str]) -> AsyncIterator[list[LeafEntry]]:
-    """Yield the entries on pages of boards that have rows, each with the leaf that has it."""
+    """Yield the entries on boards that have rows, page by page, each with the leaf that stores it."""
     after: str | None = ""
     while after is not None:
         found, after = await store.read(partial(_read_entries, boards, names, after))
@@ -104,7 +104,7 @@ def _read_archived(leaves: Sequence[Leaf], name: str) -> Program[list[LeafEntry]
 
 
 async def read_queued(store: Store, names: Sequence[str]) -> AsyncIterator[tuple[list[JournalRow], dict[int, Leaf]]]:
-    """Yield pages of waiting posts, as rows of a journal that has not applied them, with their leaves by key."""
+    """Yield pages of waiting posts, as journal rows of posts not applied yet, with their leaves by key."""
     shards, partitions = await store.read(read_layout)
     for partition in ingest_queue.list_queues(store.dialect, partitions) if shards else ():
         for name in names:

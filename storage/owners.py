@@ -1,23 +1,23 @@
-"""Erases one owner from every board, hides or shows the owner on every board, or merges the owner into another one.
+"""Erases, hides or shows an owner on every board, or merges the owner into another one.
 
 An erasure has these steps:
 
     queued posts ──> boards with rows ──> archives ──> the name in journals and acts ──> seats, grants, profile
 
-An erasure also erases the owner's earlier ids, which were merged into this one (see `histories.merged_owners`).
+An erasure covers the owner's earlier ids, too, which were merged into this one (see `histories.merged_owners`).
 
-Each transaction works on a bounded number of boards of one partition. If the work is interrupted, the caller finishes
-it by calling the same method again.
+Each transaction works on a bounded number of one partition's boards. If the work is interrupted, the caller finishes it
+by calling the same method again.
 
 A board may move to another partition during these steps. A transaction skips such a board, and the next pass over the
-boards finds it. Its earlier changes stay in the log of the old partition. So an erasure removes the owner's name from
-the logs of all partitions.
+boards finds it. Its earlier changes stay in the old partition's log, so an erasure removes the owner's name from the
+logs of all partitions.
 
-If a partition does not answer, the owner is changed in the others. The change is postponed for this partition, and a
-job finishes it when the partition answers again (see `boards.postponed_changes`).
+If a partition is unreachable, the owner is changed in the others. The change is postponed for this partition, and a job
+finishes it once the partition responds again (see `boards.postponed_changes`).
 
-An owner is erased first from the boards that have rows, then from archives. A board that is archived in between is
-therefore still found.
+An owner is erased first from the boards that have rows, then from archives, so that a board that is archived in between
+is still found.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -72,7 +72,7 @@ _Positions = dict[int, dict[int, int]]  # log positions by partition, and then b
 
 @dataclass(frozen=True, kw_only=True)
 class OwnerChanges:
-    """Erases, hides or shows one owner. The handlers of requests make one such object for each request."""
+    """Erases, hides or shows one owner. Request handlers create one such object for each request."""
 
     owner: str
     store: Store
@@ -86,7 +86,7 @@ class OwnerChanges:
     postponed: PostponedChange | None = None  # the change that a job finishes in one partition; None: it is a new one
 
     async def make_change(self, change: OwnerChange) -> int:
-        """Erase, hide, shadow or show the owner. Return on how many boards the owner has, or had, an entry."""
+        """Erase, hide, shadow or show the owner. Return the number of boards where the owner has, or had, an entry."""
         if change == "erase":
             return await self.erase()
         return await self.set_hidden(hide=change != "show", shadow=change == "shadow")
@@ -97,14 +97,14 @@ class OwnerChanges:
 
     @property
     def _tokens(self) -> dict[str, str]:
-        """Draw the token that replaces each name. No two owners may get the same one, see `leaves.erasure`."""
+        """The token that replaces each name. No two owners may share one, see `leaves.erasure`."""
         return {name: f"{self.token}{number or ''}" for number, name in enumerate(self._names)}
 
     def _concerns(self, partition: int) -> bool:
         return partition not in self.away if self.postponed is None else partition == self.postponed.partition
 
     async def erase_entry(self, board: Board) -> bool:
-        """Erase the owner's entry on one board. Return False if the owner had nothing there, not even a queued post."""
+        """Erase the owner's entry on one board. Return False if there was nothing to erase, not even a queued post."""
         leaf, keys, until = board.leaf_of(self.owner), [board.key], _Positions()
         # A split or archived board may have had other segments before, whose logs may still have posts of the owner.
         if board.is_spread or leaf.archived_us is not None:
@@ -130,7 +130,10 @@ class OwnerChanges:
         return bool(until or waited or joined)
 
     async def erase(self) -> int:
-        """Erase entries, grants, profile, and name and posts in the journal. Return how many entries were found."""
+        """Erase the owner's entries, grants and profile, and the owner's name and posts in the journal.
+
+        Return how many entries were found.
+        """
         if self.postponed is None and not self.earlier_ids:
             earlier_ids = await self.store.read(lambda: merged_owners.list_earlier_ids(self.owner))
             if earlier_ids:
@@ -156,7 +159,7 @@ class OwnerChanges:
         return archived + len({key for positions in until.values() for key in positions})
 
     async def merge_into(self, into: str, *, by_posts: bool) -> list[MergedPart]:
-        """Merge the owner into another one, or finish that. Return what became of the owner's entry on each board.
+        """Merge the owner into another one, or finish that. Return what became of its entry on each board.
 
         Raises:
             MergeConflictError, StoreBusyError: see `OwnerMerge.begin`. Nothing has changed.
@@ -200,9 +203,9 @@ class OwnerChanges:
         return len(theirs)
 
     async def set_hidden(self, *, hide: bool, shadow: bool = False) -> int:
-        """Hide the owner or show the owner again. Return on how many boards the owner has an entry.
+        """Hide the owner, or show the owner again. Return the number of boards on which the owner has an entry.
 
-        `shadow`: hide the owner without letting it notice.
+        `shadow`: hide the owner without its noticing.
         """
         await self._store_change("shadow" if hide and shadow else "hide" if hide else "show")
         shown = None if hide else await self._list_hidden_boards()
@@ -227,7 +230,7 @@ class OwnerChanges:
             yield from held.remove_joined(())
 
     def _erase(self, boards: Sequence[OpenLeaf], until: _Positions) -> Program[int]:
-        """Erase the owner's entries on boards of one partition. Run this program for that partition.
+        """Erase the owner's entries on boards of one partition. Run this program in that partition.
 
         Return on how many boards the owner took part without an entry.
 
@@ -259,7 +262,7 @@ class OwnerChanges:
         return joined
 
     async def _store_change(self, change: OwnerChange) -> None:
-        """Store the owner's state in the partitions. Postpone the change in the others, in place of any earlier one."""
+        """Store the owner's state where partitions respond. Elsewhere, postpone the change in place of earlier ones."""
 
         def program() -> Program[None]:
             if self.postponed is None:
@@ -299,8 +302,8 @@ class OwnerChanges:
     async def _rename(self, until: _Positions, otherwise: Mapping[int, int]) -> None:
         """Remove the owner's name and posts from the journal up to given positions, in bounded transactions.
 
-        Rewrite changes of a board up to the log position `until[partition][leaf key]`. If `until` has no position for
-        the board, rewrite them up to `otherwise[partition]`. If that is missing too, rewrite none.
+        Rewrite a board's changes up to the log position `until[partition][leaf key]`. If `until` has no position for
+        the board, rewrite them up to `otherwise[partition]`. If that is missing, too, rewrite none.
         """
         for number in sorted(until.keys() | otherwise.keys()):
             for name, token in self._tokens.items():
@@ -337,7 +340,7 @@ class OwnerChanges:
         raise BoardChangedError
 
     def _on_live(self, boards: list[Entries], work: _Work) -> Program[set[int]]:
-        """Run `work` on boards that still have rows in this partition. Return the keys of boards without a gate."""
+        """Run `work` on the boards that still have rows in this partition. Return the keys of boards without a gate."""
         gates = yield from read_gates_of([entries.leaf for entries in boards], held=True)
         moved = {entries.leaf.key for entries in boards} - gates.keys()  # or deleted since the catalog was read
         # Leave out boards that were archived since then: they have no rows.
@@ -359,7 +362,7 @@ class OwnerChanges:
         return moved
 
     async def _on_every_archive(self, work: _ArchiveWork) -> int:
-        """Run `work` on each archive that may have the owner, in transactions that change a bounded number of archives.
+        """Run `work` on each archive that may have the owner, with a bounded number of archives in each transaction.
 
         Return how many archives have an entry of the owner.
         """
@@ -395,7 +398,7 @@ class OwnerChanges:
 
 
 def list_steps(leaves: list[Leaf]) -> Iterator[list[Leaf]]:
-    """Yield the leaves for each transaction: all in one partition, sorted in the order in which posts lock rows."""
+    """Yield the leaves for each transaction, all in one partition and sorted in the order in which posts lock rows."""
     # Posts lock rows by table and then by board. The same order here prevents deadlocks.
     leaves.sort(key=lambda leaf: (leaf.key if leaf.table_key is None else leaf.table_key, leaf.key))
     for _, theirs in by_partition(leaves):

@@ -1,11 +1,11 @@
-"""Periods in a named time zone: which period an instant lies in, and when each period starts and ends.
+"""Finds the periods of a named time zone: which period an instant lies in, and when each period starts and ends.
 
 A period lasts from the start of its first day to the start of the day after its last day. A day starts at the first
 instant at which the zone's clocks show its date. So every instant lies in exactly one period of each kind, even if
 clocks are changed at midnight.
 
-A family may also declare periods of its own, such as weeks that start on a Sunday at 05:00 (`PeriodSpec`). They have
-numbers from 1, and instants before the first one lie in none.
+A family may also declare its own periods, such as weeks that start on a Sunday at 05:00 (`PeriodSpec`). These are
+numbered from 1, and instants before the first one lie in none of them.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ ALIASES = {
 
 @dataclass(frozen=True, slots=True)
 class PeriodSpec:
-    """Periods that a family declares: each as long as `every` from `starts_at` on, or from each bound to the next.
+    """Declares a family's own periods, which last `every` from `starts_at` on, or from each bound to the next.
 
-    Times are those of the family's zone, in ISO 8601 and without a zone: "2027-01-04T05:00:00".
+    Times are local times of the family's zone in ISO 8601, without a zone: "2027-01-04T05:00:00".
     """
 
     name: str  # see `PERIOD_NAME_PATTERN`
@@ -81,7 +81,7 @@ class PeriodSpec:
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """One period, as days without a time zone or as a number. A `Calendar` turns it into instants."""
+    """One period, given by its days without a time zone or by a number. A `Calendar` turns it into instants."""
 
     kind: str  # a `PeriodKind`, or the name of a `PeriodSpec`
     id: str  # such as `all`, `2018`, `2018-12`, `2018-W49`, `2018-12-05` or `season-3`
@@ -91,7 +91,7 @@ class Period:
 
 
 def advance_period(period: Period, count: int) -> Period | None:
-    """Move `count` periods on, or return None if the period is all-time or the result is out of range."""
+    """Move `count` periods on. Return None if the period is all-time or the result is out of range."""
     if period.number is not None:
         return numbered_period(period.kind, period.number + count)
     first = period.first_day
@@ -119,7 +119,7 @@ def numbered_period(name: str, number: int) -> Period:
 def parse_alias(text: str) -> tuple[str, bool] | None:
     """Parse an alias such as `this-week` into its kind, and whether it means the period before the present one.
 
-    Return None if the text is no alias. `this-season` and `last-season` may be aliases of periods named `season`.
+    Return None if the text is not an alias. `this-season` and `last-season` may be aliases for periods named `season`.
     """
     if (known := ALIASES.get(text)) is not None:
         return known
@@ -178,7 +178,7 @@ def find_zone(name: str) -> ZoneInfo | None:
 
 
 class Calendar:
-    """Finds the days and periods of one time zone, and when they start and end."""
+    """Finds the days and periods in one time zone, and when they start and end."""
 
     def __init__(self, zone: ZoneInfo, declared: Sequence[PeriodSpec] = ()) -> None:
         self._zone = zone
@@ -192,7 +192,7 @@ class Calendar:
     @overload
     def period_at(self, kind: str, at_us: int) -> Period | None: ...
     def period_at(self, kind: str, at_us: int) -> Period | None:
-        """Find the period of this kind at an instant. None: the family declares such periods, and none is then."""
+        """Find the period of this kind at an instant, or None if the family declares such periods but none is then."""
         if kind in self._declared:
             number = self._count_started(kind, at_us)
             return numbered_period(kind, number) if self._numbered_us(kind, number + 1) is not None and number else None
@@ -206,7 +206,7 @@ class Calendar:
         return None if present is None else self.find_previous(present)
 
     def find_by_alias(self, alias: str, now_us: int) -> Period | None:
-        """Find the period that an alias means at `now_us`; return None if it is none, or there is no such period."""
+        """Find the period that an alias means at `now_us`, or None if it is no alias or there is no such period."""
         named = parse_alias(alias)
         if named is None or not (named[0] in self._declared or alias in ALIASES):
             return None
@@ -214,9 +214,9 @@ class Calendar:
         return self.find_ended(kind, now_us) if is_before else self.period_at(kind, now_us)
 
     def find_previous(self, period: Period) -> Period | None:
-        """Find the period before this one; return None if this one is all-time or the first supported period.
+        """Find the period before this one, or return None if this one is all-time or the first supported period.
 
-        It contains the instant before the period starts. So it is never a day that the clocks of the zone skipped.
+        The result contains the instant before this period starts, so it is never a day that the zone's clocks skipped.
         """
         if period.number is not None:
             return numbered_period(period.kind, period.number - 1) if period.number > 1 else None
@@ -225,7 +225,7 @@ class Calendar:
         return period_of(period.kind, self.day_at(self._start_us(period.first_day) - 1))
 
     def bounds_us(self, period: Period) -> tuple[int, int] | None:
-        """Find when a period starts and ends. None: it is all-time, or the family declares no such period."""
+        """Find when a period starts and ends. Return None if it is all-time, or the family declares no such period."""
         if period.number is not None:
             if period.kind not in self._declared:
                 return None
@@ -271,7 +271,7 @@ class Calendar:
         return (local.replace(tzinfo=self._zone).astimezone(UTC) - _EPOCH) // _US
 
     def _count_started(self, name: str, at_us: int) -> int:
-        """Count the periods that have started at an instant: the number of the present one, if there is one."""
+        """Count the periods that have started at an instant, which is the number of the present one if there is one."""
         spec, held_us = self._declared[name], min(max(at_us, _FIRST_US), _LAST_US)
         if spec.every is None:
             return bisect_right([self.to_instant_us(each) for each in spec.bounds], held_us)
@@ -311,7 +311,7 @@ def _length_us(every: str) -> int:
 
 
 def _add_months(first: datetime, months: int) -> datetime:
-    """Add months to a day and time. A shorter month gives its last day."""
+    """Add months to a day and time. If the resulting month is too short, use its last day."""
     years, month_index = divmod(first.month - 1 + months, 12)
     year, month = first.year + years, month_index + 1
     return first.replace(year=year, month=month, day=min(first.day, monthrange(year, month)[1]))
@@ -319,5 +319,5 @@ def _add_months(first: datetime, months: int) -> datetime:
 
 @lru_cache(maxsize=1_024)
 def calendar_of(zone_name: str, declared: tuple[PeriodSpec, ...] = ()) -> Calendar:
-    """Return the calendar of a zone. The name must be valid. All callers share the calendar and its caches."""
+    """Return a zone's calendar. The name must be valid. All callers share the calendar and its caches."""
     return Calendar(ZoneInfo(zone_name), declared)

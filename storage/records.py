@@ -1,4 +1,4 @@
-"""The values that rooms pass to each other: boards, families, columns, entries, posts and their outcomes."""
+"""Defines the values that rooms pass to each other: boards, families, columns, entries, posts and their outcomes."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -67,7 +67,7 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TierSpec:
-    """A tier (a named band of ranks) of a ranked column. Exactly one of the three limits is not None."""
+    """A tier (a named band of ranks) of a ranked column. Exactly one of its three limits is set."""
 
     name: str
     to_rank: int | None = None  # the worst rank that fits
@@ -77,7 +77,7 @@ class TierSpec:
 
 @dataclass(frozen=True, slots=True)
 class PostLimits:
-    """Limits of the values that posts bring to a column of numbers. They are scaled; at least one is not None."""
+    """Limits on the scaled values that posts may add to a column of numbers. At least one limit is set."""
 
     least_scaled: int | None  # the least value of one post
     most_scaled: int | None  # the greatest value of one post
@@ -91,7 +91,7 @@ class PostLimits:
 
 @dataclass(frozen=True, slots=True)
 class ColumnSpec:
-    """A column of a board (a named stat), as the client described it."""
+    """A board's column (a named stat), as the client described it."""
 
     name: str
     sorted: bool
@@ -118,7 +118,7 @@ def format_decimal(value: int, scale: int) -> str:
 
 
 def describe_range(column: ColumnSpec) -> str:
-    """Describe a column's range for a message, exactly, and how to get a wider one."""
+    """Describe a column's exact range for a message, and how to get a wider one."""
     low, high = (format_decimal(bound, column.scale) for bound in (column.min_scaled, column.max_scaled))
     return f'{low} to {high}, its "min" and "max", which can be wider when the column is made'
 
@@ -135,7 +135,7 @@ class PredictorSpec:
 
 @dataclass(frozen=True, slots=True)
 class RewardSpec:
-    """A reward of a board, as the client described it. Exactly one of the three limits is not None, as of a tier."""
+    """A board's reward, as the client described it. As for a tier, exactly one of its three limits is set."""
 
     name: str
     column: str  # the ranked column that decides who gets it
@@ -156,7 +156,7 @@ class Rewards:
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """The times of a board outside a family: when it accepts posts, and when its rows are archived afterwards."""
+    """When a board outside a family accepts posts, and when its rows are archived afterwards."""
 
     opens_us: int | None  # posts with an earlier time do not count; None: there is no earliest time
     ends_us: int | None  # posts with this time or a later one do not count; None: the season has no end
@@ -171,7 +171,7 @@ class Season:
 
 @dataclass(frozen=True, slots=True)
 class EntryRules:
-    """The rules by which a board accepts posts. `storage.leaves.entrants` keeps the counts that they are about."""
+    """The rules by which a board accepts posts. The counts that they limit are kept by `storage.leaves.entrants`."""
 
     join: bool  # whether only owners who have joined may post
     posts_max: int | None  # the most posts of an owner that are accepted; None: any number
@@ -263,7 +263,7 @@ OPEN = Gate()
 class Leaf:
     """A table, or a key in a shared table, that holds entries, with their totals, log, curves and gate.
 
-    `key`, which is never reused, identifies the leaf in other tables. An archive may have replaced the rows.
+    `key` identifies the leaf in other tables and is never reused. An archive may have replaced the rows.
     """
 
     key: int
@@ -304,9 +304,10 @@ class Leaf:
 
     @cached_property
     def demands(self) -> str:
-        """What each post has to know: how many columns are computed, and the rules of entry or of a league.
+        """Everything that a post must know of the leaf: computed columns, limits, and rules of entry or of a league.
 
-        Nearly always empty. By a copy that knows fewer columns, a post would leave them as they were.
+        This is nearly always empty. A post based on a copy that knows fewer columns would leave the missing ones
+        unchanged.
         """
         computed = sum(column.merge is Merge.QUOTIENT for column in self.spec.columns)
         entry, league = self.spec.entry, self.spec.league
@@ -320,12 +321,12 @@ class Leaf:
 
     @cached_property
     def holds(self) -> bool:
-        """Whether posts beyond a limit are held. Then each post needs an id."""
+        """True if posts beyond a limit are held, in which case each post needs an id."""
         return any(column.limits is not None and column.limits.holds for _, column in self.limited)
 
     @property
     def entrants_place(self) -> tuple[int, int]:
-        """The partition and the key under which the owners of the whole board are counted, see `entrants`."""
+        """The partition and key under which the whole board's owners are counted, see `entrants`."""
         return self.whole or (self.partition, self.key)
 
     @cached_property
@@ -338,12 +339,12 @@ class Leaf:
 
     @cached_property
     def shape(self) -> tuple[int, Gate, str]:
-        """What reads must have in common to share a statement, so that an outdated copy fails alone."""
+        """The properties that reads must share to be answered by one statement, so that outdated copies fail alone."""
         return self.key, self.gate, self.edition
 
     @cached_property
     def is_unreached(self) -> bool:
-        """Whether no post has reached this leaf of a family's board. The store has no row of such a leaf."""
+        """True if no post has reached this leaf of a family's board. The store has no row for such a leaf."""
         return self.key == self.family_key
 
     @cached_property
@@ -365,7 +366,7 @@ class Board:
 
     @cached_property
     def version(self) -> tuple[int, ...]:
-        """Numbers of which the first that differs is greater in the later state of the board in the store."""
+        """A tuple that compares greater for a later stored state of the board."""
         # A split makes leaves with greater keys. A board that is created again has a greater key.
         leaf = self.leaves[-1]
         ended = leaf.archived_us is not None, leaf.closed_us is not None
@@ -373,7 +374,7 @@ class Board:
 
     @cached_property
     def is_spread(self) -> bool:
-        """Whether the board has segments: leaves with keys of their own, each with some of the owners."""
+        """True if the board has segments: leaves with their own keys, each with some of the owners."""
         return self.leaves[0].key != self.key
 
     @cached_property
@@ -399,7 +400,7 @@ class Board:
 
     @cached_property
     def reading_partition(self) -> int:
-        """The partition for which to run programs that read the board. They read other segments in theirs."""
+        """The partition in which to run programs that read the board. They read each other segment in its own one."""
         return self.leaves[0].partition
 
     def leaf_of(self, owner: str) -> Leaf:
@@ -408,7 +409,7 @@ class Board:
 
     @cached_property
     def is_unreached(self) -> bool:
-        """Whether no post has reached this board of a family. The store has no row of such a board."""
+        """True if no post has reached this board of a family. The store has no row for such a board."""
         return self.key == self.family_key
 
     @cached_property
@@ -417,7 +418,7 @@ class Board:
 
     @cached_property
     def posted_index(self) -> dict[str, int]:
-        """The part of `column_index` with the columns that posts may name: all but the computed ones."""
+        """The part of `column_index` with the columns that posts may name, which are all but the computed ones."""
         columns = enumerate(self.spec.columns)
         return {column.name: index for index, column in columns if column.merge is not Merge.QUOTIENT}
 
@@ -429,7 +430,7 @@ class Board:
 def segment_of(owner: str, segments: int) -> int:
     """Choose the 0-based number of the segment that holds an owner's entry.
 
-    Every stored entry relies on this function, so it must never change.
+    This function must never change, because every stored entry relies on it.
     """
     return int.from_bytes(blake2b(owner.encode(), digest_size=8).digest()) % segments
 
@@ -484,16 +485,16 @@ class Family:
 
     @cached_property
     def version(self) -> tuple[int, ...]:
-        """Numbers of which the first that differs is greater in the later state of the family in the store."""
+        """A tuple that compares greater for a later stored state of the family."""
         board, bounds = self.spec.board, sum(len(each.bounds) for each in self.spec.declared)
         return self.key, self.closed_through_us, board.settings_version, len(board.columns), bounds
 
     def shut_through_us(self, now_us: int) -> int:
-        """Compute the time up to which periods are shut: a period that ends then or earlier accepts no more posts."""
+        """Compute the time up to which periods are shut: a period that ends at or before it accepts no more posts."""
         return max(now_us, self.closed_through_us) - self.spec.grace_us
 
     def list_closed_periods(self, newest: Period | None, limit: int) -> list[Period]:
-        """List at most `limit` periods, from the closed period `newest` back in time.
+        """List up to `limit` periods, starting at the closed period `newest` and going back in time.
 
         Leave out periods that were already shut when the family was created.
         """
@@ -508,7 +509,7 @@ class Family:
 
     @property
     def shares_table(self) -> bool:
-        """Whether the family's boards share one table, which no board outside the family uses."""
+        """True if the family's boards share one table, which no board outside the family uses."""
         return self.spec.board.table is TableSharing.SHARED
 
     @cached_property
@@ -520,7 +521,7 @@ class Family:
         return frozenset(name for names in self.spec.facets for name in names)
 
     def unreached_board(self, board_id: str, ends_us: int | None = None) -> Board:
-        """Make a board that no post has reached. Its key is the family's key, under which no rows are ever stored."""
+        """Build a board that no post has reached. Its key is the family's key, under which no rows are ever stored."""
         shared = self.shares_table
         place = Place(self.partition, self.key if shared else None, self.key if shared else 0)
         leaf = Leaf(self.key, board_id, self.spec.board, place, Gate(ends_us=ends_us), self.key)
@@ -528,9 +529,9 @@ class Family:
 
     @cached_property
     def template_board(self) -> Board:
-        """A board with the family's id, and with the columns and rules that all boards of the family have.
+        """A board with the family's id, and with the columns and rules that all boards of the family share.
 
-        If the boards share a table, the template uses it too. Otherwise it has a table of its own, which stays empty.
+        If the boards share a table, the template uses it, too. Otherwise it has its own table, which stays empty.
         """
         return self.unreached_board(self.id)
 
@@ -547,7 +548,7 @@ def by_partition(placed: Iterable[Placed]) -> list[tuple[int, list[Placed]]]:
 
 
 class Entry(msgspec.Struct):
-    """One owner's row of a board. `cells` has one value per column: padded text if ranked, int, text or None."""
+    """An owner's row on a board. `cells` has one value per column: padded text if ranked, int, text or None."""
 
     owner: str
     updated_at_us: int  # time of the last write; it grows with every write, so conditional writes use it as a version
@@ -555,7 +556,7 @@ class Entry(msgspec.Struct):
 
 
 class ShadowEntry(Entry):
-    """The entry of a shadowed owner. No ranking has its row, but answers about the owner look as if one had."""
+    """A shadowed owner's entry. No ranking has its row, but answers about the owner look as if one had."""
 
 
 class PostStatus(StrEnum):
@@ -573,7 +574,7 @@ StatValue = int | str  # a scaled integer, or text for `type: text` columns
 
 
 class ColumnChange(msgspec.Struct, array_like=True, gc=False):
-    """A change of one column by a post. A number in `value` is already multiplied by 10**scale of the column."""
+    """A post's change to one column. A number in `value` is already multiplied by 10**scale of the column."""
 
     index: int
     value: StatValue | None  # None clears the stored value, and only overwrites
@@ -581,21 +582,21 @@ class ColumnChange(msgspec.Struct, array_like=True, gc=False):
 
 
 class BoardPost(msgspec.Struct, gc=False):
-    """The part of a post that changes one leaf."""
+    """The part of a post that changes a single leaf."""
 
     leaf: Leaf
     changes: Sequence[ColumnChange]
 
 
 class PostScope(NamedTuple):
-    """The family that a caller posted to. The id of the post is stored once for it, instead of once for each board."""
+    """The family that a caller posted to. The post's id is stored once for the family instead of for each board."""
 
     key: int  # the family's key
     partition: int  # the partition of all boards of the family
 
 
 class PostAct(msgspec.Struct, array_like=True):
-    """Says who overwrites values by a post with `set`, or accepts a held post, and why.
+    """Records who overwrites values with `set` or accepts a held post, and why.
 
     `key` and `reason` are as in `boards.acts.Act`.
     """
@@ -606,9 +607,9 @@ class PostAct(msgspec.Struct, array_like=True):
 
 
 class PostTerms(msgspec.Struct, array_like=True):
-    """The terms of a post with one change of a column of numbers. Unless the stored value meets them, nothing happens.
+    """The terms of a post that changes one column of numbers. If the stored value does not meet them, nothing happens.
 
-    A post with terms goes to one board, and has no id: its outcome has no `stats` if the terms are not met.
+    A post with terms goes to one board and has no id. If the terms are not met, its outcome has no `stats`.
     """
 
     adds: bool = False  # whether the change adds to the stored value, whatever the merge rule of the column
@@ -620,7 +621,7 @@ class PostTerms(msgspec.Struct, array_like=True):
 
 
 class Post(msgspec.Struct):
-    """A contribution of stats by a caller, after parsing. Its boards and columns were found in the catalog."""
+    """A caller's contribution of stats, after parsing. Its boards and columns were found in the catalog."""
 
     owner: str
     parts: Sequence[BoardPost]

@@ -19,12 +19,12 @@ Rows = list[Row]
 # A program yields a query and receives its rows. After a write without RETURNING, the program receives one row, which
 # holds the number of rows written.
 Program = Generator[Bound, Rows, T]
-# The partition of the catalog, the keys and everything else that belongs to no board. See `schema.placement`.
+# The partition for the catalog, the keys and everything else that belongs to no board. See `schema.placement`.
 CONTROL = -1
 
 
 class PartitionSize(NamedTuple):
-    """The size and the location of a partition with boards, or of the control partition if that has its own schema."""
+    """The size and location of a partition with boards, or of the control partition if it has its own schema."""
 
     number: int
     store_bytes: int | None  # None: the server that holds the partition does not answer
@@ -33,7 +33,7 @@ class PartitionSize(NamedTuple):
 
 
 class StoreSize(NamedTuple):
-    """The size of a store. `disk_free_bytes` is None if the store's disk belongs to another machine."""
+    """The size of a store. `disk_free_bytes` is None if the store's disk is on another machine."""
 
     store_bytes: int
     disk_free_bytes: int | None
@@ -43,7 +43,7 @@ class StoreSize(NamedTuple):
 class Store(Protocol):
     """Runs programs. Code outside the engines has no other way to read or write stored data.
 
-    Every method that reads or writes raises `StoreBusyError` if the store did not answer in the allowed time.
+    Every method that reads or writes raises `StoreBusyError` if the store does not respond within the allowed time.
     """
 
     dialect: Dialect
@@ -53,28 +53,28 @@ class Store(Protocol):
 
     @property
     def partitions(self) -> int:
-        """How many partitions hold boards, as far as this process knows. Their numbers begin with 0."""
+        """The number of partitions that hold boards, as far as this process knows. They are numbered from 0."""
         ...
 
     def at(self, partition: int) -> Store:
-        """Return a store that runs programs for one partition. Without `at`, programs run for partition `CONTROL`."""
+        """Return a store that runs programs in one partition. Without `at`, programs run in partition `CONTROL`."""
         ...
 
     async def read(self, program: Callable[[], Program[T]], *, heavy: bool = False) -> T:
-        """Run a program against one snapshot, which holds every write that was acknowledged before the call.
+        """Run a program against one snapshot, which includes every write that was acknowledged before the call.
 
-        `heavy` programs (long scans) use connections of their own, so that point reads never wait for them.
+        `heavy` programs (long scans) use separate connections, so that point reads never wait for them.
         """
         ...
 
     async def read_query(self, query: Bound) -> Rows:
-        """Read the rows of one query. Other modules call `read_single`, which takes a program."""
+        """Read the rows of one query. Other modules call `read_single` instead, which takes a program."""
         ...
 
     async def write(self, program: Callable[[], Program[T]]) -> T:
         """Run a program in one transaction. When this method returns, the transaction is durable.
 
-        Any exception of the program rolls the transaction back and reaches the caller.
+        Any exception from the program rolls the transaction back and reaches the caller.
 
         Raises:
             StoreDamagedError, StoreFullError: nothing was written. Trying again does not help until an operator acts.
@@ -90,7 +90,7 @@ class Store(Protocol):
 
 
 def in_partition(partition: int, program: Program[T]) -> Program[T]:
-    """Run a program for a partition, as a part of a program that runs for another partition.
+    """Run a program in a partition, as a part of a program that runs in another partition.
 
     For a single query, use `Bound.at`.
     """
@@ -105,7 +105,7 @@ def in_partition(partition: int, program: Program[T]) -> Program[T]:
 
 
 def count_changed(program: Program[T]) -> Program[tuple[T, int]]:
-    """Run a program as a part of another one. Return its result, and how many rows its statements have changed."""
+    """Run a program as a part of another one. Return its result, and how many rows its statements changed."""
     changed = 0
     try:
         query = next(program)
@@ -120,7 +120,7 @@ def count_changed(program: Program[T]) -> Program[tuple[T, int]]:
 
 
 async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
-    """Run a program of one query. This is cheaper than `Store.read`: one query needs no transaction around it."""
+    """Run a program of one query. This is cheaper than `Store.read`: a single query needs no transaction around it."""
     running = program()
     try:
         running.send(await store.read_query(next(running)))
@@ -131,7 +131,7 @@ async def read_single(store: Store, program: Callable[[], Program[T]]) -> T:
 
 
 async def read_steps(store: Store, program: Callable[[], Program[T]]) -> T:
-    """Run the queries of a program one by one, without a common snapshot. On PostgreSQL this saves a transaction."""
+    """Run a program's queries one by one, without a common snapshot. On PostgreSQL this saves a transaction."""
     running = program()
     try:
         query = next(running)

@@ -1,15 +1,15 @@
-"""Copies a whole store to another one, such as a SQLite file to PostgreSQL, and back, while nothing writes to either.
+"""Copies a whole store to another one, such as a SQLite file to PostgreSQL or back, while nothing writes to either.
 
     source   ── COPYING_TO: it serves reads only ────────────────────────> COPIED_TO: it is no longer served
     target   ── COPIED_FROM: it is not served ── pages ── all compared ──> in use, without a mark
 
-These marks are rows of the table `meta`. A transaction of the target writes a page of rows, and where the next page
-begins. So a copy that was killed continues after its last page. At the end, all rows of both stores are compared.
+These marks are rows of the table `meta`. Each transaction on the target writes a page of rows, and where the next page
+starts, so that a copy that was killed continues after its last page. At the end, all rows of both stores are compared.
 
 If both stores have the same partitions, every row stays as it is. Otherwise boards are redistributed: all boards of a
 family go to one partition, and so do those of a shared table, with everything that belongs to them. The logs of all
-partitions are merged by time, so changes get new positions. What refers to positions is left out: live counts, marks of
-curves, and the index by owner.
+partitions are merged by time, so changes get new positions. Data that refers to positions is left out: live counts,
+curves' marks, and the index by owner.
 """
 
 import hashlib
@@ -55,12 +55,12 @@ _UNSET = delete(tables.META).where(col("name").ge(param("name")), col("name").le
 
 
 def begin_copy(target: str) -> Program[dict[str, str]]:
-    """Mark a store as the source of a copy to `target`. Return the content of its `meta` before.
+    """Mark a store as the source of a copy to `target`. Return what its `meta` contained before.
 
-    From now on, no service that may write begins to serve it.
+    From now on, no service that may write starts to serve it.
 
     Raises:
-        StoreCopyError: the store is itself a copy that is not complete.
+        StoreCopyError: the store is itself an incomplete copy.
     """
     meta = yield from read_meta()
     check_meta(meta)
@@ -81,12 +81,12 @@ def _unset(name: str) -> Program[None]:
 
 
 class Spread:
-    """Says where rows go if the target has other partitions than the source."""
+    """Decides where rows go if the target's partitions differ from the source's."""
 
     def __init__(self, keys: Rows, sources: int, partitions: int, home: int) -> None:
         """Prepare the routes from `sources` partitions to `partitions`, one of which, `home`, has the catalog.
 
-        `keys`: of each board, its key, and the keys of its family and of its shared table.
+        `keys`: for each board, its own key, its family's key and its shared table's key.
         """
         self.sources, self.partitions, self._home = sources, partitions, home
         self._together: dict[int, int] = {key: family or table or key for key, family, table in keys}
@@ -96,7 +96,7 @@ class Spread:
         return 0 if key is None else self._together.get(key, key) % self.partitions
 
     def route(self, table: str, place: int, row: Row) -> Routed:
-        """Decide where a row of a table in the partition `place` of the source goes, and what it is there."""
+        """Decide where a row from a table in the source's partition `place` goes, and what it becomes there."""
         if table == tables.HIDDEN_OWNERS:  # every partition has all of them
             return [(partition, row) for partition in range(self.partitions)] if place == 0 else []
         if table == tables.FOLLOWERS:  # the changes get other numbers, so each follower finds that it has lost some
@@ -112,9 +112,9 @@ class Spread:
 
 
 class CopiedTable(NamedTuple):
-    """A table of the partition `place`. Its rows stay as they are and go to `there`, or else where `spread` says.
+    """A table in the partition `place`, whose rows go unchanged to `there`, or to wherever `spread` routes them.
 
-    `layout`: the table has rows of boards, so the target lacks it.
+    `layout` is set if the table has boards' rows, in which case the target does not have the table yet.
     """
 
     table: CreateTable
@@ -124,7 +124,7 @@ class CopiedTable(NamedTuple):
     layout: Layout | None = None
 
     async def read_pages(self, store: Store, after: Any = ()) -> Pages:
-        """Yield the pages after the key `after`. The empty key means the beginning."""
+        """Yield the pages after the key `after`. The empty key stands for the beginning."""
         copy = TableCopy(self.table, self.table, {})
         while after is not None:
             rows, after = await store.at(self.place).read(partial(copy.read_page, after), heavy=True)
@@ -137,7 +137,7 @@ class CopiedTable(NamedTuple):
 
 
 class MergedLog:
-    """The logs of all partitions of the source, merged by time. The positions in each target begin with `first`.
+    """The logs of all the source's partitions, merged by time. The positions in each target begin with `first`.
 
     Changes before `since_us` are left out. All pruned logs begin then or earlier, so the merged ones have no gaps.
     """
@@ -148,7 +148,7 @@ class MergedLog:
         self._spread, self._first, self._since_us = spread, first, since_us
 
     async def read_pages(self, store: Store, after: Any = ()) -> Pages:
-        """Yield the pages after `after`: the last position read in each log, and the next one in each target."""
+        """Yield the pages after `after`, which holds each log's last read position and each target's next one."""
         read, following = after or ([0] * self._spread.sources, [self._first] * self._spread.partitions)
         logs = [self._read_rows(store, log, position) for log, position in enumerate(read)]
         heads = [await anext(log, None) for log in logs]
@@ -175,10 +175,10 @@ class MergedLog:
 
 
 class StoreCopy:
-    """One run of a copy, which continues where an earlier run has ended. `begin_copy` has marked the source."""
+    """One run of a copy, which continues where an earlier run stopped. `begin_copy` has marked the source."""
 
     def __init__(self, source: Store, target: Store, names: tuple[str, str], report: Callable[[str], object]) -> None:
-        """Prepare a run. `names`: of the stores, for messages. `report` gets a line after each step."""
+        """Prepare a run. `names`: the stores' names, for messages. `report` receives a line after each step."""
         self._source, self._target, self._names, self._report = source, target, names, report
         self._here, self._there = _list_plain(source), _list_plain(target)
         self._copied: list[CopiedTable | MergedLog] = []
@@ -189,7 +189,7 @@ class StoreCopy:
         """Plan the copy, and mark the target. `meta`: from `begin_copy`. Return False if the copy is already complete.
 
         Raises:
-            StoreCopyError: the target is no empty store, or the source has work to finish first.
+            StoreCopyError: the target is not an empty store, or the source has work to finish first.
         """
         keys, layouts = await self._source.read(_read_catalog, heavy=True)
         spread = Spread(keys, self._source.partitions, self._target.partitions, self._there[0].place)
@@ -288,7 +288,7 @@ class StoreCopy:
         yield from _unset(COPIED_FROM)
 
     def _finish_spread(self) -> Program[None]:
-        """Let numbers continue after those of all partitions. Request curves, because the copied ones have no marks."""
+        """Continue numbering after all partitions' numbers. Request curves, because the copied ones have no marks."""
         for table in self._there:
             if table.table.name == tables.SEQUENCES:
                 for name, number in self._sequences.items():
@@ -306,7 +306,7 @@ class StoreCopy:
 
 
 def _list_plain(store: Store) -> list[CopiedTable]:
-    """List the tables that the schema declares, those of the catalog first. Their rows stay as they are."""
+    """List the tables that the schema declares, starting with the catalog's. Their rows stay as they are."""
     names = list_tables(store.partitions, apart=is_apart(store.dialect))
     return [CopiedTable(TABLES[name], place, place) for place, name in names]
 
@@ -344,7 +344,7 @@ def _write_page(copy: TableCopy, table: CreateTable, name: str, page: Routed, fo
 
 
 async def _digest_rows(store: Store, copied: Iterable[CopiedTable | MergedLog]) -> Counter[tuple[int, str]]:
-    """Sum up, by partition and table, the hashes of all rows, which does not depend on their order."""
+    """Sum up the hashes of all rows, by partition and table, so that the result does not depend on the rows' order."""
     digests = Counter[tuple[int, str]]()
     for table in copied:
         async for page, _ in table.read_pages(store):

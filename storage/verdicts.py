@@ -1,6 +1,6 @@
-"""Verdicts on held posts: what is to be applied if a post is accepted, and how its id is voided if it is refused.
+"""Carries out verdicts on held posts: finds what to apply if a post is accepted, and voids its id if it is refused.
 
-Both happen in the transaction that removes the held post, so of two verdicts only one has an effect.
+Both happen in the transaction that removes the held post, so only the first of two verdicts has an effect.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from .posting.post_ids import find_known, replace_outcome
 
 
 def find_accepted(leaf: Leaf, owner: str, post_hash: str) -> Program[Post | None]:
-    """Find a held post as it is to be applied; return None if it is not held. Apply it with the writer of posts."""
+    """Build the post to apply for an accepted held post, or None if it is not held. Apply it with the writer."""
     held = yield from in_partition(leaf.partition, find_held(leaf, owner, post_hash))
     if not held:
         return None
@@ -33,7 +33,7 @@ def find_accepted(leaf: Leaf, owner: str, post_hash: str) -> Program[Post | None
 
 
 def refuse_post(leaf: Leaf, owner: str, post_hash: str, *, now_us: int) -> Program[None]:
-    """Void the id of a held post, on all boards of the post. Do nothing if the post is not, or no longer, held."""
+    """Void a held post's id on all of its boards. Do nothing if the post is not, or no longer, held."""
     held = yield from in_partition(leaf.partition, find_held(leaf, owner, post_hash))
     if held:
         yield from in_partition(leaf.partition, _refuse(leaf, held, now_us))

@@ -1,15 +1,15 @@
-"""Audits a curve: finds the exact ranks of random entries at the curve's moment, and compares them with the curve.
+"""Audits a curve by comparing it with the exact ranks of random entries at the curve's moment.
 
-The curve's moment is the time for which the curve gives ranks: its `as_of`.
+A curve's moment is the time for which it gives ranks: its `as_of`.
 
     a curve and its moment ──> one snapshot ─┬─ random rows, counted one by one from the best
                                              └─ what has changed since that moment, subtracted from the counts
 
-A false alarm would teach operators to ignore audits. Entries are counted at the time of the snapshot, but a bracket of
-the curve holds for the curve's moment. So the two are compared only if every change in between is known: either the
-board has not changed, or the change log holds the changes.
+A false alarm would teach operators to ignore audits. Entries are counted at the time of the snapshot, whereas the
+curve's brackets hold for the curve's moment. So the two are compared only if every change in between is known: either
+the board has not changed, or the change log holds the changes.
 
-The counts neither start at knots nor skip rows, unlike the walk that made the curve. Otherwise an audit could repeat an
+Unlike the walk that made the curve, the counts neither start at knots nor skip rows. Otherwise an audit could repeat an
 error of that walk instead of finding it.
 """
 
@@ -52,13 +52,13 @@ class Compared:
 
     @property
     def broken(self) -> bool:
-        """Whether the true rank lies outside the bracket. If so, the curve or the count is wrong."""
+        """Return True if the true rank lies outside the bracket, so that either the curve or the count is wrong."""
         return not self.low <= self.true_rank <= self.high
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The result of an audit. If changes since the curve's moment are unknown or too many, `outcome` is `changed`."""
+    """The result of an audit. `outcome` is `changed` if changes since the curve's moment are unknown or too many."""
 
     outcome: AuditOutcome
     curve: AnyCurve
@@ -78,7 +78,7 @@ class Audit:
 
 
 class AuditedPart(NamedTuple):
-    """A leaf of the audited board, and the curve that this process serves for the audited column of the leaf."""
+    """A leaf of the audited board, with the curve that this process serves for the leaf's audited column."""
 
     entries: Entries
     served: ServedCurve
@@ -86,7 +86,7 @@ class AuditedPart(NamedTuple):
 
 
 class _Known(NamedTuple):
-    """The number of a leaf's entries, and the sorted keys of the entries that came or went since the curve's moment."""
+    """A leaf's number of entries, and the sorted keys of the entries that came or went since the curve's moment."""
 
     entries: int
     came: Sequence[int]
@@ -101,7 +101,7 @@ def audit_curve(
     rng: random.Random,
     monotonic: Callable[[], float],
 ) -> Program[Audit]:
-    """Compare up to `audit_owners_max` random entries with the curve of a column.
+    """Compare up to `audit_owners_max` random entries with a column's curve.
 
     `parts` has an item for each leaf. The curves of several segments are summed; each segment has its own snapshot.
 
@@ -143,7 +143,7 @@ def audit_curve(
 
 
 def _find_known(part: AuditedPart, column_index: int, limits: JobSettings) -> Program[_Known | None]:
-    """Find a leaf's entry count and its changes since the curve's moment. None: changes unknown or too many."""
+    """Find a leaf's entry count, and its changes since the curve's moment, or None if they are unknown or too many."""
     leaf, served = part.entries.leaf, part.served
     totals = (yield from read_totals([leaf]))[leaf.key]
     entries = totals.get(column_index, 0)
@@ -186,7 +186,8 @@ def _count_better_then(
 ) -> Program[list[int]]:
     """Count, for each of `cells` (best first), the entries that were better at the curve's moment.
 
-    Count all entries one by one, from the best. If `is_late` returns True, stop and return fewer counts than cells.
+    Count all entries one by one, starting with the best. Once `is_late` returns True, stop and return fewer counts than
+    cells.
     """
     counts = []
     above: str | None = None

@@ -1,4 +1,4 @@
-"""The curves from which a process reads ranks: `ServedCurves` are in memory, and `CurveBook` keeps them up to date.
+"""Keeps the curves from which a process reads ranks: `ServedCurves` holds them, and `CurveBook` keeps them up to date.
 
     poll ─┬─> the table's list of newer versions ──> contents from memcached, else from the table ──> served
           └─> newer live counts and their mark, from the same snapshot ──> the same curves, kept live
@@ -6,8 +6,9 @@
 Each partition of the store has its own tables, versions and marks, so a process polls each partition separately.
 Corrupt curves and corrupt live counts are ignored, and each is reported to the meter.
 
-A live curve and its mark change with each fold: all live curves of a partition share the time and the mark of its last
-fold. Before a live curve is replaced, it is frozen, so that who still reads it sees a time and a mark that fit it.
+A live curve and its mark change with each fold, because all live curves of a partition share the time and the mark of
+the last fold. A live curve is frozen before it is replaced, so that a reader that still holds it sees a time and a mark
+that fit it.
 """
 
 import asyncio
@@ -67,7 +68,7 @@ class ServedCurve:
 
     @property
     def mark(self) -> int | None:
-        """The mark up to which the curve counts changes, which grows with each fold; None: unknown."""
+        """The mark up to which the curve counts changes, which grows with each fold. None means that it is unknown."""
         return self.curve.as_of.mark if isinstance(self.curve, LiveCurve) else self.fit_mark
 
 
@@ -82,14 +83,14 @@ class ServedCurves:
         self._forgotten_meanwhile: set[int] = set()
 
     def find_served(self, leaf: Leaf, column_index: int) -> ServedCurve | None:
-        """Find the column's newest curve of the leaf's current epoch; return None if this process has none."""
+        """Find the column's newest curve of the leaf's current epoch, or return None if this process has none."""
         served = self._served.get((leaf.key, column_index))
         if served is None or served.epoch != leaf.epoch or served.partition != leaf.partition:
             return None
         return served
 
     def find_curve(self, board: Board, column_index: int) -> AnyCurve | None:
-        """Find the column's newest curve of the board's current epoch; return None if this process has none.
+        """Find the column's newest curve of the board's current epoch, or return None if this process has none.
 
         For a board with segments, return the sum of the segments' curves, or None if a segment has no curve.
         """
@@ -108,7 +109,7 @@ class ServedCurves:
         return summed
 
     def _count_later(self, board: Board, column_index: int, parts: Sequence[RankCurve]) -> int:
-        """Find the time of the segments' oldest curve, and count the later changes that the other curves may have."""
+        """Count the changes later than the segments' oldest curve that the other segments' curves may include."""
         times_us = [part.as_of_us for part in parts]
         first_us = min(times_us)
         if max(times_us) == first_us:
@@ -124,7 +125,8 @@ class ServedCurves:
     def is_current(self, board: Board, column_index: int, curve: AnyCurve, totals: Mapping[int, int]) -> bool:
         """Return whether nothing changed between the curve's moment and the snapshot in which `totals` were read.
 
-        If so, the curve counts the same entries. For a sum, return False: segments are read at different moments.
+        If so, the curve counts the same entries. For a sum, return False, because segments are read at different
+        moments.
         """
         served = None if board.is_spread else self.find_served(board.leaf, column_index)
         return served is not None and served.curve is curve and served.changes == totals.get(CHANGES, 0)
@@ -132,7 +134,7 @@ class ServedCurves:
     def find_count_start(
         self, board: Board, column_index: int, changes_max: int, asked_us: int, *, as_asked: bool = False
     ) -> CountStart | None:
-        """Find the curve of `find_curve` with its mark, so that a count can start at a knot. None: one is unknown.
+        """Find the curve of `find_curve` and its mark, from which a count can start at a knot. None: one is unknown.
 
         `as_asked`: if the board has segments, count them as of `asked_us`.
         """
@@ -158,7 +160,7 @@ class ServedCurves:
 
     @contextmanager
     def remember_forgotten(self) -> Iterator[None]:
-        """While this context is open, remember the boards that `forget_board` forgets, and do not serve their curves.
+        """While this context is open, keep track of boards that `forget_board` forgets, and do not serve their curves.
 
         Open this context before a curve is read or stored, and close it after the curve is served.
         """
@@ -179,7 +181,7 @@ class ServedCurves:
             self._states.pop(slot, None)
 
     def serve_curve(self, served: ServedCurve) -> None:
-        """Serve this curve from now on, unless a newer one is served already."""
+        """Serve this curve from now on, unless a newer one is already being served."""
         is_newer = self.is_newer(served.slot, served.partition, served.version)
         if is_newer and served.leaf_key not in self._forgotten_meanwhile:
             self.replace_curve(served)
@@ -187,7 +189,7 @@ class ServedCurves:
     def is_newer(self, slot: Slot, partition: int, version: int) -> bool:
         """Return whether a curve that was just read is newer than the served one.
 
-        Versions of two partitions can't be compared. But if the served curve is of another partition, the board has
+        Versions of two partitions cannot be compared. But if the served curve is from another partition, the board has
         moved, so the curve that was just read is newer.
         """
         current = self._served.get(slot)
@@ -202,7 +204,7 @@ class ServedCurves:
         self._sums.clear()
 
     def freeze_curve(self, slot: Slot) -> None:
-        """Let a live curve keep its time and mark, because later folds must not change them."""
+        """Freeze a live curve's time and mark, because later folds must not change them."""
         served = self._served.get(slot)
         if served is not None and isinstance(served.curve, LiveCurve):
             served.curve.freeze()
@@ -214,7 +216,7 @@ class ServedCurves:
 
 @dataclass(slots=True)
 class _Polled:
-    """The versions up to which this process has read the curves and the live counts of one partition."""
+    """The versions up to which this process has read one partition's curves and live counts."""
 
     partition: int
     store: Store
@@ -294,7 +296,7 @@ class CurveBook(ServedCurves):
         log.warning(event, leaf_key=slot[0], column_index=slot[1])
 
     async def _take_counts(self, polled: _Polled, now: FoldState, counts: Sequence[StoredCounts]) -> None:
-        """Serve live curves with these counts. Give all live curves the time and the mark of the last fold."""
+        """Serve live curves with these counts, and give all live curves the time and the mark of the last fold."""
         if now.version < polled.live_version:  # the store was restored from a backup
             self._stop_live_curves(polled.partition)
         fits = {one.slot: found for one in counts if (found := self._find_fit(polled, one)) is not None}
@@ -332,7 +334,7 @@ class CurveBook(ServedCurves):
 
 
 def _decode_all(missing: Sequence[ListedCurve], documents: Mapping[int, bytes]) -> dict[ListedCurve, Curve | None]:
-    """Decode curves. A corrupt curve becomes None. Leave out curves without a document: newer ones replaced them."""
+    """Decode curves. A corrupt curve becomes None. Curves without a document are left out: newer ones replaced them."""
     decoded: dict[ListedCurve, Curve | None] = {}
     for one in missing:
         if one.version in documents:

@@ -1,13 +1,13 @@
-"""Reads in one snapshot what a job has to fold (add) into the live counts: changes since the mark, and new curves.
+"""Reads, in one snapshot, the changes and new curves that a job has to fold (add) into the live counts.
 
 The mark is the first log position that is not folded. Run these programs in the partition whose log is folded.
 
     mark ──changes of every board──> now             are added to the live counts that a curve has already
     mark of a fit ──changes of its board──> now      are the first live counts of a new curve, which has none yet
 
-The needed changes may have been pruned, or may be too many. After a restore from a backup, log positions may belong to
+The needed changes may have been pruned, or be too many. After a restore from a backup, log positions may belong to
 other changes. If the changes since the mark cannot be used, `lost` is set, and the caller reads again, treating all
-curves as new. A new curve whose changes cannot be used is in `void`: it has no live counts until the next fit.
+curves as new. A new curve whose changes cannot be used is in `void`, and has no live counts until the next fit.
 """
 
 from collections.abc import Collection, Iterable
@@ -29,14 +29,14 @@ NAMED_BOARDS_MAX = 200
 
 
 class NetChanges:
-    """The net change of each owner: the owner's row before the first change, and the row after the last change."""
+    """Nets the changes of each owner: the owner's row before the first change and after the last change."""
 
     def __init__(self) -> None:
         # By leaf key, then owner: number of the first change, row before it, number of the last change, row after it.
         self._boards: dict[int, dict[str, tuple[int, str, int, str]]] = {}
 
     def add_bundles(self, bundles: Iterable[Bundle]) -> None:
-        """Add the changes in these bundles. The bundles may come in any order, because their changes have numbers."""
+        """Add the changes in these bundles, which may come in any order because their changes are numbered."""
         for bundle in bundles:
             owners = self._boards.setdefault(bundle.leaf_key, {})
             for number, owner, previous, following in bundle.changes():
@@ -50,7 +50,7 @@ class NetChanges:
                 owners[owner] = first, before, last, after
 
     def of_boards(self) -> dict[int, list[tuple[str, str]]]:
-        """Return pairs (row before, row after), by leaf key. Owners whose changes cancel each other are left out."""
+        """Return pairs (row before, row after), by leaf key. Owners whose changes cancel out are left out."""
         found = {
             leaf_key: [(before, after) for _, before, _, after in owners.values() if before != after]
             for leaf_key, owners in self._boards.items()
@@ -60,7 +60,7 @@ class NetChanges:
 
 @dataclass(slots=True)
 class KnownCurves:
-    """The curves that the folding process knows. `held` are the columns whose curves are decoded in its memory."""
+    """The curves that the folding process knows. `held` are the columns whose curves it keeps decoded in memory."""
 
     version: int = 0  # the version of the newest curve that the process knows
     fits: dict[int, dict[int, ListedCurve]] = field(default_factory=dict)  # by leaf key, then by column index
@@ -69,7 +69,7 @@ class KnownCurves:
 
 @dataclass(slots=True)
 class FoldBacklog:
-    """The changes and new curves that are still to be folded, as read from one snapshot."""
+    """The changes and new curves that are yet to be folded, as read from one snapshot."""
 
     before: FoldState | None  # the stored mark with its time and version; None before the first fold
     mark: int  # the first log position after this snapshot; it is stored as the new mark after the fold
@@ -96,7 +96,7 @@ class FoldBacklog:
         return 0 if self.before is None else self.before.version
 
     def goes_on(self, fit: ListedCurve) -> bool:
-        """Return whether a curve of `fits` keeps its stored live counts, which end at the mark. If not, it is new."""
+        """Return whether a curve of `fits` keeps its stored live counts, which end at the mark. Otherwise it is new."""
         return not self.lost and self.counted.get(fit.slot) == fit.version
 
 
@@ -154,7 +154,7 @@ def _read_replays(found: FoldBacklog, log: LogState, limits: JobSettings) -> Pro
 
 
 def _read_documents(found: FoldBacklog, known: KnownCurves) -> Program[None]:
-    """Read what a change of live counts needs: leaves and totals, and the curves and counts that are not in memory."""
+    """Read what changing live counts takes: leaves and totals, and those curves and counts that are not in memory."""
     versions = _find_versions(found, known)
     concerned = sorted({slot[0] for slot in versions})
     if concerned:

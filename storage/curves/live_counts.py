@@ -1,11 +1,11 @@
-"""Stores the live counts of each curve: the changes since its fit, which a job counts (folds) from the change log.
+"""Stores each curve's live counts: the changes since its fit, which a job counts (folds) from the change log.
 
-The live counts of a curve are stored as one document. One transaction writes all changed documents and one mark for all
-documents, so in one snapshot, all live counts include all changes up to the mark. This is true for an unchanged
-document too, because its curve had no changes to count.
+A curve's live counts are stored as one document. One transaction writes all changed documents, and a single mark for
+all documents. So in any snapshot, all live counts include all changes up to the mark. This also holds for an unchanged
+document, because its curve had no changes to count.
 
 A curve gets live counts in the first fold after it was stored. An empty `document` means that the curve's changes are
-not known. The curve then has no live counts until the next fit.
+unknown, so that the curve has no live counts until the next fit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -74,7 +74,7 @@ def store_folded(now: FoldState, counts: Iterable[StoredCounts]) -> Program[None
 def counts_after(version: int, now: FoldState) -> Program[list[StoredCounts]]:
     """Read the live counts newer than `version`, oldest first. `now` is the `FoldState` of this snapshot.
 
-    After a restore from a backup, all live counts may have versions below `version`. Then return all of them.
+    After a restore from a backup, all live counts may have versions below `version`, in which case all are returned.
     """
     if now.version == version:
         return []

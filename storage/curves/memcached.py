@@ -1,19 +1,19 @@
-"""A client for a list of memcached servers, which bounds each call, and leaves a failing server alone for a while.
+"""A client for several memcached servers, which bounds each call and stops calling a failing server for a while.
 
 The servers together hold values, and any value may vanish at any time.
 
     event loop ── key -> server ── one call at a time ──> the server's thread ── pymemcache ──> the server
                          └── failed several times in a row ──> left alone for a while ──> one trial call
 
-A cache must never cost more than it saves, so a call never raises. It waits for earlier calls to the same server, and
-then ends within `memcached_timeout_s` unless a host name has to be resolved. A failed server is counted, and its values
-are treated as absent.
+A cache must never cost more than it saves, so a call never raises an error. It waits for earlier calls to the same
+server, and then ends within `memcached_timeout_s` unless a host name has to be resolved. A failed server is counted,
+and its values are treated as absent.
 
-A key always belongs to the same server. While that server is down, its values are missing. If they were stored on
-another server during this time, they would stay there and become stale.
+A key always belongs to the same server. While that server is down, its values are missing. If other servers stored them
+in the meantime, the values would stay there and become stale.
 
 A timeout of pymemcache restarts with every piece of an answer that arrives, so a server that sends a few bytes at a
-time could make a call last for ever. Therefore the sockets of `_Server` limit the time and the bytes of a whole call.
+time could make a call last forever. Therefore the sockets of `_Server` limit the time and the bytes of a whole call.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Memcached:
 
     @property
     def servers_left_alone(self) -> int:
-        """How many servers are not called for now, because they failed."""
+        """The number of servers that are currently not called, because they failed."""
         return sum(server.is_left_alone for server in self._servers.values())
 
     async def get_many(self, keys: Sequence[str]) -> CacheAnswer:
-        """Get the values of at most `memcached_batch_max` keys, by key. Leave out absent and late values."""
+        """Get the values of up to `memcached_batch_max` keys, by key. Absent and late values are left out."""
         if self._closed:
             return CacheAnswer()
         asked: dict[_Server, list[str]] = defaultdict(list)
@@ -89,7 +89,7 @@ class Memcached:
 
 
 class _Server:
-    """One server: its client on a thread of its own, the limits of the current call, and a circuit breaker.
+    """One server, with its client on a thread of its own, the limits of the current call, and a circuit breaker.
 
     Only the thread calls the methods that are not asynchronous.
     """
@@ -110,11 +110,11 @@ class _Server:
 
     @property
     def is_left_alone(self) -> bool:
-        """Return whether the server has failed so often that it is not called for now. A later trial call tests it."""
+        """Return whether the server has failed so often that it is not called for now, until a trial call tests it."""
         return self._failures >= self._limits.memcached_failures_max
 
     async def call(self, work: Callable[[], T]) -> tuple[T | None, bool]:
-        """Run `work`. Return its result (None if it was not run or has failed), and whether the server has failed."""
+        """Run `work`. Return its result (None if it did not run or failed), and whether the server failed."""
         if self._given_up is not None and not self._given_up.done():
             return None, True
         future = asyncio.get_running_loop().run_in_executor(self._thread, self._work, work)
@@ -151,7 +151,7 @@ class _Server:
         return left_s
 
     def count_received(self, received: int) -> None:
-        """Count received bytes. Raise OSError if the call has received more bytes than any correct answer has."""
+        """Count received bytes. Raise OSError once a call has received more bytes than any correct answer contains."""
         self._bytes_left -= received
         if self._bytes_left < 0:
             raise OSError("the response is too long")
@@ -162,7 +162,7 @@ class _Server:
 
 
 class _LimitedSocket(socket.socket):
-    """A socket that raises an error when the current call of its server has reached a limit."""
+    """A socket that raises an error when its server's current call has reached a limit."""
 
     def __init__(self, server: _Server, *arguments: Any) -> None:
         super().__init__(*arguments)

@@ -1,10 +1,10 @@
-"""Stores refresh requests: an operator requests a new curve in any process, and a job process makes it.
+"""Stores refresh requests, so that an operator can request a new curve in any process, and a job process makes it.
 
     requested ── a refresh that began later has ended ──> answered
 
 The table has one row for each requested column, with the number of the latest request. A refresh reads this number
-before it begins, and afterwards answers all requests up to it, so the new curve counts everything from before the
-request. If the job process dies first, the request stays open, and another job process carries it out.
+before it begins, and afterwards answers all requests up to it, so the new curve includes everything from before the
+requests. If the job process dies first, the request stays open, and another job process carries it out.
 """
 
 from typing import Literal, NamedTuple
@@ -28,7 +28,7 @@ class RefreshAnswer(NamedTuple):
 
 
 class RefreshRequest(NamedTuple):
-    """The latest request for a column, and the answer to the latest request that was answered."""
+    """The latest request for a column, with the answer to the latest request that has been answered."""
 
     number: int
     origin: str  # the HTTP request that asked for the refresh, see `jobs.request_origin`
@@ -71,19 +71,19 @@ _DELETE = delete(REFRESH_REQUESTS).where(*_SLOT).prepared()
 
 
 def store_refresh_request(slot: Slot, origin: str = "") -> Program[int]:
-    """Request a refresh on behalf of the HTTP request `origin`. Return the number of the refresh request."""
+    """Request a refresh on behalf of the HTTP request `origin`. Return the refresh request's number."""
     number = yield from take_number("refresh_request")
     yield _STORE.bind(key=slot[0], index=slot[1], number=number, origin=origin)
     return number
 
 
 def list_open_refresh_requests(limit: int) -> Program[list[Slot]]:
-    """List up to `limit` columns with an unanswered request, ordered by the number of the latest request."""
+    """List up to `limit` columns with an unanswered request, ordered by the number of their latest request."""
     return [(row[0], row[1]) for row in (yield _OPEN.bind(limit=limit))]
 
 
 def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
-    """Find the latest request of a column; return None if there was no request or the board was deleted."""
+    """Find a column's latest request, or return None if there was none or the board was deleted."""
     rows = yield _FIND.bind(key=slot[0], index=slot[1])
     if not rows:
         return None
@@ -92,9 +92,9 @@ def find_refresh_request(slot: Slot) -> Program[RefreshRequest | None]:
 
 
 def find_requested_leaf(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | None]:
-    """Find a column's open request and its leaf; return None if none is open.
+    """Find a column's open request and its leaf, or return None if no request is open.
 
-    Delete requests for leaves without rows.
+    Requests for leaves without rows are deleted.
     """
     request = yield from find_refresh_request(slot)
     if request is None or request.answered >= request.number:
@@ -107,5 +107,5 @@ def find_requested_leaf(slot: Slot) -> Program[tuple[RefreshRequest, Leaf] | Non
 
 
 def answer_refresh_request(slot: Slot, number: int, answer: RefreshAnswer) -> Program[None]:
-    """Answer all requests for a column up to this number, unless a later request is already answered."""
+    """Answer all of a column's requests up to this number, unless a later request is already answered."""
     yield _ANSWER.bind(key=slot[0], index=slot[1], number=number, **answer._asdict())

@@ -1,12 +1,12 @@
-"""Makes a curve of a ranked column from samples: reads a row, skips many rows, reads the next one, in one snapshot.
+"""Fits a ranked column's curve to samples: reads a row, skips many rows, reads the next one, all in one snapshot.
 
-The predictor's `walk` decides which row to read next. Each step skips a number of rows after the cell of the previous
-row (an SQL offset), reads one row, and counts the entries with the same cell. On PostgreSQL, one statement does several
-steps; a `Stride` describes these steps.
+The predictor's `walk` decides which row to read next. Each step skips a number of rows after the previous row's cell
+(an SQL offset), reads one row, and counts the entries with the same cell. On PostgreSQL, one statement takes several
+steps, which a `Stride` describes.
 
-A scan reads every distinct value and its number of entries instead, page by page. Pages must stay small, because
-decoding a page holds the interpreter lock, which delays everything else in the process. A scan keeps a few numbers of 8
-bytes in memory for each distinct value: two, or more if a key has more than 62 bits.
+A scan instead reads every distinct value and its number of entries, page by page. Pages must stay small, because
+decoding a page holds the interpreter lock, which delays everything else in the process. A scan keeps a few 8-byte
+numbers in memory for each distinct value: two, or more if a key has more than 62 bits.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def sample_curve(
 ) -> Program[Curve]:
     """Sample a curve of the column in this snapshot, with about as many knots as the board's setting `samples`.
 
-    The curve has further knots where gaps would otherwise hold more than `gap_rows_max` entries.
+    Further knots are added where gaps would otherwise hold more than `gap_rows_max` entries.
     """
     totals = yield from find_totals([entries.leaf.key])
     total = totals[entries.leaf.key].get(column_index, 0)
@@ -140,7 +140,7 @@ _LIMB_MASK = (1 << LIMB_BITS) - 1
 
 
 def scan_column(entries: Entries, column_index: int, limits: JobSettings) -> Program[Tally]:
-    """Scan a column into a tally: all distinct values, and how many entries have each value."""
+    """Scan a column into a tally of all its distinct values, with the number of entries for each."""
     ranking = entries.rankings[column_index]
     tallying = TallyBuilder()
     below: str | None = None
@@ -172,7 +172,7 @@ class TallyBuilder:
         self.total = 0  # number of entries
 
     def add_values(self, keys: Sequence[int], counts: Sequence[int]) -> None:
-        """Add distinct keys, best first and worse than all earlier keys, and the number of entries with each key."""
+        """Add distinct keys, best first and worse than all earlier ones, and the number of entries with each key."""
         if not keys:
             return
         if not self._limbs[0]:

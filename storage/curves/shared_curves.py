@@ -1,12 +1,12 @@
-"""Shares curves through memcached: who stores a curve puts a copy there, sealed against forgery, and others read it.
+"""Shares curves between processes through memcached, as copies that are sealed against forgery.
 
-A copy may be absent, damaged, forged, or made for another column or version. Then the only cost is that the process
-reads the curve from the table.
+The process that stores a curve puts a copy there for the others to read. A copy may be absent, damaged, forged, or made
+for another column or version. Then the only cost is that a process has to read the curve from the table.
 
-A value is a seal (16 bytes), the curve's version (8 bytes) and the encoded curve. The seal is a hash of the key, the
-version and the curve, so an intact curve of another board counts as corrupt. The hash needs a secret, which comes from
-the store's salt. A checksum is not enough, because anyone who reaches memcached's network port could store a forged
-curve with a correct checksum. Sealing 11 KB takes 20 us (docs/decisions.md).
+A value consists of a seal (16 bytes), the curve's version (8 bytes) and the encoded curve. The seal is a hash of the
+key, the version and the curve, so another board's curve counts as corrupt even if intact. The hash needs a secret,
+which comes from the store's salt. A checksum is not enough, because anyone who can reach memcached's network port could
+store a forged curve with a correct checksum. Sealing 11 KB takes 20 us (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ class Envelopes:
     def __init__(self, salt: str) -> None:
         secret = bytes.fromhex(salt)
         self._seal_key = blake2b(key=secret, person=b"rankcurve seal").digest()
-        # Two stores on the same servers never have the same key in memcached, and a key reveals nothing about the salt.
+        # Two stores on the same servers never share a key in memcached, and a key reveals nothing about the salt.
         self._place = blake2b(key=secret, person=b"rankcurve place", digest_size=8).hexdigest()
 
     def key(self, listed: ListedCurve) -> str:
-        """Return the curve's key in memcached. All versions have the same key, so a new one replaces the old one."""
+        """Return the curve's key in memcached. All versions share a key, so that a new one replaces the old one."""
         return f"rankcurve:{self._place}:{listed.leaf_key}:{listed.column_index}:{listed.epoch}"
 
     def seal(self, listed: ListedCurve, curve: Curve) -> bytes:
@@ -97,7 +97,7 @@ class Envelopes:
         return self._make_seal(listed, body) + body
 
     def open(self, listed: ListedCurve, value: bytes) -> Curve | None:
-        """Unseal a value from memcached. Return the listed curve, or None if the value holds another version of it.
+        """Unseal a value from memcached. Return the listed curve, or None if the value holds another of its versions.
 
         Raises:
             CurveCorruptError: the value is damaged, forged, or a curve of another column or epoch.
@@ -108,7 +108,7 @@ class Envelopes:
         if int.from_bytes(body[:_VERSION_BYTES], "big") != listed.version:
             return None
         curve = decode_curve(body[_VERSION_BYTES:])
-        # A store that was restored from a backup gives the same versions again, to curves with another `as_of_us`.
+        # A store restored from a backup assigns the same versions again, to curves with another `as_of_us`.
         return curve if curve.as_of_us == listed.as_of_us else None
 
     def _make_seal(self, listed: ListedCurve, body: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""Stores curves in the table of the leaf's partition, each under a new version, and reads them again.
+"""Stores curves in a table of the leaf's partition, each under a new version, and reads them.
 
-Versions only grow, so a process that polls asks for curves above the last version that it has seen.
+Versions only grow, so a polling process asks for the curves above the last version that it has seen.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ from .live_counts import FoldState, Slot, StoredCounts, counts_after
 
 @dataclass(frozen=True, slots=True)
 class ListedCurve:
-    """A row of the table of curves, without the contents of the curve."""
+    """A row of the table of curves, without the curve's contents."""
 
     leaf_key: int
     column_index: int
@@ -45,7 +45,7 @@ class NewCurves(NamedTuple):
 
 
 def read_news(version: int, live_version: int, limit: int) -> Program[NewCurves]:
-    """Read up to `limit` curves newer than `version`. If no more curves are left, also read the newer live counts."""
+    """Read up to `limit` curves newer than `version`. If that exhausts them, also read the newer live counts."""
     [[newest, *state]] = yield _NEWEST.bind()
     listed = (yield from curves_after(version, limit)) if newest is not None and newest > version else []
     folded = None if state[0] is None else FoldState(*state)
@@ -64,8 +64,8 @@ def store_curve(
 ) -> Program[int]:
     """Store a curve, unless the leaf was deleted, emptied or moved since the fit. Return the curve's new version.
 
-    Run this program in the leaf's partition. The snapshot of the fit had `changes` as the leaf's count of changes, and
-    saw the log up to `mark`. `owned` runs in the same transaction. If `owned` raises an error, nothing is stored.
+    Run this program in the leaf's partition. In the snapshot of the fit, `changes` was the leaf's count of changes, and
+    the log was visible up to `mark`. `owned` runs in the same transaction, and nothing is stored if it raises an error.
 
     Raises:
         UnknownBoardError: the leaf was deleted, emptied or moved to another partition since the fit.
@@ -123,6 +123,6 @@ def read_documents(versions: Sequence[int]) -> Program[dict[int, bytes]]:
 def describe_rules(leaf: Leaf) -> str:
     """Describe, as text, the settings by which a leaf's curves are made.
 
-    If this text changes, a new curve is needed.
+    When this text changes, a new curve is needed.
     """
     return f"{leaf.spec.predictor.method.value}/{leaf.spec.predictor.samples}"

@@ -1,6 +1,6 @@
-"""Reads and ranks cohorts. A cohort has at most a few hundred owners, so it is ranked in memory, and exactly.
+"""Reads cohorts and ranks them, exactly and in memory, because a cohort has at most a few hundred owners.
 
-A hidden owner keeps its seat, but has no row on the board: nobody sees it in the cohort, and it pushes nobody down.
+A hidden owner keeps its seat but has no row on the board, so it neither appears in the cohort nor lowers anyone's rank.
 """
 
 from collections.abc import Iterable, Sequence
@@ -29,12 +29,12 @@ class Zone(StrEnum):
 
 
 def make_cohort(division: int, number: int) -> int:
-    """Combine a division and a `number` (among the cohorts of the division, from 1) into the number of a cohort."""
+    """Combine a division and a cohort's `number` within it, counted from 1, into the cohort number that seats store."""
     return number * DIVISIONS_MAX + division
 
 
 def split_cohort(cohort: int) -> tuple[int, int]:
-    """Split the number of a cohort into its division, and its number among the cohorts of the division."""
+    """Split a cohort number into its division and the cohort's number within the division."""
     return cohort % DIVISIONS_MAX, cohort // DIVISIONS_MAX
 
 
@@ -84,7 +84,7 @@ def _find_limits(league: LeagueSpec, division: int, ranked: int, unranked: int) 
 
 
 def read_seats_beside(leaf: Leaf, owner: str) -> Program[list[Seat]]:
-    """Read the seats of the cohort of an owner in the period of a leaf. Empty: the owner has no seat in a cohort."""
+    """Read all seats in an owner's cohort in the period of a leaf, or nothing if the owner has no seat in a cohort."""
     return [Seat(*row) for row in (yield _BESIDE.bind(key=leaf.key, owner=owner))]
 
 
@@ -93,14 +93,14 @@ def read_cohort(leaf: Leaf, cohort: int) -> Program[list[Seat]]:
 
 
 def is_waiting(leaf: Leaf, owner: str) -> Program[bool]:
-    """Return whether an owner waits for the result of an earlier period before it gets a seat."""
+    """Return whether an owner is waiting for the result of an earlier period before it gets a seat."""
     return bool((yield _WAITS.bind(key=leaf.key, owner=owner)))
 
 
 def take_whole(seats: list[Seat], limit: int) -> tuple[list[Seat], int | None]:
-    """Keep the seats, ordered by cohort, of whole cohorts. Return them and the last of these; None: all were read.
+    """Keep only the seats of whole cohorts, from seats ordered by cohort. Also return the last whole cohort.
 
-    `limit`: how many were read at most. It is greater than `COHORT_MAX`.
+    It is None if all seats were read. `limit`: how many seats were read at most, more than `COHORT_MAX`.
     """
     if len(seats) < limit:
         return seats, None
@@ -109,9 +109,9 @@ def take_whole(seats: list[Seat], limit: int) -> tuple[list[Seat], int | None]:
 
 
 def list_winners(leaf: Leaf, to_rank: int, *, after: int, rows_max: int) -> Program[tuple[list[Seat], int | None]]:
-    """List the seats with final ranks up to `to_rank` in the next cohorts, about `rows_max` of them.
+    """List about `rows_max` seats with final ranks up to `to_rank`, in the cohorts that follow `after`.
 
-    `after`: the last cohort of the call before. Also return that of this call, or None if there are no further ones.
+    `after`: the last cohort of the previous call. Also return the last cohort of this call, or None if none are left.
     """
     limit = rows_max + COHORT_MAX
     rows = yield _WINNERS.bind(key=leaf.key, after=after, to_rank=to_rank, limit=limit)
@@ -127,13 +127,13 @@ class PastSeat(NamedTuple):
 
 
 def list_past_seats(family_key: int, owner: str, *, before_us: int, limit: int) -> Program[list[PastSeat]]:
-    """List up to `limit` results of an owner in periods of a league that ended before `before_us`, newest first."""
+    """List up to `limit` results of an owner in a league, newest first, from periods that ended before `before_us`."""
     rows = yield _PAST.bind(family_key=family_key, owner=owner, before_us=before_us, limit=limit)
     return [PastSeat(*row) for row in rows]
 
 
 def list_open_leaves(family_key: int, owner: str) -> Program[list[int]]:
-    """List the keys of the leaves in which an owner has a seat, or waits for one, and no result."""
+    """List the keys of the leaves in which an owner has a seat, or waits for one, but has no result yet."""
     return [key for (key,) in (yield _OPEN.bind(family_key=family_key, owner=owner))]
 
 
@@ -144,7 +144,7 @@ class DivisionCount(NamedTuple):
 
 
 def count_divisions(leaf: Leaf) -> Program[Sequence[DivisionCount]]:
-    """Count the seats and cohorts of each division in the period of a leaf. This reads all seats."""
+    """Count the seats and cohorts of each division in a leaf's period. This reads all seats."""
     return [DivisionCount(*row) for row in (yield _COUNTED.bind(key=leaf.key))]
 
 
@@ -154,7 +154,7 @@ _COHORT = _seats.where(_cohort.eq(param("cohort"))).order_by(asc(col("owner"))).
 _winners = _seats.where(_cohort.gt(param("after")), col("rank").ge(1), col("rank").le(param("to_rank")))
 _in_order = asc(_cohort), asc(col("rank")), asc(col("owner"))
 _WINNERS = _winners.order_by(*_in_order).limit(param("limit")).packed().prepared()
-# A second condition on the cohort, beside the one that it equals another, would make SQLite read all seats of the leaf.
+# A second condition on the outer query's cohort would make SQLite read all seats of the leaf.
 _own = select(_cohort).from_(SEATS).where(_of_leaf, _is_owner, _cohort.gt(WAITING)).scalar()
 _BESIDE = _seats.where(_cohort.eq(_own)).order_by(asc(col("owner"))).packed().prepared()
 _WAITS = select(lit(1)).from_(SEATS).where(_of_leaf, _is_owner, _cohort.eq(WAITING)).prepared()

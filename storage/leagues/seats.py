@@ -1,8 +1,8 @@
-"""Gives seats in cohorts: `hold_seats` reads what is needed, `SeatChanges` decides, and `store_seats` writes.
+"""Assigns seats in cohorts: `hold_seats` reads what is needed, `SeatChanges` decides, and `store_seats` writes.
 
-The cohorts of a division fill one after the other. An open cohort is a row that counts its seats, and who gives one
-locks the row. Where other transactions hold all rows, a further cohort is opened, up to `SLOTS` of a division. So posts
-do not wait for each other, and only as many cohorts are partly filled as were needed at once.
+A division's cohorts fill one after the other. Each open cohort is a row that counts its seats, and a transaction that
+assigns a seat locks this row. If other transactions hold all of a division's rows, another cohort is opened, up to
+`SLOTS` of them. So posts do not wait for each other, and only as many cohorts are partly filled as were needed at once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ NewSeat = tuple[int, int, str, int, int]  # a row of the table: leaf, cohort, ow
 
 
 class OpenCohort(msgspec.Struct):
-    """The cohort of a division that is being filled. The transaction has locked its row."""
+    """A division's cohort that is being filled. The transaction has locked its row."""
 
     slot: int
     number: int
@@ -46,7 +46,7 @@ class AskedSeats(NamedTuple):
 
 
 class Seats(msgspec.Struct):
-    """The owners for whom a group of posts may need seats in the period of one leaf, and what is known of them."""
+    """The owners who may need seats in one leaf's period for a group of posts, and what is known of them."""
 
     leaf: Leaf
     league: LeagueSpec
@@ -70,9 +70,9 @@ class Seats(msgspec.Struct):
 
 
 def hold_seats(asked: Iterable[AskedSeats]) -> Program[dict[int, Seats]]:
-    """Lock the standings of owners without an entry, and one open cohort of each division in which they may sit.
+    """Lock the standings of owners without an entry, and an open cohort of each division in which they may need a seat.
 
-    Return, by leaf key, what is known of them. Run this in the partition of the leaves.
+    Return what is known of them, by leaf key. Run this in the partition of the leaves.
     """
     asked = sorted(asked, key=lambda each: (each.leaf.family_key or 0, each.leaf.key))
     found = yield from _read_owners(asked)
@@ -102,7 +102,7 @@ def _read_owners(asked: Sequence[AskedSeats]) -> Program[list[Seats]]:
 
 
 def hold_cohort(leaf_key: int, division: int, owner: str) -> Program[OpenCohort]:
-    """Lock the row of an open cohort. If other transactions hold all rows, `owner` decides for which one to wait."""
+    """Lock the row of an open cohort. If other transactions hold all rows, `owner` decides which one to wait for."""
     place, slots = {"key": leaf_key, "division": division}, 0
     while slots < SLOTS:
         if rows := (yield _NEXT.bind(**place)):
@@ -120,10 +120,10 @@ def store_cohorts(leaf_key: int, cohorts: Mapping[int, OpenCohort]) -> Program[N
 
 
 class SeatChanges:
-    """The seats that a group of posts takes in the period of one leaf."""
+    """Collects the seats that a group of posts takes in the period of one leaf."""
 
     def __init__(self, facts: Seats, others: Sequence["SeatChanges"]) -> None:
-        """Begin without changes. `others`: those of the same group, in other periods and leagues."""
+        """Start without changes. `others`: the changes that the same group makes in other periods and leagues."""
         self._facts, self._others, self.leaf = facts, others, facts.leaf
         self._cohorts = {division: msgspec.structs.replace(each) for division, each in facts.open.items()}
         self.taken: dict[str, int] = {}  # by owner: the cohort
@@ -156,7 +156,7 @@ def store_seats(changes: Sequence[SeatChanges]) -> Program[None]:
     """Store the seats that a group takes. Run this in the partition of the leaves.
 
     Raises:
-        LostRaceError: another transaction has given an owner a seat first.
+        LostRaceError: another transaction has assigned an owner a seat first.
     """
     for each in changes:
         if each.used:
@@ -173,7 +173,7 @@ def store_seats(changes: Sequence[SeatChanges]) -> Program[None]:
 
 
 def forget_seats(leaf: Leaf, owners: Iterable[str]) -> Program[None]:
-    """Remove the seats of erased owners in the period of a leaf. The others of their cohorts stay as they are."""
+    """Remove erased owners' seats in the period of a leaf. The other owners of their cohorts keep their seats."""
     yield _FORGET_HERE.bind(key=leaf.key, owners=sorted(owners))
 
 
@@ -184,13 +184,13 @@ def leave_leagues(owners: Iterable[str]) -> Program[None]:
 
 
 def forget_standing(family_key: int, owner: str) -> Program[bool]:
-    """Remove an owner from a league, whose later seats it takes as a newcomer. Return whether it was there."""
+    """Remove an owner's standing in a league, which it later rejoins as a newcomer. Return whether there was one."""
     [[gone]] = yield _FORGET_STANDING.bind(key=family_key, owner=owner)
     return bool(gone)
 
 
 def move_owner(owner: str, into: str) -> Program[None]:
-    """Give the seats and standings of a merged owner to another one, who keeps what it has in the same period."""
+    """Transfer a merged owner's seats and standings to `into`, who keeps its own for the same periods."""
     theirs = yield _LEAGUES_OF.bind(owner=into)
     yield _LEAVE_AMONG.bind(owner=owner, keys=[key for (key,) in theirs])
     yield _MOVE_STANDINGS.bind(owner=owner, into=into)
@@ -225,7 +225,7 @@ _OF_OWNERS = (
 )
 _FORGET_HERE = delete(SEATS).where(_leaf_key.eq(param("key")), _among).prepared()
 _FORGET = delete(SEATS).where(_among).prepared()
-# No index has the owner first: the key begins with the league, of which a partition has few.
+# No index starts with the owner. The key starts with the league, so name all leagues, of which a partition has few.
 _leagues = col("family_key").in_(select(col("family_key")).from_(FAMILY_GATES))
 _FORGET_STANDINGS = delete(STANDINGS).where(_leagues, _among).prepared()
 _FORGET_STANDING = delete(STANDINGS).where(col("family_key").eq(param("key")), _named).prepared()

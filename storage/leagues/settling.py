@@ -1,7 +1,7 @@
-"""Settles the cohorts of a shut board in bounded steps: final ranks, new divisions, seats for owners who have waited.
+"""Settles a shut board's cohorts in bounded steps: final ranks, new divisions, and seats for owners who have waited.
 
-The closing job runs one transaction for each step. A seat with a result says so itself (`moved` is not null), so no
-other mark is needed: after a crash, the next step continues with the first seat without a result, whoever runs it.
+The closing job runs one transaction for each step. The seats themselves show which of them have a result (`moved` is
+not null). So after a crash, any process can run the next step, which continues with the first seat without a result.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _MOVES = {Zone.PROMOTION: 1, Zone.SAFE: 0, Zone.RELEGATION: -1}
 def settle_cohorts(entries: Entries, *, after: int, rows_max: int) -> Program[int | None]:
     """Settle the next cohorts of a shut board, with about `rows_max` seats in all. Run this in its partition.
 
-    `after`: the last cohort of the step before. Return that of this step, or None if there are no further cohorts.
+    `after`: the last cohort of the previous step. Return the last cohort of this step, or None if no cohorts are left.
     """
     leaf, limit = entries.leaf, rows_max + COHORT_MAX
     rows = yield _UNSETTLED.bind(key=leaf.key, after=after, limit=limit)
@@ -35,7 +35,7 @@ def settle_cohorts(entries: Entries, *, after: int, rows_max: int) -> Program[in
 
 
 def has_unsettled(leaf: Leaf) -> Program[tuple[bool, bool]]:
-    """Return whether any result of a period is missing, and whether owners wait for those of an earlier period."""
+    """Return whether any result of a period is missing, and whether owners wait for results of an earlier period."""
     first = yield _UNSETTLED.bind(key=leaf.key, after=WAITING - 1, limit=1)
     return bool(first), bool(first) and first[0][1] == WAITING
 
@@ -56,7 +56,7 @@ def _settle(entries: Entries, seats: Sequence[Seat]) -> Program[None]:
             results[entry.owner] = rank or 0, _MOVES[zone]
         begun = split_cohort(cohort)[0]
         divisions |= {name: min(max(0, begun + results[name][1]), top) for name in names}
-    # This locks the standings. Only then look for those who wait: a post that lets an owner wait holds its standing.
+    # This locks the standings. Only then look for waiting owners: a post that makes its owner wait holds the standing.
     yield from store_results(leaf.family_key, divisions, leaf.gate.ends_us or NEVER)
     yield _SETTLE.bind(rows=[(leaf.key, each.cohort, each.owner, *results[each.owner]) for each in seats])
     yield from _seat_waiting(leaf.family_key, league, owners)

@@ -1,6 +1,6 @@
-"""Finds the division of an owner: after its last result, less what its absence since then has cost.
+"""Finds an owner's division: the one after its last result, lowered for its absence since then.
 
-Absence is charged only when the owner returns, so that no job has to touch the owners who are away.
+Absence takes effect only when the owner returns, so that no job has to update the owners who are absent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ class Standing(NamedTuple):
 
 
 def find_division(league: LeagueSpec, standing: Standing | None, ends_us: int, *, wanted: int = 0) -> int:
-    """Find the division in which an owner begins the period that ends at `ends_us`. A newcomer begins in `wanted`."""
+    """Find the division in which an owner begins the period ending at `ends_us`. A newcomer begins in `wanted`."""
     top = len(league.divisions) - 1
     missed = 0 if standing is None else _count_missed(league, standing, ends_us)
     if standing is None or (missed and league.absent is Absent.LEAVE):
@@ -32,7 +32,7 @@ def find_division(league: LeagueSpec, standing: Standing | None, ends_us: int, *
 
 
 def _count_missed(league: LeagueSpec, standing: Standing, ends_us: int) -> int:
-    """Count the periods between the last result and a period. Stop where more of them make no difference."""
+    """Count the periods missed since the last result. Stop counting once more of them would make no difference."""
     if league.absent is Absent.STAY or standing.through_us == NEVER:
         return 0
     calendar, at_us = calendar_of(league.time_zone, league.declared), standing.through_us
@@ -57,13 +57,13 @@ def read_standing(family_key: int, owner: str) -> Program[Standing | None]:
 
 
 def add_newcomers(rows: Iterable[tuple[int, str, int]]) -> Program[int]:
-    """Store the league, the owner and the division of newcomers. Return how many had no standing yet."""
+    """Store newcomers, as rows of league, owner and division. Return how many of them had no standing yet."""
     [[added]] = yield _ADD.bind(rows=[(*row, NEVER) for row in sorted(rows)])
     return int(added)
 
 
 def store_results(family_key: int, divisions: Mapping[str, int], ends_us: int) -> Program[None]:
-    """Store the divisions of owners after the period that ended then. Leave out who has the result of a later one."""
+    """Store owners' divisions after the period that ended at `ends_us`, unless the result of a later one is stored."""
     yield _STORE.bind(rows=[(family_key, owner, divisions[owner], ends_us) for owner in sorted(divisions)])
 
 

@@ -1,4 +1,4 @@
-"""Leaves: the only things that store entries. A leaf is a table, or a key in a shared table, with totals and a gate.
+"""Leaves, where all entries are stored. A leaf is a table, or a key in a shared table, with its own totals and gate.
 
     board, family, segments (maps) ──> leaf ──┬── rows, rankings, hidden rows      `entries`, `row_rankings`, …
                                               ├── totals and the state of the leaf `totals`
@@ -8,8 +8,8 @@
 Boards, families and segments, which are above this room, choose the leaves of a post or of a read. `posting` decides
 what a post writes to them.
 
-Ranks, curves and the journal are computed from the totals and the log. So a transaction that changes a row also changes
-the totals of its leaf and the change log; if one did not, ranks would stay wrong for ever.
+Ranks, curves and the journal are computed from the totals and the log. So a transaction that changes a row must also
+update its leaf's totals and the change log; otherwise ranks would stay wrong forever.
 
 An owner's row on a leaf is either in the leaf's table or in the hidden table. `hidden_owners` draws how a row moves.
 
@@ -18,6 +18,6 @@ Statements are compiled once for all leaves with the same table and columns, and
 
 This room may import `log`, `schema` and the modules at the root of `storage`. Begin with `storage.records.Leaf`, then
 read `entries.Entries` and `rankings.Ranking`, which `row_rankings` implements by reading rows. `row_tables` names the
-tables, `catalog_rows` reads what the catalog says of leaves, and `exact_ranks` explains how a rank is counted from a
-curve.
+tables, `catalog_rows` reads the catalog's description of leaves, and `exact_ranks` explains how a rank is counted from
+a curve.
 """

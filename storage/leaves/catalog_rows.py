@@ -1,6 +1,6 @@
-"""Reads and decodes the rows of the catalog: one row for each board, for each segment and for each family.
+"""Reads and decodes the catalog's rows, one for each board, each segment and each family.
 
-If a row is damaged, the error says whose row it is, because an operator has to find it in the database.
+If a row is damaged, the error names its board or family, so that an operator can find the row in the database.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def _decode_spec(text: str, decoder: Decoder[Spec]) -> Spec:
 
 
 def decode_spec(text: str, decoder: Decoder[Spec], described: str) -> Spec:
-    """Decode a spec. Raise `StoreDamagedError` if it is damaged. `described` says in the message whose spec it is."""
+    """Decode a spec. Raise `StoreDamagedError` if it is damaged, with a message that names `described` as its owner."""
     try:
         spec: Spec = _decode_spec(text, decoder)
     except msgspec.MsgspecError as error:
@@ -68,7 +68,7 @@ def _tell_damage(described: str) -> str:
 
 
 class CatalogRow(NamedTuple):
-    """A row of the catalog. It describes a board, or a current, retired or pending segment of a board."""
+    """A row of the catalog, which describes a board, or a current, retired or pending segment of one."""
 
     leaf: Leaf  # for a board with segments: the leaf that would hold all entries if there were no segments
     created_at_us: int
@@ -77,11 +77,11 @@ class CatalogRow(NamedTuple):
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the leaf has the entries of its board, or some of them."""
+        """Return True if the leaf currently stores entries: all those of its board, or the share of a segment."""
         return self.kind in (RowKind.BOARD, RowKind.SEGMENT)
 
     def make_board(self, leaves: tuple[Leaf, ...] = ()) -> Board:
-        """Make the board with these leaves, or with the leaf of this row if `leaves` is empty."""
+        """Build the board with these leaves, or with this row's own leaf if `leaves` is empty."""
         leaf = self.leaf
         if leaves and leaf.spec.entry is not None:
             leaves = tuple([replace(each, whole=(leaf.partition, leaf.key)) for each in leaves])
@@ -90,7 +90,7 @@ class CatalogRow(NamedTuple):
 
 
 def decode_row(row: Row) -> CatalogRow:
-    """Decode a row with the columns `COLUMNS`. Raise `StoreDamagedError` if the row's spec is damaged."""
+    """Decode a row with the columns `COLUMNS`. Raise `StoreDamagedError` if its spec is damaged."""
     key, board_id, text, created_at_us, family_key, segment_of, segment, kind, partition, table_key, rows_key, *gate = (
         row
     )
@@ -118,7 +118,7 @@ def store_columns(key: int, **values: int | str | None) -> Program[None]:
 
 
 def times_of(season: Season | None) -> dict[str, int | None]:
-    """Map the times of a season to the names of their columns in the catalog. None means that a time is not set."""
+    """Map the times of a season to their column names in the catalog. None means that a time is not set."""
     if season is None:
         return {"opens_at": None, "ends_at": None, "closes_at": None}
     return {"opens_at": season.opens_us, "ends_at": season.ends_us, "closes_at": season.closes_us}
@@ -130,7 +130,7 @@ def replace_times(gate: Gate, season: Season | None) -> Gate:
 
 
 def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
-    """Find the leaves that hold the post ids of a board. If the board is archived, include its former segments."""
+    """Find the leaves that hold a board's post ids. If the board is archived, these include its former segments."""
     leaves = board.leaves if isinstance(board, Board) else (board,)
     if leaves[0].archived_us is None or board.family_key is not None:
         return [*leaves]
@@ -139,22 +139,22 @@ def find_posted_leaves(board: Board | Leaf) -> Program[list[Leaf]]:
 
 
 def find_keys_ever(board: Board) -> Program[list[int]]:
-    """Find the keys of a board and of all its segments, even retired ones. The journal may have changes of each."""
+    """Find the keys of a board and of all its segments, even retired ones, because the journal may name each."""
     rows = yield select(col("board_key")).from_(BOARDS).where(col("segment_of").eq(board.key)).bind()
     return [board.key, *(key for (key,) in rows)]
 
 
 def find_rows_by_key(keys: list[int], *, held: bool = False) -> Program[dict[int, CatalogRow]]:
-    """Find the catalog's rows of boards and segments with these keys, by key. Leave out keys that have no row.
+    """Find the catalog's rows for boards and segments with these keys, by key. Leave out keys without a row.
 
-    `held`: also lock the rows, so that nobody changes or moves these boards and segments until the transaction ends.
+    `held`: also lock the rows, so that these boards and segments are not changed or moved until the transaction ends.
     """
     found = yield from read_rows((_HELD_BY_KEY if held else _BY_KEY).bind(keys=keys))
     return {row.leaf.key: row for row in found}
 
 
 def find_leaves(keys: list[int]) -> Program[dict[int, Leaf]]:
-    """Find the leaves with these keys, by key, as they are stored now. Leave out keys that no leaf has."""
+    """Find the leaves with these keys, by key, as currently stored. Leave out keys without a leaf."""
     return {key: row.leaf for key, row in (yield from find_rows_by_key(keys)).items()}
 
 
@@ -177,9 +177,10 @@ def read_families(query: Bound) -> Program[list[Family]]:
 
 
 def find_families_by_key(family_keys: Iterable[int], *, held: bool = False) -> Program[dict[int, Family]]:
-    """Find the families with these keys, by key, as they are stored now. Leave out keys that no family has.
+    """Find the families with these keys, by key, as currently stored. Leave out keys without a family.
 
-    `held`: also lock the rows, so that nobody changes these families or closes their boards until the transaction ends.
+    `held`: also lock the rows, so that these families are not changed, nor their boards closed, until the transaction
+    ends.
     """
     found = yield from read_families((_HELD_FAMILIES if held else _FAMILIES).bind(keys=list(family_keys)))
     return {family.key: family for family in found}

@@ -1,13 +1,14 @@
 """Decides whether a rank is counted or read off a curve, and how much a count may read.
 
-The mode of the request decides first. A gap is the range between two neighbouring knots of the curve:
+The request's mode decides first. A gap is the range between two neighbouring knots of the curve:
 
     auto      counts near the top, in short gaps, without a curve, and in longer gaps while this process is not busy
     exact     always counts
     estimate  never counts where a curve exists
 
-This module reads nothing: callers pass what they know of a rank. Everyone who finds ranks asks here: locators, the
-reads of entries with their counts, the counts of a statement, boards with segments, and the values at ranks.
+This module reads nothing itself: callers pass what they know about a rank. All code that finds ranks decides here:
+locators, reads of entries with counts, the counts of a statement, boards with segments, and lookups of the value at a
+rank.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ DEFAULT_CHANGES_MAX = 100
 
 
 def limit_gap_rows(gap_rows_max: int, *, ranks: int = 1, crowded: bool) -> int:
-    """Choose the most entries of a gap in which `auto` counts, if a request wants this many ranks.
+    """Choose the largest gap, in entries, in which `auto` counts if a request wants this many ranks.
 
     `gap_rows_max` is the limit for a single rank while the process is not busy. `crowded`: whether it is busy.
     """
@@ -42,7 +43,7 @@ class CountPolicy(NamedTuple):
         return mode != "exact" and not self.archived
 
     def should_count(self, low: int, gap_rows: int, gap_rows_max: int) -> bool:
-        """Return whether `auto` counts a rank although there is a curve.
+        """Return whether `auto` counts a rank even though there is a curve.
 
         `low`: the best rank that the curve allows. `gap_rows`: how many entries are between the two nearest knots, or 0
         if the curve knows the exact rank or no count can start at a knot. `gap_rows_max`: see `limit_gap_rows`.
@@ -52,7 +53,7 @@ class CountPolicy(NamedTuple):
     def choose_cells(
         self, curve: AnyCurve, padding: Padding, cells: Iterable[CellOf], gap_rows_max: int, *, knots: bool = False
     ) -> list[CellOf]:
-        """Choose those of the cells whose ranks `auto` counts. `knots`: also those that the curve knows exactly."""
+        """Choose the cells whose ranks `auto` counts. `knots`: include those whose ranks the curve knows exactly."""
         chosen = []
         for cell in cells:
             key = padding.key_of_cell(cell[0])
@@ -62,17 +63,17 @@ class CountPolicy(NamedTuple):
         return chosen
 
     def should_read_row(self, rank: int, gap_rows: int | None, rows_left: int) -> bool:
-        """Return whether the value at a rank comes from a row although there is a curve.
+        """Return whether to read the value at a rank from a row even though there is a curve.
 
         `gap_rows`: how many entries are between the two knots around the row; None: no search can start at a knot.
         """
         return rank <= self.exact_top or (gap_rows is not None and gap_rows <= rows_left)
 
     def limit_changes(self, mode: RankMode) -> int:
-        """Choose how many changes may follow the curve's mark, so that a count starts at a knot.
+        """Choose how many changes may follow the curve's mark for a count to still start at a knot.
 
-        In the mode `auto`, these are at most as many as a count from the top reads rows. If more changes follow, that
-        count is cheaper.
+        In `auto` mode, that is at most as many changes as a count from the top would read rows, because with more
+        changes the count from the top is cheaper.
         """
         if mode != "auto":
             return self.changes_max
@@ -80,5 +81,5 @@ class CountPolicy(NamedTuple):
 
     @property
     def top_rows_max(self) -> int:
-        """How many rows a count from the top reads at most if the curve can give the rank instead."""
+        """The most rows that a count from the top reads where the curve can give the rank instead."""
         return max(1, self.exact_top) * COUNT_SLACK

@@ -1,16 +1,17 @@
-"""Counts who takes part in boards with entry rules: who has joined or posted, and how many posts of each were accepted.
+"""Counts the owners who take part in boards with entry rules by joining or posting, and the accepted posts of each.
 
-A board has a row that counts its owners, and a row for each of them. Both have the key of the board, even if the board
-has segments, and are in its home partition. So a limit holds for all segments together, and a split moves no rows.
+Each board has a row that counts its owners, and a row for each owner. Both carry the board's key, even if the board has
+segments, and are in its home partition. So a limit holds for all segments together, and a split moves no rows.
 
     post, join, erasure, voiding, merge    lock the count ──> read rows of owners ──> lock entries ──> … ──> write rows
 
-Whoever reads or writes rows of a board first locks its count, before any entry of the board. So each transaction sees
-what all earlier ones have stored, and two posts at the same moment can't exceed a limit. Other boards have no rows and
-no locks.
+A transaction that reads or writes these rows first locks the board's count, before any of the board's entries. So it
+sees everything that earlier transactions stored, and two simultaneous posts cannot exceed a limit. Boards without entry
+rules have no such rows and no such locks.
 
-The count is made by the first transaction that needs it. The board may then have entries from before it had rules:
-their owners take part, and get rows with their next posts. Without rules, and after a reset, a board has no rows.
+The first transaction that needs the count creates it. The board may then already have entries from before it had rules.
+The owners of these entries take part, and get their rows with their next posts. A board has no rows while it has no
+rules, and after a reset.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -39,7 +40,7 @@ class Entrant(NamedTuple):
 
 
 class Entrants(msgspec.Struct):
-    """Those who take part in a board, as far as a transaction asked. It has locked the count."""
+    """Those who take part in a board, as far as a transaction asked for them after locking the board's count."""
 
     place: EntrantsPlace
     owners: int  # how many owners take part
@@ -47,7 +48,7 @@ class Entrants(msgspec.Struct):
     removed: set[str] = set()  # by this transaction, which may erase entries of several segments
 
     def remove(self, gone: Collection[str]) -> Program[None]:
-        """Remove owners from the board. Each of them has had a row, or at least an entry."""
+        """Remove owners from the board, each of whom has had a row or at least an entry."""
         gone = {*gone} - self.removed
         if not gone:
             return
@@ -58,13 +59,16 @@ class Entrants(msgspec.Struct):
         yield from store_posts({self.place: {COUNT: self.owners}})
 
     def remove_joined(self, board_gone: Iterable[str]) -> Program[int]:
-        """Remove all owners who were asked for. `board_gone`: whose entry was removed. Return how many had no entry."""
+        """Remove all owners that were asked for. Return how many of them had no entry.
+
+        `board_gone`: the owners whose entry was removed.
+        """
         gone = {*board_gone, *self.rows}
         yield from self.remove(gone)
         return len(gone) - len({*board_gone})
 
     def return_post(self, owner: str, *, has_entry: bool) -> Program[None]:
-        """Take a post of an owner back. An owner who has not joined and has no entry left no longer takes part."""
+        """Subtract an owner's voided post. An owner who has no entry left and has not joined stops taking part."""
         row = self.rows.get(owner)
         if not has_entry and (row is None or row.joined_us is None):
             yield from self.remove([owner])
@@ -77,7 +81,7 @@ class Entrants(msgspec.Struct):
         yield from store_posts({self.place: {COUNT: self.owners + 1}})
 
     def merge(self, owner: str, into: str, entries: Collection[str]) -> Program[None]:
-        """Give what an owner has to another one. `entries`: which of the two have entries."""
+        """Transfer an owner's posts and joining time to another owner. `entries`: which of the two have entries."""
         taking_part = {owner, into} & {*entries, *self.rows}
         if owner not in taking_part:
             return
@@ -92,7 +96,7 @@ class Entrants(msgspec.Struct):
 
 
 def hold_entrants(asked: Iterable[tuple[Leaf, Iterable[str]]]) -> Program[dict[EntrantsPlace, Entrants]]:
-    """Lock the counts of the boards of leaves with entry rules, and read the rows of owners. Leave out other leaves."""
+    """Lock the owner counts of boards with entry rules, and read the owners' rows. Skip leaves of other boards."""
     leaves: dict[EntrantsPlace, Leaf] = {}
     wanted: dict[EntrantsPlace, set[str]] = {}
     for leaf, owners in asked:
@@ -133,7 +137,7 @@ def _count_entries(leaf: Leaf) -> Program[int]:
 
 
 def count_owners(leaves: Iterable[Leaf]) -> Program[dict[EntrantsPlace, int]]:
-    """Count the owners who take part in the boards of these leaves with entry rules, by their place."""
+    """Count the owners who take part in the boards of these leaves, by place. Skip boards without entry rules."""
     known = {leaf.entrants_place: leaf for leaf in leaves if leaf.spec.entry is not None and not leaf.is_unreached}
     found: dict[EntrantsPlace, int] = {}
     for partition, places in groupby(sorted(known), key=itemgetter(0)):
@@ -145,7 +149,7 @@ def count_owners(leaves: Iterable[Leaf]) -> Program[dict[EntrantsPlace, int]]:
 
 
 def find_joined(leaf: Leaf, owners: Collection[str]) -> Program[dict[str, int]]:
-    """Find when owners have joined the board of a leaf, by owner. Leave out those who never joined."""
+    """Find when owners joined the board of a leaf, by owner. Leave out those who never joined."""
     if leaf.spec.entry is None or leaf.is_unreached or not owners:
         return {}
     partition, key = leaf.entrants_place
@@ -154,19 +158,19 @@ def find_joined(leaf: Leaf, owners: Collection[str]) -> Program[dict[str, int]]:
 
 
 def list_keys(owner: str) -> Program[list[int]]:
-    """List the keys of boards of this partition in which an owner takes part and has a row."""
+    """List the keys of the boards in this partition for which an owner has a row."""
     return [key for (key,) in (yield _OF_OWNER.bind(owner=owner))]
 
 
 def store_posts(posts: Mapping[EntrantsPlace, Mapping[str, int]]) -> Program[None]:
-    """Store numbers of accepted posts by place and owner, and numbers of owners under the name `COUNT`."""
+    """Store counts of accepted posts, by place and owner, and counts of owners under the name `COUNT`."""
     for partition, places in groupby(sorted(posts), key=itemgetter(0)):
         rows = [(key, owner, number) for _, key in places for owner, number in posts[partition, key].items()]
         yield _STORE.bind(rows=sorted(rows)).at(partition)
 
 
 def recount_owners(leaf: Leaf, owners: set[str]) -> Program[None]:
-    """Recount the owners of a board whose entries were recomputed. `owners`: all that have an entry now."""
+    """Recount the owners of a board whose entries were recomputed. `owners`: everyone who now has an entry."""
     for place in (yield from hold_entrants([(leaf, ())])):
         partition, key = place
         rows = yield _OWNERS.bind(key=key).at(partition)
@@ -174,7 +178,7 @@ def recount_owners(leaf: Leaf, owners: set[str]) -> Program[None]:
 
 
 def forget_entrants(places: Iterable[EntrantsPlace], *, counts: bool = True) -> Program[None]:
-    """Remove the rows of boards. Call this before their entries are locked. `counts`: also remove the counts."""
+    """Remove boards' rows, and with `counts` their counts, too. Call this before their entries are locked."""
     for partition, theirs in groupby(sorted(places), key=itemgetter(0)):
         yield (_FORGET if counts else _FORGET_OWNERS).bind(keys=[key for _, key in theirs]).at(partition)
 

@@ -1,4 +1,4 @@
-"""Finds, writes (for posts) and erases the rows of leaves by owner: `Entries` for a leaf, `TableRows` for a table."""
+"""Finds, writes (for posts) and erases rows by owner: `Entries` does this for a leaf, `TableRows` for a table."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -49,7 +49,7 @@ RowId = tuple[int, str]  # the leaf's key in the table, and the owner
 
 
 class TableRows:
-    """Programs that find, lock and write the rows of one table, for one leaf or for several leaves that share it.
+    """Programs that find, lock and write the rows of one table, for a single leaf or for several leaves that share it.
 
     One statement covers all leaves that share a table, so the cost of a transaction does not grow with the number of
     leaves. In a shared table, a row is identified by the leaf's key in that table and the owner. In a leaf's own table,
@@ -110,7 +110,7 @@ class TableRows:
         return [(key, Entry(owner, version, cells)) for owner, version, *cells in found]
 
     def insert_rows(self, entries: Iterable[tuple[int, Entry]]) -> Program[int]:
-        """Insert the rows that the table does not have yet; return how many were inserted."""
+        """Insert the rows that the table does not have yet. Return how many were inserted."""
         made = [(key, entry.owner, entry.updated_at_us, *entry.cells)[self._begin :] for key, entry in entries]
         made.sort(key=itemgetter(0, 1))  # all writers use one order, so they never deadlock
         inserted = yield self._insert.bind(rows=made)
@@ -119,8 +119,9 @@ class TableRows:
     def update_rows(self, indexes: tuple[int, ...], changed: Iterable[tuple[int, Entry, int]]) -> Program[int]:
         """Write some columns of the entries whose stored version is the expected one. Return how many were written.
 
-        `changed`: key, new entry and expected version of each row. `indexes`: the columns to write. Pass only changed
-        ones: writing an unchanged column with a database index makes the update at least twice as expensive.
+        `changed`: key, new entry and expected version of each row. `indexes`: the columns to write. Pass only columns
+        that changed, because writing an unchanged column that has a database index makes the update at least twice as
+        expensive.
         """
         statement = self._updates.get(indexes)
         if statement is None:
@@ -169,7 +170,7 @@ class RankingChange(NamedTuple):
 
 
 class Entries(OpenLeaf):
-    """A leaf with rows: programs that read and write them, its merge rules, and a `Ranking` for each sorted column.
+    """A leaf that has rows: programs to read and write them, its merge rules, and a `Ranking` for each sorted column.
 
     Leaves with the same table and columns share statements, and leaves with the same spec share merge rules.
     """
@@ -220,7 +221,7 @@ class Entries(OpenLeaf):
     def remove_entries(
         self, owners: Sequence[str], happened: ChangeKind, is_wanted: Callable[[Entry], bool] = lambda _: True
     ) -> Program[list[RankingChange]]:
-        """Remove the rows of these owners that are wanted. Return the changes for `log_ranking_changes`.
+        """Remove those of these owners' rows that `is_wanted` accepts. Return the changes for `log_ranking_changes`.
 
         Raises:
             UnknownBoardError, BoardChangedError: the leaf was deleted, archived or moved to another partition.
@@ -274,9 +275,9 @@ def log_ranking_changes(changes: Iterable[RankingChange], *, now_us: int) -> Pro
 
 
 def find_on_leaves(leaves: Iterable[OpenLeaf], owner: str) -> Program[dict[int, Entry]]:
-    """Find the owner's entries by leaf key. Run one statement for each shared table, and one for each other leaf.
+    """Find an owner's entries by leaf key, with one statement for each shared table and one for each other leaf.
 
-    A deleted leaf may have left its rows in a shared table, so the result may have entries of such a leaf.
+    A deleted leaf may have left rows in a shared table, so the result may include entries of such a leaf.
     """
     tables: dict[TableRows, dict[int, int]] = defaultdict(dict)  # leaf keys, by shared table and by rows key
     found: dict[int, Entry] = {}
@@ -293,7 +294,7 @@ def find_on_leaves(leaves: Iterable[OpenLeaf], owner: str) -> Program[dict[int, 
 
 
 def lock_boards_with_owner(boards: Iterable[Entries], owner: str) -> Program[list[Entries]]:
-    """Lock the owner's entries on `boards`, which must be in shared tables. Return the boards with such an entry."""
+    """Lock the owner's entries on `boards`, which must be in shared tables. Return the boards that have one."""
     tables: dict[TableRows, dict[int, Entries]] = defaultdict(dict)
     for entries in boards:
         tables[entries.table][entries.leaf.rows_key] = entries
@@ -311,9 +312,9 @@ def _owners_after(layout: Layout) -> Prepared:
 
 
 def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:
-    """Add to the totals of leaves. Call this last in the transaction that changes the rows.
+    """Add to the totals of leaves. Call this last in the transaction that changes their rows.
 
-    `changes`: what to add, by leaf key and column index.
+    `changes`: the amounts to add, by leaf key and column index.
     """
     rows = total_rows(changes)
     if len(rows) == 1:
@@ -323,7 +324,7 @@ def add_totals(changes: dict[int, dict[int, int]]) -> Program[None]:
 
 
 def total_rows(changes: dict[int, dict[int, int]]) -> list[tuple[int, int, int]]:
-    """List the changes of totals as rows, in the order in which all transactions write them."""
+    """List changes to totals as rows, in the order in which all transactions write them."""
     return sorted([(key, index, more) for key, by_index in changes.items() for index, more in by_index.items() if more])
 
 

@@ -1,10 +1,10 @@
-"""Removes erased owners from the change log. Their changes stay there, first without the name, later without cells.
+"""Removes erased owners from the change log, where their changes stay, first without the name and later without cells.
 
-`rename_owner` replaces the owner's name by a token and removes the posts. `blank_cells` removes the cells when the
-changes are counted in all curves and in the live counts that update curves. Both lock the rows that they rewrite.
+`rename_owner` replaces the owner's name with a token and removes the posts. Once all curves, and the live counts that
+update curves, include the changes, `blank_cells` removes the cells. Both lock the rows that they rewrite.
 
-The name is replaced from the oldest bundle (a row of the log) to the newest. All changes under the token then come
-before all changes under the name, so a job that counts from the log never sees the two mixed.
+The name is replaced from the oldest bundle (a row of the log) to the newest. So all changes under the token come before
+all changes under the name, and a job that counts from the log never sees the two mixed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,9 +46,9 @@ _BLANK = _blanking.from_rows(_ALIAS, param("rows"), **_cells).where(_same).prepa
 
 
 def find_stretches(owner: str, *, past: int) -> Program[tuple[list[PositionRange], int | None]]:
-    """Find ranges of log positions above `past` that may hold the owner's changes, the oldest range first.
+    """Find the ranges of log positions above `past` that may hold the owner's changes, oldest range first.
 
-    Also return the position to pass as `past` in the next call, or None if there are no further ranges.
+    Also return the position to pass as `past` in the next call, or None if no ranges are left.
     """
     page = yield from owner_blocks.list_blocks_above(past)
     if page:
@@ -67,11 +67,11 @@ def rename_owner(
     rows_max: int,
     past: int = 0,
 ) -> Program[int | None]:
-    """Replace the owner's name by the token, and remove the owner's posts, in the oldest bundles that are left.
+    """Replace the owner's name with the token, and remove the owner's posts, in the oldest bundles that are left.
 
     A bundle is rewritten if its position is in `positions`, after `past`, and at most `until[leaf key]`, or at most
-    `otherwise` if `until` lacks the board. One call handles bundles with about `rows_max` changes in all. Return the
-    `past` of the next call, or None if no bundle is left. Each erasure needs a `token` of its own.
+    `otherwise` if `until` lacks the leaf. One call handles bundles with about `rows_max` changes in all. Return the
+    `past` for the next call, or None if no bundle is left. Each erasure needs its own `token`.
     """
     last = max(otherwise, *until.values()) if until else otherwise
     past, last = max(past, positions.first - 1), min(last, positions.last)
@@ -89,7 +89,7 @@ def rename_owner(
 
 
 class Erased(NamedTuple):
-    """The token that replaces an erased owner in a log, up to the position of the erasure."""
+    """The token that replaces an erased owner's name in a log, up to the position of the erasure."""
 
     token: str
     until: int
@@ -98,7 +98,7 @@ class Erased(NamedTuple):
 def find_bundles_of(
     erased: Mapping[str, Erased], leaf_keys: Sequence[int], *, after: int, changes_max: int
 ) -> Program[tuple[list[int], int | None]]:
-    """Find the positions of bundles of these leaves that have changes of erased owners, among about `changes_max`.
+    """Find the positions of these leaves' bundles with changes of erased owners, among about `changes_max` changes.
 
     Also return the number to pass as `after` in the next call, or None if no bundle is left.
     """
@@ -108,7 +108,7 @@ def find_bundles_of(
 
 
 def rename_owners(erased: Mapping[str, Erased], positions: Sequence[int]) -> Program[None]:
-    """Do in the bundles at these positions what `rename_owner` does, for many owners. Call it from the oldest on."""
+    """Do for many owners what `rename_owner` does, in the bundles at these positions. Call this from the oldest on."""
     renamed = []
     for position, _, owners, _, posts in (yield _HELD.bind(positions=positions)):
         tokens = {owner: NAMELESS + each.token for owner, each in erased.items() if position <= each.until}
@@ -123,9 +123,9 @@ def _hold(found: Rows, rows_max: int) -> Program[Rows]:
 
 
 def blank_cells(*, before_us: int, rows_max: int) -> Program[int]:
-    """Remove the cells of changes of erased owners, if all stored curves and live counts already include the changes.
+    """Remove the cells from erased owners' changes, once all stored curves and live counts include these changes.
 
-    Return how many bundles were rewritten. They hold about `rows_max` changes in all. Changes logged at `before_us`
+    Return how many bundles were rewritten, which together hold about `rows_max` changes. Changes logged at `before_us`
     or later keep their cells, because a curve that is still being fitted may not include them.
     """
     erased = yield _ERASED.bind(before_us=before_us, limit=rows_max)

@@ -1,4 +1,4 @@
-"""Computes exact ranks from a knot's count, the changes that were logged after this count, and a count of few rows.
+"""Computes exact ranks from a knot's count, the changes logged after it, and a count of only a few rows.
 
 A knot is a value whose count the curve knows. A curve counts all changes before a log position, its mark.
 
@@ -7,19 +7,20 @@ A knot is a value whose count the curve knows. A curve counts all changes before
         + changes after the mark: (new cell at the knot or better) - (old cell at the knot or better)
         + entries strictly between the knot and the cell
 
-If the next worse knot is nearer, the count starts at that knot. Then the result is the entries better than the knot,
-minus the entries from the cell (included) to the knot (excluded). The knot at which a count starts is called its anchor
-knot. One statement counts for many cells of a column.
+If the next worse knot is nearer, the count starts there instead. The result is then the number of entries better than
+that knot, minus those from the cell (included) to the knot (excluded). The knot at which a count starts is called its
+anchor knot. One statement counts for many cells of a column.
 
-One statement reads the changes, the rows and the board's totals, because a post between two statements would be counted
-twice or not at all. If the log cannot confirm the knot's count, there is no result. This happens in three cases:
+A single statement reads the changes, the rows and the board's totals, because a post between two statements would be
+counted twice or not at all. If the log cannot confirm the knot's count, there is no result. That happens in three
+cases:
 
 - Changes after the mark were already removed from the log.
 - The mark is newer than this snapshot of the log, after a restore.
 - So many changes follow the mark that a full count costs no more.
 
-The segments of a board are read in snapshots of their own. To make their counts belong together, each is taken back to
-one time before the first snapshot: `as_asked` leaves out what the changes after `asked_us` have added.
+Each segment of a board is read in its own snapshot. To make the segments' counts consistent, each is restated as of the
+same time before the first snapshot: `as_asked` subtracts what the changes after `asked_us` have added.
 """
 
 from bisect import bisect_left
@@ -63,7 +64,7 @@ _NEXT_TEXT = ":"  # a cell with this suffix sorts directly after the cell, befor
 
 
 class CountStart(NamedTuple):
-    """The curve and its mark in the change log, with which a count can start at a knot instead of at the best row."""
+    """The curve, and its mark in the change log, that let a count start at a knot instead of at the best row."""
 
     curve: AnyCurve
     mark: int  # the first log position whose changes the counts of the curve do not include
@@ -74,7 +75,7 @@ class CountStart(NamedTuple):
 
 
 class GapCount(NamedTuple):
-    """The number of entries better than a cell, and the totals of the board from the same snapshot."""
+    """The number of entries better than a cell, with the board's totals from the same snapshot."""
 
     better_count: int
     ties_before: int  # entries with the cell that come before the given owner
@@ -90,7 +91,7 @@ class GapCount(NamedTuple):
 
 
 def count_of(better_count: int, asked_us: int, *, changed_us: int) -> GapCount:
-    """Make a `GapCount` for a count that started at the best row. It has no totals."""
+    """Build a `GapCount`, without totals, for a count that started at the best row."""
     return GapCount(better_count, 0, {}, False, asked_us, changed_us)
 
 
@@ -103,7 +104,7 @@ class _Place(NamedTuple):
 
 
 class GapCounts:
-    """Programs that count in one ranked column of a leaf, each with one statement."""
+    """Programs that count in one ranked column of a leaf, each with a single statement."""
 
     def __init__(self, leaf: Leaf, index: int, padding: Padding) -> None:
         self._leaf, self._padding = leaf, padding
@@ -113,7 +114,7 @@ class GapCounts:
         self._statement = _prepare_count(layout_of(leaf), index)
 
     def count_better(self, start: CountStart, cells: Iterable[CellOf]) -> Program[dict[CellOf, GapCount | None]]:
-        """Count the entries better than each cell, and the entries with this cell that come before its owner.
+        """Count, for each cell, the entries better than it, and the entries with this cell that come before its owner.
 
         Each count starts at the knot that is probably nearer. It is None if the log cannot confirm the knot's count.
         """
@@ -130,13 +131,13 @@ class GapCounts:
         return {(each.cell, each.owner): count for each, count in zip(asked, counted, strict=True)}
 
     def count_up_to_gap(self, gap: Gap, start: CountStart) -> Program[GapCount | None]:
-        """Count the entries from the top to the better knot of a gap. None: the log cannot confirm the knot's count."""
+        """Count the entries from the top to a gap's better knot, or return None if the log cannot confirm its count."""
         place = _Place(gap.better_key, gap.better_count, below=False, cell="", owner="")
         [found] = yield from self._count(start, [place])
         return found
 
     def count_as_asked(self, cell: str, asked_us: int, mark: int) -> Program[GapCount]:
-        """Count from the best row the entries that were better than a cell at `asked_us`.
+        """Count, starting at the best row, the entries that were better than a cell at `asked_us`.
 
         The mark covers no change after `asked_us`. Run this in the snapshot in which the mark was read.
         """
@@ -197,10 +198,10 @@ class GapCounts:
 def _prepare_count(layout: Layout, index: int) -> Prepared:
     """Prepare the statement that reads what a count needs for each row of the parameter `places`.
 
-    Each row of `places` has limits as texts. `edge` limits the knot's count, and so the logged changes to add to it: if
+    Each row of `places` holds text limits. `edge` limits the knot's count, and so the logged changes to add to it: if
     high values are best, this count includes the cells >= `edge`, otherwise the cells < `edge`. The rows between knot
-    and cell are the rows of the leaf with `least` <= cell < `past`. The logged changes are read as they are, because
-    Python compares them with many places in a fraction of the time that a join takes.
+    and cell are the leaf's rows with `least` <= cell < `past`. The logged changes are read unfiltered, because Python
+    compares them with many places in a fraction of the time that a join takes.
     """
     own = col(layout.columns[index].name)
     number, least, past, cell, owner = (col(name, _PLACE) for name in ("number", "least", "past", "cell", "owner"))

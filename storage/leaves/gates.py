@@ -1,19 +1,19 @@
-"""Reads and locks gates. A gate is a row that says which posts a leaf accepts, and until when, late posts included.
+"""Reads and locks gates, the rows that say which posts a leaf accepts and until when, including late ones.
 
     post        locks the row of the gate (FOR SHARE) ──> writes rows ──> commits
     closing     updates the same row: waits for these posts, and rejects all later posts ──> freezes the board
 
-A gate, in the leaf's partition, is a copy of what the catalog says of the leaf. So a post needs no other partition than
-its own. A transaction that changes a board locks the board's row in the catalog, then the gates of its leaves, and
+A gate is a copy, in the leaf's partition, of what the catalog says about the leaf, so that a post needs no partition
+but its own. A transaction that changes a board locks the board's row in the catalog, then the gates of its leaves, and
 writes both.
 
-A board is not closed by a clock alone: a transaction updates a row that every post to the board reads and locks. So
-this transaction sees every post that the board took before. All boards of a family share one gate, in the partition of
-the family. To close boards, a time T is written to its column `closed_through`: each board whose end plus grace time
-(for late posts) is T or earlier is then closed.
+A board is never closed by a clock alone. Closing updates a row that every post to the board reads and locks, so the
+closing transaction sees every post that the board accepted before. All boards of a family share one gate, in the
+family's partition. To close boards, a time T is written to the gate's column `closed_through`: each board whose end
+plus grace time (for late posts) is T or earlier is then closed.
 
 Posts do not read the gate of a board that has its own table and no season. If such a board is deleted, moved, split, or
-gets a season, its table is dropped or renamed. So a post that does not know of this fails to write to the table.
+gets a season, its table is dropped or renamed, so a post based on an outdated copy of the board fails to write to it.
 """
 
 from collections.abc import Iterable
@@ -34,6 +34,7 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
 
     A leaf that is closed, has a season, or differs from its item in `leaves` is returned in its current state. A leaf
     that was deleted, whose rows are in another partition, or whose table has another name is returned as None.
+
     `check_all`: also look for leaves to return as None among the leaves whose gates a post does not lock.
 
     A board that moves out of a shared table, or is emptied there, leaves old rows behind. Without the lock, a post
@@ -54,7 +55,7 @@ def hold_gates(leaves: Iterable[Leaf], *, now_us: int, check_all: bool) -> Progr
 
 
 def _sort_leaves(leaves: Iterable[Leaf]) -> tuple[list[Leaf], list[Leaf], list[Leaf]]:
-    """Sort leaves into those whose own gate a post locks, all others, and among these those whose period has an end."""
+    """Sort leaves into those whose own gate a post locks, all others, and those others whose period has an end."""
     held: list[Leaf] = []
     others: list[Leaf] = []
     for leaf in leaves:
@@ -64,7 +65,7 @@ def _sort_leaves(leaves: Iterable[Leaf]) -> tuple[list[Leaf], list[Leaf], list[L
 
 
 def _update_leaf(leaf: Leaf, place: Place | None, gate: Gate) -> Leaf | None:
-    """Update the leaf by its gate. Return `leaf` itself if a post need not check the gate, or None if it is gone."""
+    """Update a leaf from its gate. Return `leaf` itself if a post need not check the gate, or None if it is gone."""
     if place is None or (leaf.table_key is None and place.rows_key != leaf.rows_key):
         return None
     if leaf.spec.season is None and (place, gate) == (leaf.place, leaf.gate):
@@ -85,10 +86,10 @@ def _hold_family_gates(leaves: Iterable[Leaf], now_us: int) -> Program[dict[int,
 
 
 def admit_accepted(leaves: dict[int, Leaf | None], accepted_us: int) -> Program[set[int]]:
-    """Change what `hold_gates` returned to what holds for queued posts: a leaf accepts what came before it closed.
+    """Adjust the result of `hold_gates` for queued posts, which a leaf takes if they were accepted before it closed.
 
-    Leave an archived leaf shut, and one that closed before `accepted_us`, when the first of the posts was accepted.
-    Return the keys of the leaves that accept such posts although the closing job has shut them.
+    Leave a leaf shut if it is archived, or if it closed before `accepted_us`, when the first of the posts was accepted.
+    Return the keys of the leaves that take such posts although the closing job has shut them.
     """
     admitted = set[int]()
     shut = [leaf for leaf in leaves.values() if leaf is not None and leaf.gate.closed_us is not None]
@@ -103,9 +104,9 @@ def admit_accepted(leaves: dict[int, Leaf | None], accepted_us: int) -> Program[
 
 
 def read_gates(partition: int, keys: Iterable[int], *, held: bool = False) -> Program[dict[int, tuple[Place, Gate]]]:
-    """Read, by leaf key, where the rows of each leaf in this partition are, and its gate. `held`: lock the gates.
+    """Read, by leaf key, where each leaf's rows are in this partition, and its gate. `held`: lock the gates.
 
-    Leave out leaves that were deleted, or moved to another partition.
+    Leave out leaves that were deleted or moved to another partition.
     """
     rows = yield (_HELD_GATES if held else _GATES).bind(keys=list(keys)).at(partition)
     return {row[0]: (Place(partition, *row[1:_WIDTH]), Gate(*row[_WIDTH : _WIDTH + len(GATE)])) for row in rows}
@@ -119,7 +120,7 @@ def read_gates_of(leaves: Iterable[Leaf], *, held: bool = False) -> Program[dict
 
 
 def hold_rows_key(leaf: Leaf) -> Program[int]:
-    """Lock the gate of a leaf. Return its `rows_key`, which identifies the leaf's rows in a shared table.
+    """Lock a leaf's gate, and return the `rows_key` that identifies the leaf's rows in a shared table.
 
     Until the transaction ends, no other transaction archives, moves or removes the leaf's rows.
 
@@ -133,10 +134,10 @@ def hold_rows_key(leaf: Leaf) -> Program[int]:
 
 
 def shut_out_posts(board: Board, *, queued: bool) -> Program[None]:
-    """Lock the gates of a board's leaves for this transaction, which has locked the board's row in the catalog.
+    """Lock the gates of a board's leaves against posts, in a transaction that has locked the board's catalog row.
 
-    Posts share the lock of a gate, so posts that overlap could keep this transaction waiting for ever. With `queued`,
-    therefore also take the advisory lock of a board in a shared table: later posts wait until this transaction ends.
+    Posts share the lock on a gate, so overlapping posts could keep this transaction waiting forever. `queued` therefore
+    also takes the advisory lock of a board in a shared table, which makes later posts wait until this transaction ends.
     """
     for partition, leaves in by_partition(board.leaves):
         locking = _SHUT_OUT_QUEUED if queued else _SHUT_OUT
@@ -144,13 +145,13 @@ def shut_out_posts(board: Board, *, queued: bool) -> Program[None]:
 
 
 def close_gates(leaves: Iterable[Leaf], *, now_us: int) -> Program[None]:
-    """Shut leaves: wait for the posts that hold their gates, and reject all later posts."""
+    """Shut leaves: wait for the posts that hold their gates, then reject all later posts."""
     for partition, theirs in by_partition(leaves):
         yield _CLOSE.bind(keys=[leaf.key for leaf in theirs], now_us=now_us).at(partition)
 
 
 def store_family_gate(family: Family) -> Program[None]:
-    """Store the gate of a family in its partition. Call this when the family is created, and when its grace changes."""
+    """Store a family's gate in its partition. Call this when the family is created, or when its grace time changes."""
     storing = _STORE_FAMILY.bind(
         family_key=family.key, closed_through=family.closed_through_us, grace=family.spec.grace_us
     )
@@ -158,7 +159,7 @@ def store_family_gate(family: Family) -> Program[None]:
 
 
 def close_family_gate(key: int, partition: int, *, now_us: int) -> Program[None]:
-    """Shut the boards of a family that close at `now_us` or earlier, as `close_gates` shuts leaves."""
+    """Shut the family's boards that close at `now_us` or earlier, as `close_gates` shuts leaves."""
     yield _CLOSE_FAMILY.bind(key=key, now_us=now_us).at(partition)
 
 
@@ -167,8 +168,8 @@ _OUTPUTS = tuple(map(col, _NAMES))
 _WIDTH = 3
 _AMONG = col("leaf_key").in_(param("keys"))
 _GATES = select(*_OUTPUTS).from_(GATES).where(_AMONG).packed().prepared()
-# Posts share the lock of a gate. If new posts always got it at once, a transaction that needs the gate for itself would
-# wait for ever. So both wait for an advisory lock first. All transactions take these locks in the same order.
+# Posts share the lock on a gate. If new posts always got it at once, a transaction that needs the gate exclusively
+# would wait forever. So both wait for an advisory lock first. All transactions take these locks in the same order.
 _IN_ORDER = asc(BOARD_LOCK), asc(col("leaf_key"))
 _QUEUED = advisory_lock(BOARD_LOCK, shared=True)
 _HELD_GATES = select(*_OUTPUTS, _QUEUED).from_(GATES).where(_AMONG).packed().locked(Lock.SHARE, *_IN_ORDER).prepared()

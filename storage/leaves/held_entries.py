@@ -1,6 +1,6 @@
-"""Locks an owner's entry, shown or hidden, and replaces it by a recomputed one. `voiding` and merges use it.
+"""Locks an owner's entry, shown or hidden, and replaces it with a recomputed one, for `voiding` and merges.
 
-The caller has locked the board's row in the catalog, so nobody can move, empty or archive the board at the same time.
+The caller has locked the board's catalog row, so the board cannot be moved, emptied or archived at the same time.
 """
 
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from .totals import ALL_ENTRIES, CHANGES
 
 
 class HeldEntry(NamedTuple):
-    """An entry as it is before the change. Its row is locked. Run its programs in the partition of the leaf."""
+    """An entry as it was before the change, with its row locked. Run its programs in the leaf's partition."""
 
     entries: Entries
     owner: str
@@ -27,10 +27,10 @@ class HeldEntry(NamedTuple):
     is_hidden: bool
 
     def replace(self, cells: list[Cell], version: int, record: RecordFields) -> Program[RankingChange]:
-        """Write the entry, or make it. Return the change to log, with the entry that is now stored.
+        """Write the entry, creating it if there is none. Return the change to log, with the entry that is now stored.
 
         Raises:
-            LostRaceError: another transaction has made or changed the entry first.
+            LostRaceError: another transaction has created or changed the entry first.
         """
         entry = Entry(self.owner, version, cells)
         if (yield from self._write(entry)) != 1:
@@ -69,7 +69,7 @@ class HeldEntry(NamedTuple):
 
 
 def hold_entry(leaf: Leaf, owner: str) -> Program[HeldEntry]:
-    """Lock an owner's entry. A post locks it first, too, so all changes that are logged before are seen later."""
+    """Lock an owner's entry. Posts lock it first, too, so afterwards every change logged earlier is visible."""
     entries = Entries(leaf)
     for _, entry in (yield from entries.table.lock_rows([(leaf.rows_key, owner)])):
         return HeldEntry(entries, owner, entry, False)

@@ -1,7 +1,7 @@
-"""Hides owners: moves their rows to the hidden table, so that no ranking has the rows. Posts still merge into the rows.
+"""Hides owners by moving their rows to the hidden table, where posts still merge into them but no ranking sees them.
 
-The table `hidden_owners` has the state of an owner: HIDDEN, SHADOWED or SHOWING. Nearly all owners have no state. An
-owner who was merged into another one is MERGED, MERGED_HIDDEN or MERGED_SHADOWED, and keeps this state.
+The table `hidden_owners` stores owner states: HIDDEN, SHADOWED or SHOWING. Nearly all owners have no state. An owner
+who was merged into another one is MERGED, MERGED_HIDDEN or MERGED_SHADOWED, and keeps this state.
 
     no state ── store_state ──> HIDDEN ── hide_owner, one transaction after the other ──> all rows in the hidden table
                                 │    ^
@@ -15,16 +15,16 @@ owner who was merged into another one is MERGED, MERGED_HIDDEN or MERGED_SHADOWE
     SHOWING    the board's table     either table                 `show_owner`
     MERGED     posts are refused     either table                 `histories.owner_merges`, to the other owner
 
-SHADOWED is like HIDDEN for all who write, and for everybody else's ranks. But readers who answer about the owner get
-the hidden row as a `ShadowEntry` (`find_unseen`), and rank it among the rows of the board. They also do so in the state
-SHOWING, so that an owner who was shadowed never reads that the owner is hidden.
+SHADOWED is like HIDDEN for writers, and for other owners' ranks. But a read about the owner itself gets the hidden row
+as a `ShadowEntry` (`find_unseen`), and ranks it among the board's rows. The same holds in the state SHOWING, so that an
+owner who was shadowed is never told of being hidden.
 
 An owner's row on a board is in one of the two tables. Without a state, the owner has no row in the hidden table, so a
 post looks there only for owners with a state, and needs no query if none of its owners has one.
 
-Every partition has all states, so a post reads them in its own partition. A process remembers these states until the
+Every partition stores all states, so that a post reads them in its own partition. A process remembers them until the
 number `facts` in the counter of the change log changes (see `posting.group_facts`). A post compares this number while
-it holds the counter. If the number has changed, and the post has found no row of its owner, the post runs again.
+it holds the counter. If the number has changed, the process forgets the states, and the post runs again.
 
 A transaction that moves rows locks the owner's state. So while the state is SHOWING, no row is moved into the hidden
 table, and while it is HIDDEN, no row is moved out. A post reads the board's table first and the hidden table second. If
@@ -89,7 +89,7 @@ class HiddenEntry(NamedTuple):
     entry: Entry
 
     def widen_cells(self, columns: int) -> Entry:
-        """Give the entry a cell for every column: columns may have been added since it was written."""
+        """Extend the entry to one cell for every column, because columns may have been added since it was written."""
         self.entry.cells.extend([None] * (columns - len(self.entry.cells)))
         return self.entry
 
@@ -129,9 +129,9 @@ _FORGET = delete(HIDDEN_OWNERS).where(any_of(all_of(_theirs, col("state").eq(SHO
 
 
 def read_states(owners: Sequence[str] | None = None) -> Program[tuple[int, dict[str, str]]]:
-    """Read the number `facts` of the partition (see `group_facts`) and, from the same snapshot, the states by owner.
+    """Read the partition's number `facts` (see `group_facts`) and the states by owner, from the same snapshot.
 
-    `owners`: read only the states of these owners. If it is None, at most `STATES_MAX` + 1 states are read.
+    `owners`: read only these owners' states. If it is None, at most `STATES_MAX` + 1 states are read.
     """
     rows = yield _ALL_STATES.bind() if owners is None else _FACTS_AND_STATES.bind(owners=owners)
     [facts] = [number for owner, _, number in rows if owner is None]
@@ -144,7 +144,7 @@ def find_hidden_entries(leaf_keys: Sequence[int], owners: Sequence[str]) -> Prog
 
 
 def find_unseen(leaves: Iterable[Leaf], owners: Sequence[str]) -> Program[list[HiddenEntry]]:
-    """Find the hidden entries of these owners on leaves: each is a `ShadowEntry` unless its owner may know.
+    """Find these owners' hidden entries on leaves, as `ShadowEntry` unless answers tell that the owner is hidden.
 
     Run this program in the partition of the leaves. Archived leaves have no such entries.
     """
@@ -162,13 +162,13 @@ def find_unseen(leaves: Iterable[Leaf], owners: Sequence[str]) -> Program[list[H
 
 
 def find_shadow(leaf: Leaf, owner: str) -> Program[ShadowEntry | None]:
-    """Find the entry of a shadowed owner on a leaf, or None. Run this program in the partition of the leaf."""
+    """Find a shadowed owner's entry on a leaf, or None. Run this program in the partition of the leaf."""
     found = yield from find_unseen([leaf], [owner])
     return next((entry for _, entry in found if isinstance(entry, ShadowEntry)), None)
 
 
 def find_hidden_owners(owners: Sequence[str], *, held: bool = False) -> Program[dict[str, str]]:
-    """Find which of these owners are hidden, with their states. `held`: lock these until the transaction ends."""
+    """Find which of these owners are hidden, with their states. `held`: lock the states until the transaction ends."""
     rows = yield (_HELD_STATES if held else _STATES_OF).bind(owners=owners)
     return {owner: state for owner, state in rows if state in UNSEEN}
 
@@ -193,12 +193,11 @@ def _encode_row(row: HiddenEntry) -> tuple[int, str, int, str]:
 def store_state(
     owner: str, *, now_us: int, hide: bool, shadow: bool = False, concerns: Concerns = lambda _: True
 ) -> Program[None]:
-    """Store that an owner is hidden, or with `hide=False` is being shown again. Other programs move the rows later.
+    """Store that an owner is hidden or, with `hide=False`, is being shown again. Other programs move the rows later.
 
-    `shadow`: the owner is not to notice it. `concerns`: store it only in the partitions that this function accepts.
-
-    The state holds for all present and future boards. With `hide=False`, nothing changes if the owner is not hidden.
-    Call this last in its transaction.
+    `shadow`: hide the owner without its noticing. `concerns`: store the state only in the partitions that this function
+    accepts. The state holds for all present and future boards. With `hide=False`, nothing changes if the owner is not
+    hidden. Call this last in its transaction.
     """
     hiding = [(owner, SHADOWED if shadow else HIDDEN)]
     storing = _STORE.bind(rows=hiding) if hide else _SHOW.bind(owner=owner, hiding=list(HIDING))
@@ -206,9 +205,9 @@ def store_state(
 
 
 def store_merged(owner: str, into: str, *, now_us: int) -> Program[None]:
-    """Store that an owner was merged into another one. If the owner is hidden, `into` is hidden from now on.
+    """Store that an owner was merged into another one. If the owner is hidden, `into` is hidden from now on, too.
 
-    `into` is shadowed only if answers tell of neither that it is hidden. The owner's rows stay where they are until
+    `into` is shadowed unless answers tell that one of the two is hidden. The owner's rows stay where they are until
     they are merged. Call this last in its transaction.
     """
     found = yield from in_partition(0, find_hidden_owners([owner, into]))
@@ -223,10 +222,10 @@ def store_merged(owner: str, into: str, *, now_us: int) -> Program[None]:
 def forget_state(
     owner: str, *, now_us: int, concerns: Concerns = lambda _: True, merged: Sequence[str] = ()
 ) -> Program[None]:
-    """Remove the state of an owner whose rows were all moved back. Do nothing if the owner was hidden again.
+    """Remove the state of an owner whose rows were all moved back, unless the owner was hidden again.
 
-    `concerns`: remove it only in the partitions that this function accepts. `merged`: owners of whom to forget that
-    they were merged.
+    `concerns`: remove it only in the partitions that this function accepts. `merged`: owners whose merged state is
+    removed as well.
 
     Raises:
         BoardChangedError: the owner still has a hidden row, because its board has moved in the meantime.
@@ -250,7 +249,7 @@ def _change_states(changing: Bound, now_us: int, concerns: Concerns) -> Program[
 
 
 def copy_states(number: int) -> Program[None]:
-    """Copy the states of all owners to a new partition, in the transaction that adds the partition."""
+    """Copy all owner states to a new partition, in the transaction that adds the partition."""
     after: str | None = ""
     while after is not None:
         states = yield _PAGE.bind(after=after, limit=STATES_A_PAGE).at(0)
@@ -264,7 +263,7 @@ def hide_owner(boards: Sequence[Entries], owner: str, *, now_us: int) -> Program
     if not (yield from _hold_state(owner, *HIDING)):
         return
     moved: list[HiddenEntry] = []
-    # Rows that are hidden already stay, but what is told of them may change: streams and entity tags have to notice.
+    # Rows that are hidden already stay. But answers about them may change, so streams and entity tags must notice.
     there = {entries.leaf.key: entries for entries in boards}
     changes = [
         _change_of(there[row.leaf_key], row.entry, ChangeKind.HIDDEN, row.entry.cells)
@@ -310,7 +309,7 @@ def list_hidden_boards(owner: str, *, limit: int) -> Program[list[int]]:
 
 
 def erase_hidden_entry(entries: Entries, owner: str) -> Program[RankingChange | None]:
-    """Erase the owner's hidden row on a board. Return the change to log, or None if there is no such row."""
+    """Erase an owner's hidden row on a board. Return the change to log, or None if there is no such row."""
     rows = yield _TAKE.bind(owner=owner, key=entries.leaf.key)
     if not rows:
         return None
@@ -318,7 +317,7 @@ def erase_hidden_entry(entries: Entries, owner: str) -> Program[RankingChange | 
 
 
 def _change_of(entries: Entries, entry: Entry, kind: ChangeKind, cells: Sequence[Cell] = ()) -> RankingChange:
-    """Describe a change of a hidden entry, which no ranking has, before or afterwards."""
+    """Describe a change to a hidden entry, which is in no ranking before or after the change."""
     none, version = entries.ranked_cells.none, entry.updated_at_us if cells else None
     change = NewChange(entries.leaf.key, entry.owner, none, none, record_of_event(kind, cells, version))
     return RankingChange(entry, change, {CHANGES: 1})

@@ -1,11 +1,11 @@
-"""Copies a leaf to other leaves while posts continue: its rows, its post ids, and what posts change during the copy.
+"""Copies a leaf's rows and post ids to other leaves while posts continue, and catches up with what they change.
 
-- The change log names the owners whose rows have changed since it was last read. These rows must be copied again.
-- New post ids are found by time: a transaction stores the same time in the log and with its post ids.
-- An erased owner has no name in the log. After an erasure, the rows of all copied owners are copied again.
+- The change log names the owners whose rows have changed since it was last read. These rows are copied again.
+- New post ids are found by time, because a transaction stores the same time in the log and with its post ids.
+- An erased owner has no name in the log. So after an erasure, the rows of all copied owners are copied again.
 
-A statement reaches the tables of one partition only. So this process reads rows in the partition of the leaf, and
-writes them in the partitions of the target leaves.
+A statement only reaches the tables of one partition. So this process reads rows in the leaf's partition, and writes
+them in the partitions of the target leaves.
 """
 
 import json
@@ -48,10 +48,10 @@ _PARTS = {CHANGE_LOG: "changes", INGEST_BLOCKS: "posts"}  # the columns that cou
 
 
 class TableCopy:
-    """Programs that copy rows of one table, page by page in the order of the table's key."""
+    """Programs that copy the rows of one table, page by page in the order of the table's key."""
 
     def __init__(self, source: CreateTable, target: CreateTable, scope: dict[str, int]) -> None:
-        """Prepare the statements. `scope`: the name and value of the first key column, to copy the rows of a leaf."""
+        """Prepare the statements. `scope`: name and value of the first key column, to copy only one leaf's rows."""
         self._scope, self._keys = scope, source.keys[len(scope) :]
         self._key_at = [[*source.kinds].index(key) for key in self._keys]  # where a row has them
         self.page_rows = PAGE_DOCUMENTS if BLOB in source.kinds.values() else PAGE_ROWS
@@ -67,7 +67,7 @@ class TableCopy:
         return select(*map(col, names)).from_(source.name).where(*theirs)
 
     def _prepare_pages(self, rows: Select) -> list[Prepared]:
-        """Prepare a statement for each length of the key after which a page begins: it reads one range of an index."""
+        """Prepare a statement for each length of the key after which a page starts. Each reads a range of an index."""
         page = rows.order_by(*(asc(col(key)) for key in self._keys)).limit(param("limit"))
         pages = [page.prepared()]
         for index, last in enumerate(self._keys):
@@ -78,8 +78,8 @@ class TableCopy:
     def read_page(self, after: Row) -> Program[tuple[Rows, Row | None]]:
         """Read a page of rows after the key `after`, and the key to pass for the next page, or None at the end.
 
-        An empty `after` gives the first page. A row has all columns. A key has the key columns that are not in `scope`.
-        A shorter key covers all rows with its values, so that a page begins after them.
+        An empty `after` gives the first page. A row has all columns, while a key has the key columns that are not in
+        `scope`. A shorter key covers all rows with its values, so that a page starts after all of them.
         """
         bound, limit = {**self._scope, **dict(zip(self._keys, after, strict=False))}, self.page_rows
         if self._parts is not None:
@@ -97,7 +97,7 @@ class TableCopy:
 
 
 class RowsCopy(TableCopy):
-    """Programs that copy a leaf's rows, and copy the rows of given owners again after posts have changed them."""
+    """Programs that copy a leaf's rows, and recopy the rows of given owners after posts have changed them."""
 
     def __init__(self, here: Leaf, there: Leaf) -> None:
         source, target = layout_of(here), layout_of(there)
@@ -116,7 +116,7 @@ class RowsCopy(TableCopy):
         return rows
 
     def write_owners(self, owners: Iterable[str], rows: Rows) -> Program[None]:
-        """Write `rows`, and remove the rows of those `owners` who have no row in `rows`."""
+        """Write `rows`, and remove the rows of those `owners` who have none in `rows`."""
         for some in _chunks(rows):
             yield from self.write_rows([*some])
         kept = set(map(self.owner_of, rows))
@@ -139,10 +139,10 @@ class LeafChanges(NamedTuple):
 
 
 class LeafCopy:
-    """Programs that copy one leaf to others. Run them for the control partition unless a docstring says otherwise."""
+    """Programs that copy one leaf to others. Run them in the control partition unless a docstring says otherwise."""
 
     def __init__(self, leaf: Leaf, targets: Sequence[Leaf]) -> None:
-        """Prepare to copy a leaf to one target, or to several targets among which its owners are divided."""
+        """Prepare to copy a leaf to one target, or to several targets that share its owners between them."""
         self.source, self.targets = leaf, tuple(targets)
         self.rows: list[RowsCopy] = []  # one for each target; empty: the leaf has an archive instead of rows
         if leaf.archived_us is None:
@@ -159,19 +159,19 @@ class LeafCopy:
         return shares
 
     def write_owners(self, owners: Sequence[str], rows: Rows) -> Program[None]:
-        """Write `rows` to the targets, and remove there the rows of those `owners` who have no row in `rows`."""
+        """Write `rows` to the targets, and remove there the rows of those `owners` who have none in `rows`."""
         shares = zip(self.share(owners, str), self.share(rows, self.rows[0].owner_of), strict=True)
         for target, table, (theirs, their_rows) in zip(self.targets, self.rows, shares, strict=True):
             yield from in_partition(target.partition, table.write_owners(theirs, their_rows))
 
     def write_post_ids(self, rows: Rows) -> Program[None]:
-        """Copy all post ids to every target: the stored hash of an owner does not tell the segment of the owner."""
+        """Copy all post ids to every target, because an owner's stored hash does not reveal the owner's segment."""
         for target in self.targets:
             theirs = rows if target.key == self.source.key else [_rename_post_id(row, target.key) for row in rows]
             yield from in_partition(target.partition, self.post_ids.write_rows(theirs))
 
     def read_changes(self, mark: int) -> Program[LeafChanges]:
-        """Read what has changed in the leaf since `mark`, a log position. Run this for the leaf's partition.
+        """Read what has changed in the leaf since `mark`, a log position. Run this in the leaf's partition.
 
         Raises:
             JournalIncompleteError: some of these changes were pruned from the log.
@@ -198,7 +198,7 @@ class LeafCopy:
         yield from self.write_post_ids(changes.post_ids)
 
     def hold(self, mark: int) -> Program[LeafChanges]:
-        """Lock the leaf's table, so that posts wait. Return the changes after `mark`. See `BoardCopy.switch`."""
+        """Lock the leaf's table, so that posts wait, and return the changes after `mark`. See `BoardCopy.switch`."""
         if self.rows:
             yield hold_table(layout_of(self.source).table).bind().at(self.source.partition)
         found = yield from in_partition(self.source.partition, self.read_changes(mark))
@@ -207,7 +207,7 @@ class LeafCopy:
         return found
 
     def copy_small_table(self, name: str) -> Program[None]:
-        """Copy the leaf's rows in the table `name`. With several targets, it has to be one of `OF_OWNERS`.
+        """Copy the leaf's rows in the table `name`, which must be one of `OF_OWNERS` if there are several targets.
 
         Raises:
             LostRaceError: a hidden owner is being shown again.
@@ -235,7 +235,7 @@ def _write_small_rows(table: TableCopy, name: str, target: Leaf, rows: Rows) -> 
 
 
 def _hold_hidden(owners: Sequence[str]) -> Program[None]:
-    """Check that these owners are hidden. Lock the rows that say so, so they stay hidden until the transaction ends.
+    """Check that these owners are hidden, and lock their states so that they stay hidden until the transaction ends.
 
     Raises:
         LostRaceError: an owner is being shown again. To show an owner, one partition after the other is searched for
@@ -252,9 +252,9 @@ def _rename_post_id(row: Row, leaf_key: int) -> Row:
 
 
 def _number_curves(rows: Rows) -> Program[Rows]:
-    """Give copied curves new version numbers, and remove their marks, which are positions in the source's log.
+    """Assign new version numbers to copied curves, and remove their marks, which are positions in the source's log.
 
-    The new versions are greater than the old ones, so a process that has the old curves takes the copies for newer.
+    The new versions exceed the old ones, so that a process that has the old curves recognizes the copies as newer.
     """
     numbered: Rows = []
     names = list(TABLES[CURVES].kinds)

@@ -1,4 +1,4 @@
-"""Ranks and reads the rows of a leaf by one ranked column: pages, and the rows around an owner or a value.
+"""Ranks and reads a leaf's rows by one ranked column: pages, and the rows around an owner or a value.
 
 One or two statements read the rows around many places (pairs of a cell and an owner), so many requests can share them.
 """
@@ -75,7 +75,7 @@ def decode_entry(row: Sequence[Any]) -> Entry:
 
 
 class _ColumnStatements:
-    """The compiled statements for one ranked column of a table. `RowRanking` adds the parameters of a leaf."""
+    """The compiled statements for one ranked column of a table, to which `RowRanking` adds a leaf's parameters."""
 
     def __init__(self, layout: Layout, index: int) -> None:
         column = layout.columns[index]
@@ -141,9 +141,10 @@ class _ColumnStatements:
         return self._either(cell, self._owner.lt(owner), self._better(cell)).order_by(*self._worst_first)
 
     def _either(self, cell: Term, on_its_side: Condition, beyond: Condition) -> Union:
-        """Build a query for all rows on one side of a place: the ties of the place on this side, and the rows beyond.
+        """Build a query for all rows on one side of a place: the place's ties on this side, and the rows beyond.
 
-        The query is a union. If it compared pairs (cell, owner), the database would check every row that it reads.
+        The query is a union, because if it compared pairs (cell, owner), the database would check every row that it
+        reads.
         """
         rows_of = self._from_board(*self._layout.row_columns())
         return union_all(rows_of.where(self._cell.eq(cell), on_its_side), rows_of.where(beyond))
@@ -186,7 +187,7 @@ _statements_of = lru_cache(maxsize=SHARED_STATEMENTS_MAX)(_ColumnStatements)
 
 
 class RowRanking(Ranking):
-    """The ranking of a leaf that has rows, by one column. The methods are programs that count and read these rows."""
+    """The ranking of a leaf with rows by one column, with programs that count and read these rows."""
 
     def __init__(self, leaf: Leaf, index: int) -> None:
         self._leaf, self.index = leaf, index
@@ -215,7 +216,7 @@ class RowRanking(Ranking):
         return (yield from self.find_row_after_skip(skip_rows, below))
 
     def _find_anchor_before(self, start: CountStart, rank: int) -> Program[tuple[str | None, int]]:
-        """Find the cell of a knot before the `rank`-th row (None: the top), and how many rows to skip after it."""
+        """Find a knot's cell before the `rank`-th row (None means the top), and how many rows to skip after it."""
         curve, sought = start.curve, rank
         for _ in range(ANCHORS_MAX):
             near = curve.key_at(sought)
@@ -236,13 +237,13 @@ class RowRanking(Ranking):
         return int(rows[0][0]), int(rows[0][1])
 
     def find_row_after_skip(self, skip_rows: int, below: str | None = None) -> Program[tuple[str, str] | None]:
-        """Skip rows from the top, or after the cell `below`. Return the cell and owner of the next row, or None."""
+        """Skip rows from the top, or after the cell `below`, and return the cell and owner of the next row, or None."""
         below = self.before_best if below is None else below
         rows = yield self._sql.landing_below.bind(cell=below, offset=skip_rows, **self._scope)
         return (rows[0][0], rows[0][1]) if rows else None
 
     def sample_row(self, skip_rows: int, below: str | None = None) -> Program[Sample | None]:
-        """Find a row as `find_row_after_skip` does, and count its ties in the same statement. Sampling uses it."""
+        """Find a row as `find_row_after_skip` does, and count its ties in the same statement, for sampling."""
         below = self.before_best if below is None else below
         return _sample((yield self._sql.sample_below.bind(cell=below, offset=skip_rows, **self._scope)))
 
@@ -252,7 +253,7 @@ class RowRanking(Ranking):
     def tally_cells(self, limit: int, below: str | None = None) -> Program[Rows]:
         """List up to `limit` distinct cells, best first, each with its number of entries.
 
-        Begin at the top, or after the cell `below`.
+        Start at the top, or after the cell `below`.
         """
         below = self.before_best if below is None else below
         return (yield self._sql.tallied_below.bind(cell=below, limit=limit, **self._scope))
@@ -289,7 +290,7 @@ class RowRanking(Ranking):
     def read_around_places(
         self, places: Sequence[CellOf], *, better_rows: int, worse_rows: int
     ) -> Program[list[OwnersNeighbours]]:
-        """Read the rows around each place, with one statement. The caller must fill in `Neighbours.edge_ties`."""
+        """Read the rows around each place with one statement. The caller must fill in `Neighbours.edge_ties`."""
         limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.leaf_key, **self._scope}
         numbered = [(number, *place) for number, place in enumerate(places)]
         found = yield self._sql.of_places_with_totals.bind(places=numbered, **limits)
@@ -299,7 +300,7 @@ class RowRanking(Ranking):
     def read_around_owners(
         self, owners: Sequence[str], *, better_rows: int, worse_rows: int
     ) -> Program[dict[int, OwnersNeighbours]]:
-        """Read the rows around each owner that has a value in the column, by the owner's index in `owners`."""
+        """Read the rows around each owner with a value in the column, by the owner's index in `owners`."""
         limits = {"better_rows": better_rows, "worse_rows": worse_rows, "totals_key": self.leaf_key, **self._scope}
         found = yield self._sql.of_owners.bind(owners=list(enumerate(owners)), **limits)
         near = {row[0]: self._with_totals(row) for row in found}
@@ -315,7 +316,7 @@ class RowRanking(Ranking):
         """Fill in `Neighbours.edge_ties`. `places`: for each place, its cell and the neighbours around it.
 
         The first row of `Neighbours.before` is called the edge. If the edge has the cell of the place, its ties follow
-        from `ties_before`. For all other edges, one statement counts the ties.
+        from `ties_before`. For all other edges, a single statement counts the ties.
         """
         index = self.index
         to_count: list[Neighbours] = []

@@ -1,11 +1,10 @@
 """Names and creates the tables that hold the rows of leaves, with the indexes that order rankings.
 
-A leaf has a table of its own, or its rows are in a table that it shares with other leaves. In a shared table, the rows
-of a leaf are those with the leaf's `rows_key`. This key comes first in the primary key and in every index, so a leaf
-never reads the rows of another leaf.
+A leaf has its own table, or shares a table with other leaves. In a shared table, a leaf's rows are those with its
+`rows_key`. This key comes first in the primary key and in every index, so that a leaf never reads another leaf's rows.
 
-Only this module makes the names of these tables and of their columns and indexes. The names are made from keys, and
-never from text of a request.
+All names of these tables, their columns and their indexes are built in this module, from keys and never from request
+text.
 """
 
 from collections.abc import Iterable
@@ -31,7 +30,7 @@ from storage.records import Best, ColumnKind, ColumnSpec, Leaf
 from storage.schema.tables import ROW_TABLES_PREFIX
 from storage.store import Program
 
-# In shared tables, this column has the `rows_key` of a row's leaf. The parameter of `Layout.scope` has the same name.
+# In shared tables, this column holds the `rows_key` of the row's leaf. The parameter of `Layout.scope` is named alike.
 ROWS_KEY = "rows_key"
 SHARED_STATEMENTS_MAX = 1_024  # the most sets of statements in a cache; leaves with equal table and columns share one
 _SHARED_SIGNS = {Best.HIGH: "h", Best.LOW: "l"}
@@ -45,7 +44,7 @@ class RowColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A table with rows of leaves, and the columns of this table that the leaves of one spec use."""
+    """A table that holds leaves' rows, and those of its columns that the leaves of one spec use."""
 
     table: str
     shared: bool
@@ -80,11 +79,11 @@ def scope_of(leaf: Leaf) -> dict[str, int]:
 
 
 def entries_table(leaf_key: int, *, moves: int = 0) -> str:
-    """Name a leaf's own table. `moves`: how often the table got a new name.
+    """Name a leaf's own table. `moves`: how often the table has been renamed.
 
     Each move to another partition changes the name. So if a leaf moves away and back, a process that missed the moves
-    writes to a name that no longer exists, and not to the new table. The name also changes when the leaf gets a season,
-    because posts to a leaf without a season do not check whether it is closed.
+    writes to a name that no longer exists instead of to the new table. The name also changes when the leaf gets a
+    season, because posts to a leaf without a season do not check whether it is closed.
     """
     return f"{ROW_TABLES_PREFIX}{leaf_key}" + (f"_{moves}" if moves else "")
 
@@ -96,8 +95,8 @@ def shared_table(table_key: int) -> str:
 def columns_of(columns: Iterable[ColumnSpec], *, shared: bool) -> tuple[RowColumn, ...]:
     """List the database columns that a table of rows needs for the columns of a spec.
 
-    Leaves with different specs may use one shared table. So in a shared table, the name of a database column also says
-    what kind of value the column holds.
+    Leaves with different specs may share a table. So in a shared table, a database column's name also says what kind of
+    value the column holds.
     """
     found: list[RowColumn] = []
     for index, column in enumerate(columns):
@@ -146,7 +145,7 @@ def index_name(layout: Layout, column: RowColumn) -> str:
 
 
 def create_ranking_index(layout: Layout, column: RowColumn) -> Program[None]:
-    """Create a column's ranking index, with the best value first. The index leaves out rows without a value.
+    """Create a column's ranking index, best value first. The index leaves out rows without a value.
 
     Equal values are ordered by owner, ascending, whether high or low values are best.
     """

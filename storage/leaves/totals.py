@@ -1,7 +1,7 @@
-"""Totals of leaves: how many entries have a value in each column. Whoever reads them checks that its copy is current.
+"""Reads leaves' totals, which say how many entries have a value in each column, and checks copies of leaves.
 
-The totals of a leaf are in its partition. Each transaction that changes entries updates them, so they are exact. Reads
-that need them also read the leaf's edition, by which they notice that their copy of the leaf is outdated.
+A leaf's totals are in its partition. They are exact, because each transaction that changes entries updates them. Reads
+that need the totals also read the leaf's edition, which shows whether their copy of the leaf is outdated.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ Totals = dict[int, int]  # by column index, or `ALL_ENTRIES` or `CHANGES`
 
 
 def check_copy(leaf: Leaf, edition: str | None) -> None:
-    """Check that `leaf`, which was read earlier, is of the edition that is stored now. Accept every unreached leaf.
+    """Check that `leaf`, read earlier, has the edition that is stored now. Accept every unreached leaf.
 
     Raises:
         UnknownBoardError: the leaf was deleted, so it has no edition.
@@ -51,9 +51,9 @@ _HOLD_EPOCH = {lock: _find_epoch.locked(lock).prepared() for lock in (Lock.SHARE
 
 
 def store_gates(leaves: Iterable[Leaf]) -> Program[None]:
-    """Store in the gate of each leaf, in its partition, what the catalog now says of the leaf.
+    """Copy what the catalog now says about each leaf to the leaf's gate, in its partition.
 
-    Posts read the gate (see `gates`). Readers notice by its edition that their copy of the leaf is outdated.
+    Posts read the gate (see `gates`). Its edition shows readers whether their copy of the leaf is outdated.
     """
     for partition, theirs in by_partition(leaves):
         gates = [(leaf.key, leaf.table_key, leaf.rows_key, *leaf.gate, leaf.edition) for leaf in theirs]
@@ -64,7 +64,7 @@ _STORE_GATES = prepare_put_rows(GATES)
 
 
 def find_demands(leaf_keys: Iterable[int]) -> Program[dict[int, str]]:
-    """Find, by key, the `demands` that each of these leaves of this partition has now, as its edition says."""
+    """Find the current `demands` of each of these leaves of this partition, by key, from its edition."""
     rows = yield _EDITIONS.bind(keys=list(leaf_keys))
     return {key: "".join(edition.split(".")[4:]) for key, edition in rows}
 
@@ -77,8 +77,8 @@ _EDITIONS = (
 def find_totals(leaf_keys: list[int]) -> Program[dict[int, Totals]]:
     """Find the totals of leaves, by leaf key and then by column index.
 
-    The total of a column is the number of entries with a value in that column. The indexes `ALL_ENTRIES` and `CHANGES`
-    have other numbers. Run this program for the partition of the leaves, or use `find_totals_of`.
+    A column's total is the number of entries with a value in that column. The indexes `ALL_ENTRIES` and `CHANGES` hold
+    other numbers. Run this program in the leaves' partition, or use `find_totals_of`.
     """
     totals: dict[int, Totals] = {key: {} for key in leaf_keys}
     for leaf_key, index, entries in (yield _TOTALS.bind(keys=leaf_keys)):
@@ -87,7 +87,7 @@ def find_totals(leaf_keys: list[int]) -> Program[dict[int, Totals]]:
 
 
 def read_totals(leaves: Sequence[Leaf]) -> Program[dict[int, Totals]]:
-    """Read the totals of leaves, and check that `leaves` are not outdated. Run this for the partition of the leaves.
+    """Read the totals of leaves, and check that `leaves` are not outdated. Run this in the leaves' partition.
 
     Raises:
         UnknownBoardError: a leaf was deleted.
@@ -130,12 +130,12 @@ def totals_and_edition(*others: Term) -> Select:
 
 
 def find_totals_of(boards: Collection[Board]) -> Program[dict[int, Totals]]:
-    """Find the totals of boards and of their leaves, as `find_totals` does. A board has the sums of its leaves."""
+    """Find the totals of boards and of their leaves, as `find_totals` does. A board's totals sum up its leaves'."""
     return (yield from _add_up_boards(boards, lambda leaves: find_totals(list({leaf.key for leaf in leaves}))))
 
 
 def read_totals_of(boards: Collection[Board]) -> Program[dict[int, Totals]]:
-    """Read the totals of boards and of their leaves in any partitions. Check all leaves as `read_totals` does."""
+    """Read the totals of boards and of their leaves in any partitions, checking all leaves as `read_totals` does."""
     return (yield from _add_up_boards(boards, read_totals))
 
 
@@ -152,7 +152,7 @@ def _add_up_boards(
 
 
 def read_board_totals(board: Board) -> Program[Totals]:
-    """Read the totals of one board by column index, as `find_totals` explains them.
+    """Read one board's totals by column index, as explained in `find_totals`.
 
     Raises:
         UnknownBoardError: the board was deleted.

@@ -1,8 +1,8 @@
-"""Counts what the posts of an owner have added within the last hour, for columns with the limit `gain_per_hour_max`.
+"""Counts what an owner's posts have added within the last hour, for columns with the limit `gain_per_hour_max`.
 
-Gains are counted by minute: what was added in each of the last 60 minutes and in the current one. So in no 60 minutes
-do posts add more than the limit. The row of an owner needs no lock of its own, because only a transaction that changes
-the owner's entry changes it: of two such transactions, one waits for the other, or loses the race.
+Gains are counted by minute: what was added in each of the last 60 minutes and in the current one. So posts never add
+more than the limit within any 60 minutes. An owner's row needs no lock of its own, because it is only changed by
+transactions that change the owner's entry, and of two such transactions one waits for the other or loses the race.
 """
 
 from collections.abc import Collection, Mapping
@@ -37,7 +37,7 @@ def add_gain(gains: Gains, index: int, gain: int, now_us: int) -> Gains:
 
 
 def read_gains(leaf_keys: Collection[int], owners: Collection[str]) -> Program[dict[GainKey, Gains]]:
-    """Read what these owners have gained on these leaves. Call this after the rows of the owners are locked."""
+    """Read what these owners have gained on these leaves. Call this once the owners' rows are locked."""
     rows = yield _READ.bind(keys=[*leaf_keys], owners=[*owners])
     return {(key, owner): _decode(minutes) for key, owner, minutes in rows}
 

@@ -1,11 +1,11 @@
-"""Stores held posts: suspected ones, which count for nobody until an operator accepts them.
+"""Stores held posts, which look suspicious and count for nobody until an operator accepts them.
 
     post beyond a limit, or with "hold" ──> held ──> accepted: applied, with the time that the post had
                                                  ──> refused: its id is voided
 
-A held post is durable: the transaction that decides to hold it stores it, with its id and the outcome `held`. A post to
-a family has one row for each of its boards. A verdict is about all of them, and removes the rows in the transaction
-that applies or voids the post, so of two verdicts only one has an effect.
+A held post is durable: the transaction that decides to hold it also stores it, with its id and the outcome `held`. A
+post to a family has one row for each of its boards. A verdict covers all of them, and removes the rows in the
+transaction that applies or voids the post, so only the first of two verdicts has an effect.
 
 (To *hold* something else, such as a row or a lease, is to lock it.)
 """
@@ -43,7 +43,7 @@ class HeldPost(NamedTuple):
 
 
 def hold_post(post: Post, part: BoardPost, reason: str, now_us: int) -> HeldPost:
-    """Build the row to store for a post that is to be held. The post must have an id."""
+    """Build the row that stores a post to be held. The post must have an id."""
     at_us = now_us if post.at_us is None else post.at_us
     changes = _encode(part.changes).decode()
     identity = part.leaf.key, post.owner, post.post_hash or "", None if post.scope is None else post.scope.key
@@ -63,7 +63,7 @@ def count_held(leaf_keys: Collection[int]) -> Program[dict[int, int]]:
 
 
 def find_held(leaf: Leaf, owner: str, post_hash: str) -> Program[list[HeldPost]]:
-    """Find all parts of a held post if one of them changes this leaf; nothing if it is not held."""
+    """Find all parts of a held post, one of which changes this leaf. Return nothing if the post is not held."""
     bound = {"owner": owner, "post_hash": post_hash}
     rows = yield _PART.bind(key=leaf.key, **bound)
     if rows and leaf.family_key is not None:
@@ -72,7 +72,7 @@ def find_held(leaf: Leaf, owner: str, post_hash: str) -> Program[list[HeldPost]]
 
 
 def list_held(leaf_key: int, after: tuple[int, str], limit: int) -> Program[list[HeldPost]]:
-    """List at most `limit` held posts of a leaf, in the order of time and hash, that come after this pair."""
+    """List up to `limit` held posts of a leaf that come after this pair, ordered by time and hash."""
     return [HeldPost(*row) for row in (yield _LIST.bind(key=leaf_key, since=after[0], past=after[1], limit=limit))]
 
 
@@ -83,13 +83,16 @@ def count_all_held() -> Program[int]:
 
 
 def remove_held(owner: str, post_hash: str, key: int) -> Program[int]:
-    """Remove the parts of a post whose id is stored under this key, of a leaf or a family. Return how many."""
+    """Remove the parts of a post whose id is stored under `key`, of a leaf or a family. Return how many."""
     [[removed]] = yield _REMOVE.bind(owner=owner, post_hash=post_hash, key=key)
     return int(removed)
 
 
 def remove_held_posts(owners: Iterable[str], leaf_keys: Collection[int] | None = None) -> Program[int]:
-    """Remove the held posts and the gains of owners, on all leaves of this partition or on some. Return how many."""
+    """Remove the held posts and the gains of owners from all leaves of this partition, or only from `leaf_keys`.
+
+    Return how many rows were removed.
+    """
     where, removed = [_among] if leaf_keys is None else [_among, col("leaf_key").in_(param("keys"))], 0
     bound = {"owners": [*owners], **({} if leaf_keys is None else {"keys": [*leaf_keys]})}
     for table in (HELD_POSTS, GAINS):
@@ -99,7 +102,7 @@ def remove_held_posts(owners: Iterable[str], leaf_keys: Collection[int] | None =
 
 
 def prune_held(*, before_us: int, rows_max: int) -> Program[int]:
-    """Delete about `rows_max` held posts, the oldest of those from before a time. Return how many were deleted."""
+    """Delete about `rows_max` held posts, the oldest of those held before `before_us`. Return how many were deleted."""
     horizon = yield _HORIZON.bind(before_us=before_us, rows_max=rows_max)
     rows = yield _PRUNE.bind(before_us=horizon[0][0] + 1 if horizon else before_us)
     return int(rows[0][0])

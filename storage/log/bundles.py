@@ -1,18 +1,18 @@
-r"""The rows of the log. A row is a bundle: all changes of one board in one transaction.
+r"""Encodes and decodes the rows of the log. Each row is a bundle: all changes to one board in one transaction.
 
-A row per change made posting slower. Three columns hold an item per change, in the order of the changes:
+Bundles exist because a row per change made posting slower. Three columns hold an item per change, in the same order:
 
     cells   "01000250,    0007"   text: a piece per change, with the ranked cells before and after the change
     owners  "\nada\nbob\n"        text: the owner of each change, between newlines, so that SQL can find one owner
     posts   '[["p", …], …]'       JSON: a record per change, which says what was posted or happened
 
-In this example, the value of ada changed from 100 to 250. The blanks mean that bob had no value before the value 7.
-Commas separate the pieces. Both halves of a piece are equally long. A piece is empty if the change leaves the cells as
+In this example, ada's value changed from 100 to 250. The blanks mean that bob had no earlier value. Commas
+separate the pieces, and both halves of a piece are equally long. A piece is empty if the change leaves the cells as
 they are, or if the owner of the change was erased long ago.
 
-A record is a JSON array that ends after the last field that has a value, because each byte makes every post more
-expensive. A column is stored as its index in the board's spec. This index never changes, because new columns are only
-added at the end.
+A record is a JSON array that ends after the last field with a value, because each byte makes every post more expensive.
+A column is stored as its index in the board's spec. This index never changes, because new columns are only added at the
+end.
 """
 
 from collections.abc import Iterator, Sequence
@@ -53,8 +53,8 @@ class ChangeKind(StrEnum):
     RESET = "r"  # the board was emptied
     MOVED = "m"  # the board was moved to another partition
     DELETED = "x"  # the board was deleted; the record holds its id and spec
-    # The events below change no entry. A transaction logs all of its own in one bundle, which belongs to no leaf. The
-    # record holds the id and key of the board. Readers of entries leave these bundles out, and so does the journal.
+    # The events below change no entry. A transaction logs all of its events in one bundle, which belongs to no leaf.
+    # The record holds the board's id and key. Readers of entries skip these bundles, and so does the journal.
     CREATED = "c"
     CLOSED = "l"  # the board is shut
     FROZEN = "z"  # its final curves are stored
@@ -101,7 +101,7 @@ def record_of_post(
     cells: Sequence[Cell],
     version: int | None,
 ) -> RecordFields:
-    """Encode a post, or one taken back, as a record. If no entry remains, pass neither cells nor a version."""
+    """Encode a post, or its voiding, as a record. If no entry remains, pass neither cells nor a version."""
     if at_us is None and version is None and not cells:
         return (happened, changes) if post_id is None else (happened, changes, post_id)
     return happened, changes, post_id, at_us, cells, version
@@ -113,12 +113,12 @@ def record_of_event(happened: ChangeKind, cells: Sequence[Cell] = (), version: i
 
 
 def naming_owner(record: RecordFields, owner: str) -> RecordFields:
-    """Add to a record another owner whom the change concerns, see `ChangeRecord.owner`."""
+    """Add to a record the other owner whom the change concerns, see `ChangeRecord.owner`."""
     return (*record, *_UNSAID[len(record) :], owner)
 
 
 def record_of_deletion(board_id: str, spec: object) -> RecordFields:
-    """Encode a board's deletion as a record. With its spec, readers can still decode the board's earlier changes."""
+    """Encode a board's deletion as a record, with the spec that readers need to decode the board's earlier changes."""
     return ChangeKind.DELETED, (), None, None, (), None, board_id, spec
 
 
@@ -141,7 +141,7 @@ def encode_records(records: Sequence[RecordFields | ChangeRecord | None]) -> str
 
 
 class Bundle(NamedTuple):
-    """A row of the log, without the column `posts`."""
+    """A row of the log without its column `posts`."""
 
     position: int
     leaf_key: int
@@ -150,9 +150,9 @@ class Bundle(NamedTuple):
     changes_count: int  # the number of changes in the row
 
     def changes(self) -> Iterator[tuple[int, str, str, str]]:
-        """Yield the number of each change, its owner, and the ranked cells before and after it.
+        """Yield each change with its number, its owner, and the ranked cells before and after it.
 
-        A later change has a larger number. `RankedCells` explains the cells.
+        Numbers increase from change to change. `RankedCells` explains the cells.
         """
         number = self.position * PLACES
         for index, (owner, piece) in enumerate(zip(owners_of(self.owners), pieces_of(self.cells), strict=True)):
@@ -162,7 +162,7 @@ class Bundle(NamedTuple):
 
 @dataclass(slots=True)
 class BundleDraft:
-    """The changes of one board that a transaction is about to log, or its events that belong to no leaf."""
+    """Collects the changes to one board that a transaction is about to log, or its events that belong to no leaf."""
 
     leaf_key: int | None
     changes: list[tuple[str, str, RecordFields]] = field(default_factory=list)  # owner, cells before and after, record
@@ -177,12 +177,12 @@ class BundleDraft:
 
 
 def owners_text(owners: Sequence[str]) -> str:
-    """Encode the column `owners`. It contains `owners_text([owner])` if and only if it has this owner."""
+    """Encode the column `owners`. It contains `owners_text([owner])` if and only if this owner is one of them."""
     return f"{_OWNER_END}{_OWNER_END.join(owners)}{_OWNER_END}"
 
 
 def owners_of(text: str) -> list[str]:
-    """Decode the column `owners`. A text that begins with `NAMELESS` replaces an erased owner."""
+    """Decode the column `owners`. In place of an erased owner, it has a text that begins with `NAMELESS`."""
     return text[1:-1].split(_OWNER_END)
 
 
@@ -191,5 +191,5 @@ def cells_text(pieces: Sequence[str]) -> str:
 
 
 def pieces_of(text: str) -> list[str]:
-    """Split the pieces of the changes: the ranked cells before each change, followed by those after it."""
+    """Split the column `cells` into a piece for each change: the ranked cells before it, then those after it."""
     return text.split(_PIECE_END)

@@ -1,18 +1,18 @@
-"""Cells: the text in which ranked values are stored. It sorts as the values do, ties included.
+"""Converts ranked values to cells, the text in which they are stored. Cells sort as the values do, ties included.
 
-A cell holds digits only: the scaled value (if `min` is negative, the value minus `min`), padded with zeros to the width
-of the column's range. More digits follow if equal values have an order: some for each tie column, and 16 for the time,
-in microseconds, at which the value was reached. They hold a place, which is 0 for the best value or the earliest time.
-The last place of a tie column means that there is no value. On `high` columns, where a larger text is better, the
-digits hold the last place minus the place.
+A cell consists of digits: the scaled value (if `min` is negative, the value minus `min`), padded with zeros to the
+width of the column's range. If equal values have an order, more digits follow: some for each tie column, and 16 for the
+time, in microseconds, at which the value was reached. These hold a place, which is 0 for the best value or the earliest
+time. A tie column's last place means that it has no value. On `high` columns, where a larger text is better, the digits
+hold the last place minus the place.
 
     value 250, range 0 to 9999              "0250"
     the same, where time breaks ties        "0250" + 16 digits
     the same, with 41 in a column 0 to 98   "0250" + "58" + 16 digits, if low values of that column are best
 
-The change log stores the ranked cells of a row as one text, each at a fixed place (`RankedCells`). If the row has no
-value, the place holds a text that is worse than every cell. A change that was logged before a column was added has no
-cell of this column, and does not affect counts in it.
+The change log stores a row's ranked cells as one text, each at a fixed place (`RankedCells`). If the row has no value
+in a column, that place holds a text that is worse than every cell. A change logged before a column was added has no
+cell for this column, and does not affect its counts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -29,7 +29,7 @@ TIME_LIMIT_US = 10**TIME_DIGITS - 1  # in the year 2286
 
 
 class TieColumn(NamedTuple):
-    """A column that orders entries with equal values in a ranked column, by their places: 0 for its best value."""
+    """A column that orders entries whose values in a ranked column are equal, by their places: 0 for its best value."""
 
     number: int  # the index of the column
     best: int  # its best value, scaled
@@ -69,9 +69,9 @@ class Padding:
         self.orders_equals = self.cell_width > self.width  # whether the digits after the value order equal values
 
     def pad(self, scaled: int, reached_us: int = 0, ties: Sequence[StatValue | None] | None = None) -> str:
-        """Encode a value in the column's range as a cell. `reached_us` is ignored if time does not break ties.
+        """Encode a value within the column's range as a cell. `reached_us` is ignored if time does not break ties.
 
-        `ties`: the values of the tie columns. Without it, each of them counts as the best value.
+        `ties`: the values of the tie columns. Without this argument, each of them counts as the best value.
         """
         text = str(scaled + self.offset).zfill(self.width)
         if self.tie_columns:
@@ -90,7 +90,7 @@ class Padding:
         return self.pad(scaled, TIME_LIMIT_US, [None] * len(self.tie_columns))
 
     def text_start(self, scaled: int) -> str:
-        """Make a text t, so that cells of values below `scaled` are less than t, and all other cells are not."""
+        """Build the text that separates cells of values below `scaled`, which sort before it, from all other cells."""
         if scaled > self.max_scaled:
             return ":"  # greater than every digit
         return str(scaled + self.offset).zfill(self.width)
@@ -127,7 +127,7 @@ WORSE_THAN_ANY = {True: " ", False: "~"}
 
 @dataclass(frozen=True, slots=True)
 class CellSpan:
-    """The place of one ranked column's cell in the text that `RankedCells` makes of a row."""
+    """The place of a ranked column's cell in the text that `RankedCells` builds from a row."""
 
     start: int  # index of the cell's first character, 0-based
     width: int  # number of characters
@@ -135,7 +135,7 @@ class CellSpan:
     high: bool  # whether high values are best
 
     def split_changes(self, pieces: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Yield the column's cells before and after each logged change that is not older than the column.
+        """Yield the column's cells before and after each change that was logged since the column was added.
 
         `pieces`: see `bundles.pieces_of`.
         """
@@ -146,7 +146,7 @@ class CellSpan:
 
 
 class RankedCells:
-    """Joins the ranked cells of a row of one board into one text, and extracts single cells from it."""
+    """Joins the ranked cells of one row into a single text, and extracts individual cells from it."""
 
     def __init__(self, spec: BoardSpec) -> None:
         self._places: dict[int, CellSpan] = {}

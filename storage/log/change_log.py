@@ -1,14 +1,14 @@
 """The change log: what each applied post changed, written in the post's own transaction. Its rows are `bundles`.
 
-The log position of a bundle comes from one counter. A transaction takes positions after its other writes, and holds the
-counter until it commits. So positions have no gaps, and they are in the order of the commits: whoever sees a bundle
-also sees all bundles before it. A mark is the first position that its snapshot does not hold. `LogPages` reads what was
-logged since a mark, or after the number of a change; `following` hands it to followers, each change exactly once.
+A single counter assigns log positions to bundles. A transaction takes positions after its other writes, and holds the
+counter until it commits. So positions have no gaps and follow the order of the commits: a reader that sees a bundle
+also sees all bundles before it. A *mark* is the first position that a snapshot does not hold. `LogPages` reads what was
+logged since a mark, or after a change's number; `following` delivers each change exactly once to each follower.
 
 The counter also stores the latest time at which a logging transaction began. `date_snapshot` uses this time.
 
 A transaction takes the counter after all its other writes, except those to the totals, which come last. If it waited
-while holding the counter, it could deadlock with a transaction that wants the counter.
+for another lock while holding the counter, it could deadlock with a transaction that needs the counter.
 """
 
 from bisect import bisect_left
@@ -55,7 +55,7 @@ class NewChange(NamedTuple):
 
 
 class BoardEvent(NamedTuple):
-    """An event of a whole board that changes no entry. `ChangeKind` lists them."""
+    """An event that concerns a whole board and changes no entry. `ChangeKind` lists these events."""
 
     kind: ChangeKind
     board_id: str
@@ -70,7 +70,7 @@ class LogState(NamedTuple):
     pruned_before: int  # the position before which all bundles were pruned, or 0
 
     def holds_changes_since(self, mark: int) -> bool:
-        """Return whether the log holds every change since a mark.
+        """Return whether the log still holds every change since a mark.
 
         If not, bundles were pruned, or the store was restored from a backup whose log ends before the mark.
         """
@@ -99,16 +99,16 @@ _BUNDLE_ROW |= dict.fromkeys(("owners", "cells", "posts"), TEXT)
 
 
 def date_snapshot(changed_us: int, asked_us: int, now_us: Callable[[], int]) -> int:
-    """Choose a time t so that a snapshot shows the store as it was at t. `asked_us`: a time before the snapshot.
+    """Choose a time t such that a snapshot shows the store as it was at t. `asked_us`: a time before the snapshot.
 
-    The snapshot has every post that was answered before t, and no post that came after t. The time t is not in the
+    The snapshot has every post that was answered before t, and no post that arrived after t. The time t is not in the
     future, even if a clock was set back. `changed_us`: see `LogState`.
     """
     return asked_us if changed_us <= asked_us else max(asked_us, min(changed_us, now_us()))
 
 
 def build_position_taking() -> Update:
-    """Build the part of a statement that takes positions. Its parameters: `bundles` (how many positions), `now_us`."""
+    """Build the part of a statement that takes positions, with the parameters `bundles` (how many) and `now_us`."""
     following, changed_at = plus(col("next"), param("bundles", INTEGER)), larger_of(col("changed_at"), param("now_us"))
     taken = update(LOG_COUNTER).set(next=following, changed_at=changed_at).where(_only_row)
     return taken.returning(col("next"), col("facts"))
@@ -120,7 +120,7 @@ def build_log_insert() -> Insert:
 
 
 def bundle_rows(drafts: Sequence[BundleDraft], *, now_us: int, next_position: int) -> list[tuple[object, ...]]:
-    """Encode the rows of these bundles. They get consecutive positions, the last of which is `next_position` - 1."""
+    """Encode these bundles as rows with consecutive positions, the last of which is `next_position` - 1."""
     return [(at, *draft.encode_row(now_us)) for at, draft in enumerate(drafts, next_position - len(drafts))]
 
 
@@ -132,25 +132,25 @@ class _Size(NamedTuple):
 
 
 class BundleSizes(NamedTuple):
-    """The sizes of the bundles of a page, which begins after the first `skipped` changes of the first bundle."""
+    """The sizes of the bundles on a page, which starts after the first `skipped` changes of the first bundle."""
 
     rows: list[_Size]
     skipped: int
 
     def sized(self) -> Iterator[tuple[int, int]]:
-        """Yield, for each bundle, the time at which it was logged, and how many changes it has without skipped ones.
+        """Yield, for each bundle, the time at which it was logged, and how many of its changes are not skipped.
 
-        The clocks of writers differ. If a bundle has an earlier time than one before it, yield the latest time so far.
+        Writers' clocks differ. If a bundle has an earlier time than one before it, yield the latest time so far.
         """
         counts = [row.changes - (0 if index else self.skipped) for index, row in enumerate(self.rows)]
         return zip(accumulate((row.logged_us for row in self.rows), max), counts, strict=True)
 
 
 class LogPages:
-    """Programs that read a partition's log page by page, in the order of the commits. Whatever follows the log uses it.
+    """Programs that read a partition's log page by page, in commit order. Everything that follows the log uses them.
 
-    A page begins after the change with the number `after`: see `last_number_before` for a mark. With `boards`, it has
-    only bundles of leaves with these keys. Pass few keys, because each row is compared with them.
+    A page starts after the change with the number `after`; for a mark, pass `last_number_before(mark)`. With `boards`,
+    it has only bundles of leaves with these keys. Pass few keys, because each row is compared with them.
     """
 
     def __init__(self, *columns: str, where: Condition | None = None) -> None:
@@ -172,7 +172,7 @@ class LogPages:
         )
 
     def read_sizes(self, after: int, *, limit: int, boards: Sequence[int] | None = None) -> Program[BundleSizes]:
-        """Read the sizes of the first `limit` bundles that have a change with a number greater than `after`."""
+        """Read the sizes of the first `limit` bundles that have a change numbered above `after`."""
         rows = [_Size(*row) for row in (yield _bind(self._sizes, after, limit, boards))]
         position, place = divmod(after, PLACES)
         return BundleSizes(rows, place + 1 if rows and rows[0].position == position else 0)
@@ -181,9 +181,9 @@ class LogPages:
         return (yield _bind(self._rows, after, limit, boards)) if limit else []
 
     def read_page(self, after: int, *, changes_max: int, boards: Sequence[int] | None = None) -> Program[list[Row]]:
-        """Read bundles that together hold `changes_max` changes after `after`, or a few more.
+        """Read bundles that together hold `changes_max` changes after `after`, or slightly more.
 
-        If they hold fewer, there are no further bundles. Otherwise, continue after the position of the last bundle.
+        If they hold fewer, no bundles are left. Otherwise, continue after the position of the last bundle.
         """
         sizes = yield from self.read_sizes(after, limit=changes_max, boards=boards)
         wanted = count_rows_holding([(changes,) for _, changes in sizes.sized()], changes_max)
@@ -206,7 +206,7 @@ def last_number_before(position: int) -> int:
 
 
 class ChangeLog:
-    """Programs that append to the change log of a partition, find positions and times in it, and prune it."""
+    """Programs that append to a partition's change log, find positions and times in it, and prune it."""
 
     def __init__(self) -> None:
         self._take = build_position_taking().prepared()
@@ -233,7 +233,7 @@ class ChangeLog:
         self._delete = delete(CHANGE_LOG).where(POSITION.lt(param("boundary"))).prepared()
 
     def append_changes(self, changes: Iterable[NewChange], *, now_us: int) -> Program[Logged]:
-        """Log changes at the end of the transaction that makes them. The changes of each board keep their order."""
+        """Log changes at the end of the transaction that makes them. Each board's changes stay in order."""
         drafts: dict[int, BundleDraft] = {}
         for leaf_key, owner, previous, following, record in changes:
             drafts.setdefault(leaf_key, BundleDraft(leaf_key)).add_change(owner, previous, following, record)
@@ -254,7 +254,7 @@ class ChangeLog:
         return int(facts)
 
     def take_mark(self) -> Program[int]:
-        """Read the mark that covers exactly the changes in this snapshot. This works on a standby, too."""
+        """Read the mark that covers exactly the changes in this snapshot. This also works on a standby."""
         return (yield from self.read_counter()).mark
 
     def read_counter(self) -> Program[LogState]:
@@ -262,9 +262,9 @@ class ChangeLog:
         return LogState(*row)
 
     def find_positions(self, times_us: Sequence[int]) -> Program[list[int]]:
-        """Find, for each time, the position of the first bundle that was logged at this time or later.
+        """Find, for each time, the position of the first bundle that was logged at or after it.
 
-        The clocks of writers differ, so a result is exact only to within this difference.
+        The result is only as exact as the writers' clocks, which differ.
         """
         log = yield from self.read_counter()
         spans = [(log.pruned_before, log.mark)] * len(times_us)
@@ -282,9 +282,9 @@ class ChangeLog:
         return [first for first, _ in spans]
 
     def find_last_changes(self, leaf_keys: Sequence[int]) -> Program[dict[int, int]]:
-        """Find when each of these boards of a partition was last changed, in microseconds since 1970, by leaf key.
+        """Find when each of these boards of a partition last changed, in microseconds since 1970, by leaf key.
 
-        Leave out boards without a change in the log. Each board costs one search in an index.
+        Leave out boards without a change in the log. Each board costs one index search.
         """
         rows = yield self._last_changes.bind(keys=[(key,) for key in leaf_keys])
         return {key: changed_us for key, changed_us in rows if changed_us is not None}
@@ -301,9 +301,9 @@ class ChangeLog:
             before = int(rows[-1][0])
 
     def count_changes_after(self, mark: int | None) -> Program[tuple[dict[int, int], int]]:
-        """Count the changes of each leaf, by key, since a mark. Also return the mark from which to continue later.
+        """Count each leaf's changes since a mark, by leaf key. Also return the mark from which to continue later.
 
-        One call reads at most `COUNTED_ROWS` bundles. Without a mark, or if the log no longer continues from there,
+        One call reads at most `COUNTED_ROWS` bundles. Without a mark, or if the log no longer reaches back to it,
         return no changes.
         """
         log = yield from self.read_counter()
@@ -323,7 +323,8 @@ class ChangeLog:
         """Remove the oldest bundles if they were logged before `before_us`. Return how many were removed.
 
         One call removes about `rows_max` changes. It never removes the last bundle, because a rebuild takes the time of
-        the oldest bundle as the beginning of the log, nor the last one that belongs to a leaf: see `journal.read_page`.
+        the oldest bundle as the start of the log. Nor does it remove the last bundle that belongs to a leaf: see
+        `journal.read_page`.
         """
         rows = yield self._ages.bind(rows=rows_max + 1)
         head = rows[: count_rows_holding([row[2:] for row in rows], rows_max) + 1]
@@ -341,7 +342,7 @@ class ChangeLog:
 
 
 def log_board_events(events: Iterable[BoardEvent], *, now_us: int) -> Program[None]:
-    """Log events in the transaction that causes them, after its other writes: one bundle for each partition."""
+    """Log events in the transaction that causes them, after its other writes. Each partition gets one bundle."""
     home = attrgetter("partition")
     for partition, theirs in groupby(sorted(events, key=home), home):
         records = [record_of_board_event(*each[:3], each.column_index) for each in theirs]
@@ -350,7 +351,7 @@ def log_board_events(events: Iterable[BoardEvent], *, now_us: int) -> Program[No
 
 
 def count_rows_holding(sizes: Sequence[Sequence[int]], changes: int) -> int:
-    """Count how many of the first rows are needed to hold `changes` changes. If all hold fewer, count all."""
+    """Count how many of the first rows it takes to hold `changes` changes, or count all if they hold fewer."""
     held = 0
     for rows, (size,) in enumerate(sizes, 1):
         held += size

@@ -1,12 +1,13 @@
-"""Followers: code that works through the log of a partition and handles each change exactly once.
+"""Runs followers, which work through a partition's log and handle each change exactly once.
 
     read_page, a snapshot ──> changes ── store_page, a transaction: what `handle` does, and the new mark ──> read_page …
 
 A follower's mark is the number of the last change that it has handled. The transaction stores the new mark only if the
-mark is still the one of the snapshot. So if a process is killed, or two processes run the same follower, each page
-counts once. `Ownership.run_follower` in `jobs` lets one process at a time do it, under a lease.
+stored mark is still the one that the snapshot showed. So each page takes effect once, even if a process is killed or
+two processes run the same follower. `Ownership.run_follower` in `jobs` lets one process at a time run it, under a
+lease.
 
-Whoever reads the log without a stored mark uses `LogPages`: streams (by way of `boards.journal`), folding, and moves.
+Code that reads the log without a stored mark uses `LogPages`: streams (by way of `boards.journal`), folding, and moves.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from .partition_journal import COLUMNS, JournalRow, changes_of, find_ends, posit
 
 PAGE_CHANGES = 1_000
 _ALL = LogPages(*COLUMNS)
-# Only events of whole boards have no owner. SQL leaves out all posts, so a busy log costs such a follower little.
+# Only events of whole boards have no owner. SQL filters out all posts, so a busy log costs such a follower little.
 _EVENTS = LogPages(*COLUMNS, where=any_of(col("leaf_key").is_null(), col("owners").eq(owners_text([""]))))
 
 
@@ -37,7 +38,7 @@ class FollowedPage:
 
 
 class Follower:
-    """Programs that hand the changes in a partition's log to `handle`. Run them for that partition."""
+    """Programs that pass the changes in a partition's log to `handle`. Run them in that partition."""
 
     def __init__(
         self,
@@ -50,21 +51,21 @@ class Follower:
         recover: Callable[[], Program[None]] | None = None,
         page_changes: int = PAGE_CHANGES,
     ) -> None:
-        """Prepare a follower. Its name, unique in the store, must never change, because the mark is stored under it.
+        """Prepare a follower. Its name, unique in the store, must never change, because its mark is stored under it.
 
-        `handle` changes only tables of this partition, in the transaction that stores the mark. `from_oldest`: a new
-        follower begins with the oldest change in the log, not with the next one. `events_only`: leave out all changes
-        of entries. What is left are the events of whole boards: see `ChangeKind`. `recover`: what to do if the log
-        lacks changes since the mark, because they were pruned, or because a backup was restored. It has to read the
-        tables instead, and the follower continues at the end of the log. Without `recover`, `read_page` raises an error
-        then.
+        `handle` changes only tables of this partition, in the transaction that stores the mark.
+        `from_oldest`: a new follower starts with the oldest change in the log instead of the next one.
+        `events_only`: skip all changes to entries, so that only the events of whole boards are left (see `ChangeKind`).
+        `recover`: called if the log lacks changes since the mark, because they were pruned or a backup was restored. It
+        has to read the tables instead, and the follower then continues at the end of the log. Without `recover`,
+        `read_page` raises an error in this case.
         """
         self.name, self.partition, self.handle = name, partition, handle
         self._from_oldest, self._recover, self._page_changes = from_oldest, recover, page_changes
         self._pages = _EVENTS if events_only else _ALL
 
     def read_page(self) -> Program[FollowedPage]:
-        """Read the next changes that the follower has not handled, or none.
+        """Read the next changes that the follower has not handled yet; there may be none.
 
         Raises:
             JournalIncompleteError: some of these changes are no longer in the log, and there is no `recover`.
@@ -91,7 +92,7 @@ class Follower:
         return FollowedPage(before, until, changes, is_full=True)
 
     def store_page(self, page: FollowedPage) -> Program[None]:
-        """Handle the changes of a page and store the new mark, in one transaction.
+        """Handle the changes of a page and store the new mark, in the same transaction.
 
         Raises:
             LostRaceError: another process has already handled these changes.

@@ -1,6 +1,6 @@
-"""The merge rules of columns: how a post changes the stored cells of a row.
+"""Applies the merge rules of columns, which say how a post changes the stored cells of a row.
 
-This module does no I/O, so tests can try all.
+This module does no I/O, so tests can cover every case.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -70,7 +70,7 @@ class Merger:
         """Compute the new cells of the columns whose values a post changes, by column index.
 
         `cells`: the stored cells, which are not modified; None if there is no row yet. `at_us`: when the post's values
-        were reached. `computes`: also compute the quotients.
+        were reached. `computes`: whether to compute the quotients as well.
 
         Raises:
             ValueOutOfRangeError: a result leaves its column's range.
@@ -100,7 +100,7 @@ class Merger:
         return changed
 
     def settle_terms(self, cells: Sequence[Cell] | None, change: ColumnChange, terms: PostTerms) -> ColumnChange | None:
-        """Return the change that a post with terms makes of the stored cells, or None if they do not meet the terms."""
+        """Return the change that a post with terms makes to the stored cells, or None if they do not meet the terms."""
         before, value = None if cells is None else self.decode_value(change.index, cells[change.index]), change.value
         if before is None:
             return None if terms.present or terms.equals is not None else change
@@ -113,9 +113,10 @@ class Merger:
         return ColumnChange(change.index, value, change.overwrite)
 
     def combine_entries(self, one: Entry, other: Entry) -> list[Cell]:
-        """Combine two entries into one: the values of the later entry, posted to the earlier one.
+        """Combine two entries into one, as if the values of the later entry were posted to the earlier one.
 
-        A column that follows another one, and the time of a value, come from the entry with the other column's value.
+        A column that follows another one takes its value from the entry whose value in that other column is kept. So
+        does the time at which a value was reached.
 
         Raises:
             ValueOutOfRangeError: a result leaves its column's range.
@@ -143,7 +144,8 @@ class Merger:
     ) -> dict[int, int]:
         """Replace the followers of each column that the post improves, and keep all other followers.
 
-        Return by index when the values of the improved columns were reached. A `set` of a follower always counts.
+        Return, by column index, when the values of the improved columns were reached. A `set` of a follower always
+        counts.
         """
         posted = {change.index: change for change in changes}
         improved: dict[int, int] = {}
@@ -164,7 +166,7 @@ class Merger:
         return improved
 
     def _find_reached_us(self, change: ColumnChange | None, stored: Cell, at_us: int) -> int:
-        """Find when a post's value was reached: for a sum, with the latest of the posts that changed it."""
+        """Find when a post's value was reached. A sum is reached with the latest of the posts that changed it."""
         padding = None if change is None or change.overwrite else self._paddings[change.index]
         if change is None or padding is None or not padding.timed or not isinstance(stored, str):
             return at_us
@@ -172,9 +174,9 @@ class Merger:
         return max(at_us, padding.reached_us(stored)) if adds else at_us
 
     def _is_better_run(self, index: int, cells: Sequence[Cell], posted: dict[int, ColumnChange], at_us: int) -> bool:
-        """Return whether the post repeats the value of a column that is merged by `max` or `min`, with better ties.
+        """Return whether the post repeats the value of a column merged by `max` or `min`, but with better ties.
 
-        If time breaks ties, the earlier of two runs that are equal in all columns is the better one.
+        If time breaks ties, the earlier of two runs with equal values in all columns is the better one.
         """
         change, merge, padding = posted.get(index), self._columns[index].merge, self._paddings[index]
         if change is None or change.overwrite or merge not in (Merge.MAX, Merge.MIN):

@@ -1,12 +1,12 @@
-"""Finds the blocks of the journal that may hold an owner's changes.
+"""Narrows the search for an owner's changes to the blocks of the journal that may hold some.
 
     changes ── a job, once there are enough changes ──> block: first and last position, Bloom filter of its owners
 
-A block is a range of log positions with about 8,192 changes. It never changes after it is made, and no change appears
-later at a position that it covers. So a filter never misses an owner.
+A block is a range of log positions with about 8,192 changes. Once built, it never changes, and no change later appears
+at a position that it covers. So a filter never misses an owner.
 
-The filters replace a database index by owner, because such an index would make every post write to random pages. A
-filter costs about 2 us and 2 bytes per change, and a job writes the filters later, one block after the other.
+The filters take the place of a database index by owner, which would make every post write to random pages. A filter
+costs about 2 us and 2 bytes per change, and a job writes the filters later, one block after the other.
 """
 
 import hashlib
@@ -46,7 +46,7 @@ def filter_of(owners: Iterable[str]) -> bytes:
 
 
 def may_hold(bits: bytes, owner: str) -> bool:
-    """Return whether a filter may contain this owner. False is certain; True may be wrong."""
+    """Return whether a filter may contain this owner. False is certain, whereas True may be wrong."""
     return all(bits[bit >> 3] >> (bit & 7) & 1 for bit in _bits(owner))
 
 
@@ -57,7 +57,7 @@ def _bits(owner: str) -> Iterator[int]:
 
 
 class OwnerBlocks:
-    """Programs that make, read and prune the blocks of a partition."""
+    """Programs that build, read and prune a partition's blocks."""
 
     def __init__(self) -> None:
         self._covered = select(max_(col("last"))).from_(JOURNAL_BLOCKS).prepared()
@@ -76,7 +76,7 @@ class OwnerBlocks:
         return int(rows[0][0] or 0)
 
     def build_next_block(self) -> Program[OwnerBlock | None]:
-        """Build the next block from the log; return None if too few changes follow the last block."""
+        """Build the next block from the log, or return None if too few changes follow the last block."""
         past = yield from self.find_covered_position()
         after = last_number_before(past + 1)
         sizes = yield from self._log.read_sizes(after, limit=BLOCK_CHANGES)

@@ -1,7 +1,7 @@
-"""The change log of one partition as readers see it: numbered changes, in the order of the commits.
+"""Presents a partition's change log as readers see it: numbered changes, in commit order.
 
-The number of a change combines the position of its bundle with the index of the change in the bundle. So numbers have
-gaps. Once a reader has read a number, no change with a smaller number appears in the partition later.
+A change's number combines the position of its bundle with the change's index in the bundle, so there are gaps between
+numbers. Once a reader has read a number, no change with a smaller number appears in the partition later.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,8 +35,8 @@ from .owner_index import PositionRange, may_hold, owner_blocks
 _LAST_BUNDLES = 100  # `find_deletion` searches at most this many of the newest bundles of a leaf
 _APART_US = 30_000_000  # the times of bundles may be out of order by this much, because clocks differ
 _OWNER_PAGE_CHANGES = 20_000  # bundles of an owner that are read at a time hold about this many changes, of all owners
-# A post sets the version of its row to the time of the post. Hiding and showing an owner keep the row's version, so the
-# version does not tell the time of such a change.
+# A post sets the version of its row to the time of the post. Hiding or showing an owner keeps the row's version, so the
+# version does not tell when such a change was made.
 _KEEPING_VERSION = (ChangeKind.HIDDEN, ChangeKind.SHOWN)
 # Records of these kinds hold every cell, because `JournalRow.next` has no ranked cells after such a change.
 _WHOLE = (ChangeKind.UNSEEN, ChangeKind.FIRST_UNSEEN, ChangeKind.HIDDEN, ChangeKind.VOIDED, *MERGES)
@@ -74,10 +74,10 @@ def read_changes_of_owners(
 def read_changes_of_owner(
     owner: str, *, before: int, limit: int, blocks_max: int
 ) -> Program[tuple[list[JournalRow], int | None]]:
-    """Read an owner's changes with numbers below `before`, newest first, and the `before` of the next call.
+    """Read an owner's changes with numbers below `before`, newest first, and the `before` to pass to the next call.
 
-    The `before` of the next call is None if there are no earlier changes. One call searches at most `blocks_max` blocks
-    of the journal. Therefore it may return fewer than `limit` changes even if there are more.
+    The returned `before` is None if there are no earlier changes. One call searches at most `blocks_max` blocks of the
+    journal, so it may return fewer than `limit` changes even if there are more.
     """
     covered = yield from owner_blocks.find_covered_position()
     found = yield from _read_stretch(PositionRange(covered + 1, INT64_MAX), owner, before, limit)
@@ -109,7 +109,7 @@ def _join_neighbours(newest_first: Iterable[PositionRange]) -> list[PositionRang
 
 
 def _read_stretch(stretch: PositionRange, owner: str, before: int, limit: int) -> Program[list[JournalRow]]:
-    """Read up to `limit` changes of an owner, newest first. Search the names before reading the bundles."""
+    """Read up to `limit` changes of an owner, newest first. Search for the name before reading whole bundles."""
     found: list[JournalRow] = []
     while len(found) < limit:
         last = min(stretch.last, position_of(before - 1))
@@ -130,7 +130,7 @@ def _read_stretch(stretch: PositionRange, owner: str, before: int, limit: int) -
 
 
 def find_ends() -> Program[tuple[int, int]]:
-    """Return two numbers: the journal has all changes after the first one, and none after the second one.
+    """Return the two numbers between which the journal is complete: it starts after the first and ends at the second.
 
     The first number is 0 if no change was removed. The second may be greater than the number of the last change.
     """
@@ -139,27 +139,27 @@ def find_ends() -> Program[tuple[int, int]]:
 
 
 def find_deletion(leaf_key: int) -> Program[dict[int, Leaf]]:
-    """Find the deleted leaf with this key, as {key: leaf}, or {} if the key's newest bundles hold no deletion."""
+    """Find the deleted leaf with this key, as {key: leaf}. Return {} if the key's newest bundles hold no deletion."""
     rows = yield _LAST_OF_BOARD.bind(leaf_key=leaf_key, limit=_LAST_BUNDLES)
     return _find_deletions((leaf_key, row[-1]) for row in rows)
 
 
 def find_deleted_leaves(board_id: str, *, since: int) -> Program[dict[int, Leaf]]:
-    """Find the leaves of boards with this id whose deletion was logged at the number `since` or later, by key."""
+    """Find, by key, the leaves of boards with this id whose deletion was logged at the number `since` or later."""
     named = f'"{board_id}'  # no quote at the end, because a segment has its number after the id
     rows = yield _DELETED.bind(position=position_of(since), nobody=owners_text([""]), named=named)
     return {key: leaf for key, leaf in _find_deletions(rows).items() if leaf.id == board_id}
 
 
 def find_voidings(leaf_keys: Sequence[int], *, after: int) -> Program[list[JournalRow]]:
-    """Find the changes after this number that take back posts to these leaves. This reads all their changes."""
+    """Find the changes after this number that void posts to these leaves. This reads all their changes."""
     bundles = yield _VOIDINGS.bind(boards=leaf_keys, position=position_of(after), named=f'["{ChangeKind.VOIDED}"')
     changes = (change for bundle in bundles for change in changes_of(bundle) if change.number > after)
     return [each for each in changes if each.kind is ChangeKind.VOIDED]
 
 
 def find_owners(post_id: str, leaf_keys: Sequence[int], times_us: Iterable[int]) -> Program[set[str]]:
-    """Find the owners of the posts with this post id that were logged at `times_us`. Leave out erased owners."""
+    """Find the owners of the posts with this post id that were logged at `times_us`, leaving out erased owners."""
     owners: set[str] = set()
     named, times = msgspec.json.encode(post_id).decode(), sorted(set(times_us))
     bounds = yield from change_log.find_positions([at + off for at in times for off in (-_APART_US, _APART_US)])
@@ -190,7 +190,7 @@ def changes_of(row: Row) -> Iterator[JournalRow]:
 
 
 def changes_of_owner(row: Row, owner: str) -> Iterator[JournalRow]:
-    """Yield one owner's changes of a bundle. This decodes no other records, so it takes a tenth of the time."""
+    """Yield one owner's changes in a bundle. No other records are decoded, so this takes a tenth of the time."""
     _, _, _, owners, pieces, posts = row
     cells, records = pieces_of(pieces), split_records(posts)
     for index, name in enumerate(owners_of(owners)):
@@ -219,14 +219,14 @@ def position_of(number: int) -> int:
 
 
 class RowReader:
-    """Decodes the cells that the entries of one leaf had after logged changes."""
+    """Decodes the cells that a leaf's entries had after each logged change."""
 
     def __init__(self, leaf: Leaf) -> None:
         self._ranked = RankedCells(leaf.spec)
         self._columns = len(leaf.spec.columns)
 
     def cells_after(self, row: JournalRow, posted: ChangeRecord) -> list[Cell]:
-        """Decode the entry's cells after a change. Do not call this for a change of a kind in `NO_CHANGE`."""
+        """Decode the entry's cells after a change. Do not call this for the kinds of changes in `NO_CHANGE`."""
         if posted.kind in _WHOLE:
             return [*posted.cells, *[None] * (self._columns - len(posted.cells))]
         cells: list[Cell] = [None] * self._columns
@@ -250,8 +250,8 @@ _owners_sizes = select(POSITION, col("changes")).from_(CHANGE_LOG).where(*_stret
 _OF_OWNER = _newest_first(_owners_sizes).prepared()
 _AT_POSITIONS = _bundles.where(POSITION.in_(param("positions"))).packed().prepared()
 _LAST_OF_BOARD = _newest_first(_bundles.where(col("leaf_key").eq(param("leaf_key")))).prepared()
-# A text search for the board's id finds the deletion. A deletion is the only change of its bundle, and the bundle holds
-# the id unescaped.
+# A text search for the board's id finds the deletion, because a deletion is the only change in its bundle, and the
+# bundle holds the id unescaped.
 _named = contains_text(col("posts"), param("named", TEXT))
 _ends = select(col("leaf_key"), col("posts")).from_(CHANGE_LOG).where(POSITION.ge(param("position")))
 _DELETED = _ends.where(col("owners").eq(param("nobody")), _named).packed().prepared()

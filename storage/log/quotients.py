@@ -1,8 +1,8 @@
-"""Quotient columns, such as hits per shot: the exact quotients of two other columns of a row. No I/O.
+"""Computes quotient columns, such as hits per shot: exact quotients of two other columns of a row. It does no I/O.
 
-When a quotient was reached does not depend on the order in which posts arrive. It is the later of the times at which
-its two columns were reached. So where time orders equal values, these columns keep their times, even if unranked
-(`ColumnSpec.keeps_time`). A column that follows another one was reached when that one was.
+The time at which a quotient was reached does not depend on the order in which posts arrive: it is the later of the
+times at which its two columns were reached. So where time orders equal values, these columns keep their times, even if
+unranked (`ColumnSpec.keeps_time`). A column that follows another one counts as reached when that one was.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from storage.records import BoardSpec, ColumnSpec, Merge, StatValue
 
 @dataclass(frozen=True, slots=True)
 class Quotient:
-    """A column with quotients. Columns are named by their indexes, and values are scaled."""
+    """Describes a quotient column. Columns are identified by their indexes, and values are scaled."""
 
     index: int
     of: int
@@ -24,7 +24,7 @@ class Quotient:
     untimed: tuple[int, ...]  # which of the two keep no time, because they were there before the quotient
 
     def divide(self, of: StatValue | None, per: StatValue | None) -> int | None:
-        """Divide, and round half to even. Return None if there is no quotient."""
+        """Divide, rounding half to even. Return None if there is no quotient."""
         if not isinstance(of, int) or not isinstance(per, int) or per < self.per_least:
             return None
         divisor = per * self.per_times
@@ -51,5 +51,5 @@ def list_quotients(spec: BoardSpec) -> list[Quotient]:
 
 
 def name_timer(column: ColumnSpec) -> str:
-    """Name the column whose time counts for this one: the column that it follows, or itself."""
+    """Name the column whose time counts for this one: the column that it follows, or else itself."""
     return column.of if column.merge is Merge.WITH and column.of is not None else column.name

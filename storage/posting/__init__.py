@@ -8,7 +8,7 @@
 A transaction has three parts: `group_facts` locks and reads, `decision` merges the posts in memory, in order, and
 `transaction` writes the rows, post ids, the change log and totals. Most transactions need not look up post ids or
 hidden owners, because the process remembers who is hidden and whether callers send ids again. `group_facts` says how it
-notices that this is outdated. Why a board refuses a post is one list, `rules`.
+notices that this is outdated. The reasons for which a board rejects a post form a single list, in `rules`.
 
 A caller gets an outcome only when it is durable, and a post with an id takes effect only once, because the id is stored
 in the transaction that applies the post. So a caller that does not know the outcome of a post sends the post again and

@@ -1,9 +1,9 @@
-"""Decides what becomes of the posts of a group: a pure function from `GroupFacts` and posts to outcomes and changes.
+"""Decides what happens to each post of a group: a pure function from `GroupFacts` and posts to outcomes and changes.
 
-Because it does no I/O, tests can put any situation before it. A post has a part for each of its boards. It is applied
-to all boards or to none, except that a board refuses only its own part if the error is a `PeriodClosedError`. The posts
-of a group are decided one after the other, so each sees the values after the posts before it. Why a board refuses a
-post is decided by the list in `rules`.
+Because it does no I/O, tests can present it with any situation. A post has one part for each of its boards. It is
+applied to all boards or to none, except that a board whose period is closed (`PeriodClosedError`) rejects only its own
+part. The posts of a group are decided one after the other, so each sees the values left by the posts before it. The
+reasons for which a board rejects a post are listed in `rules`.
 """
 
 from collections import defaultdict
@@ -47,7 +47,7 @@ class ChangedEntry(Entry):
 
 
 class EntrantChanges(msgspec.Struct):
-    """The changes by a group of posts to the owners of a board with entry rules, all segments together."""
+    """Collects a group's changes to the owners of a board with entry rules, for all of its segments together."""
 
     owners: int  # how many owners take part
     posts: dict[str, int]  # how many posts of each owner were accepted; without owners that have no row
@@ -58,7 +58,7 @@ class EntrantChanges(msgspec.Struct):
         return attempt._replace(is_entrant=has_entry or posts is not None, posts=posts or 0, owners=self.owners)
 
     def add_post(self, owner: str, *, has_entry: bool) -> None:
-        """Count an accepted post. An owner who has neither an entry nor a row begins to take part."""
+        """Count an accepted post. An owner with neither an entry nor a row starts taking part with it."""
         if owner not in self.posts and not has_entry:
             self.owners += 1
             self.changed[COUNT] = self.owners
@@ -81,7 +81,7 @@ class BoardChanges(msgspec.Struct):
 
 
 class TableChanges(msgspec.Struct):
-    """The rows that a group writes to one table. Each entry comes with its board's key in this table."""
+    """The rows that a group writes to one table. Each entry is stored with its board's key in this table."""
 
     partition: int
     table: TableRows
@@ -109,10 +109,10 @@ class Decision(msgspec.Struct):
 
 
 def decide_posts(group: GroupFacts, posts: Sequence[Post]) -> Decision:
-    """Decide the posts, in their order, and what is to be written. Neither argument is changed.
+    """Decide the posts in their order, and collect the changes to write. Neither argument is changed.
 
     Raises:
-        OutdatedFactsError: a post that would be refused may have been applied before, so the ids must be looked up.
+        OutdatedFactsError: a post to be rejected may have been applied earlier, so its id must be looked up first.
     """
     boards = {key: _begin_board(group, facts) for key, facts in group.boards.items()}
     decision = Decision(group, boards, {**group.known})
@@ -244,9 +244,9 @@ def _remember(decision: Decision, key: int, post: Post, parts: list[PartOutcome]
 
 
 def _plan(decision: Decision, post: Post, part: BoardPost) -> PartOutcome | PostHeldError | dict[int, Cell]:
-    """Plan the cells that the post changes, or why it is to be held.
+    """Return the cells that the post changes, or the reason why it must be held.
 
-    If the post is refused or was applied before, return its outcome.
+    If the post is rejected or was applied before, return its outcome instead.
     """
     board, now_us = decision.boards[part.leaf.key], decision.group.now_us
     if decision.known and post.scope is None:
@@ -286,7 +286,7 @@ def _describe_limits(board: BoardChanges, post: Post, part: BoardPost, attempt: 
 
 
 def _hold(decision: Decision, post: Post, part: BoardPost, why: PostHeldError) -> PartOutcome:
-    """Let the post be held on a board, and return its outcome. A post without an id can only be refused."""
+    """Hold the post for review on one board, and return its outcome. A post without an id is rejected instead."""
     if post.post_hash is None:
         return _refuse(decision, post, part, PostLimitError(why.detail))
     leaf_key, decision.relies_on_states = part.leaf.key, True
@@ -420,7 +420,7 @@ def _add_rows(table: TableChanges, board: BoardChanges) -> None:
 def list_hidden_changes(
     boards: Sequence[BoardChanges],
 ) -> tuple[list[HiddenEntry], list[tuple[HiddenEntry, int]]]:
-    """List the new rows of hidden owners, and the changed ones with the expected version of each."""
+    """List the new rows of hidden owners, and their changed rows, each with the version that it is expected to have."""
     rows = [(board.entries.leaf.key, row) for board in boards for row in board.rows.values() if row.is_hidden]
     new = [HiddenEntry(key, row) for key, row in rows if row.expected is None]
     changed = [(HiddenEntry(key, row), row.expected) for key, row in rows if row.changed and row.expected is not None]

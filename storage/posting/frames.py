@@ -2,9 +2,10 @@
 
     front ──PostFrame: requests with posts──> owner ──AnswerFrame: an outcome or a failure for each request──> front
 
-A frame is a MessagePack document after its length. The owner begins a connection with an `AnswerFrame` that has the
-version of its frames, so a front knows that the owner is ready and understands it: an owner that started after an
-upgrade does not understand the fronts from before it. Then it sends an empty frame every `HEARTBEAT_S` seconds.
+A frame is a MessagePack document prefixed with its length. On each new connection the owner first sends an
+`AnswerFrame` with the version of its frames. It tells the front that the owner is ready, and whether the two understand
+each other: an owner started after an upgrade does not understand fronts from before the upgrade. After that, the owner
+sends an empty frame every `HEARTBEAT_S` seconds.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ class PostFrame(msgspec.Struct, array_like=True, gc=False):
 
 
 class TracingFrame(PostFrame, array_like=True, gc=False):
-    """A frame with requests whose posts have `Post.tells_before`. It is rare, so other frames have no such member."""
+    """A frame with requests whose posts set `Post.tells_before`, a rare case that ordinary frames need no field for."""
 
     traced: list[int] = []  # the numbers of these requests
 
@@ -81,7 +82,7 @@ _decode_leaf = lru_cache(LEAVES_KEPT_MAX)(msgspec.msgpack.Decoder(Leaf).decode)
 
 
 def make_post_frame(requests: Sequence[tuple[int, Sequence[Post]]], deadline_s: float) -> PostFrame:
-    """Make a frame with requests, each a pair of a number and the posts of the request."""
+    """Build a frame from requests, each a pair of a number and the request's posts."""
     leaves: dict[int, tuple[int, Leaf]] = {}
     packed = [(number, pack_posts(posts, leaves, None)) for number, posts in requests]
     encoded = [leaf.encoded for _, leaf in leaves.values()]
@@ -110,7 +111,7 @@ class FrameLink(asyncio.Protocol):
         lost: Callable[["FrameLink"], None],
         made: Callable[["FrameLink"], None] | None = None,
     ) -> None:
-        """Call `made` when the connection begins, `receive` with every frame, and `lost` when the connection ends."""
+        """Call `made` when the connection is established, `receive` for each frame, and `lost` when it ends."""
         self._receive, self._lost, self._made = receive, lost, made
         self._arrived = bytearray()
         self._transport: asyncio.Transport

@@ -4,24 +4,24 @@
                 (boards with entry rules: lock the counts of their owners before the rows, see `leaves.entrants`;
                 leagues: then find seats for owners without rows, see `storage.leagues`)
 
-Most groups need few look-ups in the store, because a process remembers facts from earlier groups:
+Most groups need few look-ups in the store, because each process remembers facts from earlier groups:
 
     of a partition    which owners are hidden, are being shown again, or were merged, see `hidden_owners`
                       the current epoch of each board; post ids of earlier epochs are not valid, see `post_ids`
                       when each board was last emptied; posts with an earlier time are refused
-                      the computed columns and the entry rules of a board; a process that knows others reads it again
+                      each board's computed columns and entry rules; a process that knows others reads the board again
     of all callers    whether some callers currently send posts again, with ids that are already stored
 
-The counter of a partition's change log is a row that also has `facts`, the version of the partition's facts. A
-transaction that changes a fact increases this version as its last write. A group of posts that logs changes locks the
-counter before the commit. If the version is still the same, the facts were true since the group began, and they stay
-true until the commit. Otherwise the process forgets the facts, and the group runs again, because it has relied on them.
+The row that holds the counter of a partition's change log also has `facts`, the version of the partition's facts. A
+transaction that changes a fact increments this version as its last write. A group of posts that logs changes locks the
+counter before it commits. If the version is still the same, the facts have been true since the group began, and they
+stay true until the commit. Otherwise the group relied on outdated facts: the process forgets them and runs it again.
 
 If callers have sent no stored ids recently, a group stores its ids without a look-up. The group runs again with a
-look-up if one of the ids is stored already, or if the group would refuse a post with an id. The refused post may have
-been applied earlier, when there was no reason to refuse it.
+look-up if one of the ids is stored already, or if the group would reject a post with an id, because that post may have
+been applied earlier, when there was no reason to reject it.
 
-A group changes no remembered fact. What it has learned is in its result or its error, and `KnownFacts.keep` takes it.
+A group never changes the remembered facts itself. It returns or raises what it learned, for `KnownFacts.keep` to store.
 """
 
 from collections import defaultdict
@@ -67,7 +67,7 @@ class Facts(NamedTuple):
 
 
 class Learned(msgspec.Struct):
-    """The facts that a group has learned. `KnownFacts.keep` remembers them, whether the group was applied or not."""
+    """The facts that a group has learned. `KnownFacts.keep` remembers them whether or not the group was applied."""
 
     facts: dict[int, Facts] = {}  # by partition: facts that were read; its last three dicts have only what is new
     unbounded: set[int] = set()  # partitions in which more than `STATES_MAX` owners have a state
@@ -121,7 +121,7 @@ class BoardFacts(msgspec.Struct):
 
 
 class GroupFacts(msgspec.Struct):
-    """All that a group needs to know. Once `read_group` has returned it, nobody changes it."""
+    """Everything needed to decide the posts of a group. It is not changed once `read_group` has returned it."""
 
     now_us: int
     home: int | None  # the partition in which the store runs programs; None: no board is there
@@ -184,13 +184,14 @@ def read_group(
     check_boards: bool,
     accepted_us: int | None = None,
 ) -> Program[GroupFacts]:
-    """Lock the gates and rows that a group of posts to `boards` changes. Return what is needed to decide the posts.
+    """Lock the gates and rows that a group of posts to `boards` changes, and return the facts to decide them by.
 
-    Run this with the `write` of `store`. It locks by partition, table, board and owner, as all transactions do.
+    Run this with the `write` of `store`. It locks by partition, table, board and owner, the order that all transactions
+    use.
 
-    `check_boards`: find out which boards were deleted. Otherwise the store raises an error if one was.
-    `accepted_us`: when the first of the posts was accepted, if they were queued. Boards that closed after the time
-    in `Post.accepted_us` then still take the post.
+    `check_boards`: find out which boards were deleted. Otherwise a deleted board makes the store raise an error.
+    `accepted_us`: for queued posts, when the first of them was accepted. Boards that closed after the time in
+    `Post.accepted_us` then still take the post.
 
     Raises:
         UnknownBoardError: a board was deleted, and `check_boards` is False.
@@ -261,7 +262,7 @@ def _read_facts(
     *,
     queued: bool,
 ) -> Program[None]:
-    """Find the states of owners, and the epochs and last resets of boards. Read only what is not remembered."""
+    """Find the owners' states, and the boards' epochs and last resets, reading only those that are not remembered."""
     facts = group.facts.get(partition) or known_facts.facts.get(partition)
     if facts is None:
         facts = yield from read_facts(partition, needs.owners.values(), known_facts.unbounded, group.learned)
@@ -287,10 +288,12 @@ def _read_facts(
 
 
 def _confirm_copies(group: GroupFacts, partition: int, boards: Sequence[BoardFacts], *, queued: bool) -> Program[None]:
-    """Find out whether the process knows all computed columns and rules. If not, it has to read the board again.
+    """Check that the process knows the boards' current computed columns and rules.
+
+    If it does not, it must read the board again.
 
     Raises:
-        BoardChangedError: it does not, and the posts were `queued`. Other posts are refused, and then sent again.
+        BoardChangedError: it does not know them, and the posts were `queued`. Other posts are rejected and sent again.
     """
     demands = yield from in_partition(partition, find_demands(board.entries.leaf.key for board in boards))
     for board in boards:
@@ -315,9 +318,9 @@ def _find_resets(group: GroupFacts, partition: int, facts: Facts, boards: dict[i
 def read_facts(
     partition: int, owners: Iterable[Iterable[str]], unbounded: set[int], learned: Learned
 ) -> Program[Facts]:
-    """Read which owners of a partition are hidden or are being shown again. Note the facts in `learned`.
+    """Read which owners of a partition are hidden, shown again or merged, and add the result to `learned`.
 
-    If there are more than `STATES_MAX` of them, note only this, and return those that are in `owners`.
+    If more than `STATES_MAX` owners have such a state, record only that fact, and return the states of `owners`.
     """
     if partition not in unbounded | learned.unbounded:
         found = Facts(*(yield from in_partition(partition, read_states())), {}, {}, {})
@@ -336,7 +339,10 @@ def _learn(
     resets: dict[int, int],
     demands: dict[int, str],
 ) -> None:
-    """Note facts of boards. Do nothing if there are too many states of owners to remember any fact of a partition."""
+    """Add facts about boards to those that the group has learned.
+
+    Do nothing if the partition has too many owner states for any of its facts to be remembered.
+    """
     facts = group.facts.get(partition)
     if facts is None or partition in group.learned.unbounded or not (epochs or resets or demands):
         return
@@ -357,7 +363,7 @@ def _hold_rows(table: TableRows, boards: Sequence[BoardFacts], owners: dict[int,
 
 
 def _read_limited(boards: Sequence[BoardFacts], needs: _Needs) -> Program[None]:
-    """Read by what boards judge whether a post is beyond a limit, and whether they can hold more posts."""
+    """Read what boards with limits need: the owners' recent gains, and how many posts each board already holds."""
     gaining, holding = dict[int, BoardFacts](), dict[int, BoardFacts]()
     for board in boards:
         key, limits = board.entries.leaf.key, [column.limits for _, column in board.entries.leaf.limited]
@@ -388,7 +394,7 @@ def _find_hidden_rows(group: GroupFacts, owners: dict[int, dict[str, None]]) -> 
 
 
 def _hold_seats(group: GroupFacts, boards: Iterable[BoardFacts], needs: _Needs, posts: Sequence[Post]) -> Program[None]:
-    """Find seats for owners without an entry. A period that was shut gives no more seats: it is being settled."""
+    """Find seats for owners without an entry. A period that was shut gives no more, because it is being settled."""
     wanted = {post.owner: post.division for post in reversed(posts) if post.division is not None}
     asked: dict[int, list[AskedSeats]] = {}
     for board in boards:
@@ -401,7 +407,7 @@ def _hold_seats(group: GroupFacts, boards: Iterable[BoardFacts], needs: _Needs, 
 
 
 def _look_up(group: GroupFacts, asked: Iterable[PostKey]) -> Program[None]:
-    """Find which posts were applied before. Their existing rows are locked, so nobody else writes to them."""
+    """Find which posts were applied before. Their existing rows are locked, so no other transaction writes to them."""
     for partition in sorted(set(group.places.values())):
         yield from _at(group, partition, _find_known(group, partition, asked))
     for board in group.boards.values():

@@ -2,8 +2,8 @@
 
     lock the gate ──> check the copy of the board ──> lock the count of owners ──> judge ──> write ──> lock the log
 
-The lock of the gate keeps the rules as they are until the transaction ends. The counter of the log shows that the owner
-was not merged into another one since it began, as for posts (see `group_facts`).
+The lock on the gate keeps the rules unchanged until the transaction ends. As for posts (see `group_facts`), the counter
+of the change log shows whether the owner was merged into another one after the transaction began.
 """
 
 from dataclasses import replace
@@ -22,12 +22,14 @@ from .rules import Attempt, find_refusal
 
 
 def join_leaf(leaf: Leaf, owner: str, *, now_us: int, opens_us: int | None = None) -> Program[tuple[Entrant, bool]]:
-    """Let an owner take part, unless it does. Return its row, and whether it is new. Run this in the leaf's partition.
+    """Let an owner join a leaf, unless it already takes part. Return its row, and whether the row is new.
 
-    `opens_us`: when the period of a family's board begins.
+    Run this in the leaf's partition.
+
+    `opens_us`: the start of the period, for a board of a family.
 
     Raises:
-        PostError: the first refusal of `RULES`.
+        PostError: the error of the first rule in `RULES` that refuses.
         UnknownBoardError, BoardChangedError: the caller's copy of the board is outdated.
         LostRaceError: at the same time an owner was hidden, shown or merged, or a board was changed.
     """

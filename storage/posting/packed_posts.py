@@ -1,7 +1,7 @@
-"""Packed posts: the form in which posts leave this process, in a block of the ingest queue or on the way to the owner.
+"""Packs posts into the compact form in which they leave this process, for the ingest queue or the owner process.
 
-A leaf with its specification is many times larger than a post. So a packed post names each of its leaves by its index
-in a list that many posts share.
+A leaf with its specification is many times larger than a post. So a packed post refers to each of its leaves by an
+index into a list that many posts share.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class PackedPost(msgspec.Struct, array_like=True, gc=False):
 
 
 def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arrived_us: int | None) -> list[PackedPost]:
-    """Pack posts, and add their leaves to `leaves`: by key, the index of the leaf and the leaf.
+    """Pack posts, and add their leaves to `leaves`, which maps a leaf's key to its index and the leaf.
 
     A post without a time gets the time `arrived_us`.
     """
@@ -66,7 +66,7 @@ def pack_posts(posts: Sequence[Post], leaves: dict[int, tuple[int, Leaf]], arriv
 
 
 def unpack_post(packed: PackedPost, leaves: Sequence[Leaf]) -> Post:
-    """Restore the post as it was before it was packed, but only with its changes to `leaves`."""
+    """Restore a post from its packed form, but only with its changes to `leaves`."""
     changes = packed.changes * len(leaves) if len(packed.changes) == 1 else packed.changes
     parts = [BoardPost(leaf, theirs) for leaf, theirs in zip(leaves, changes, strict=True)]
     scope = None

@@ -1,16 +1,16 @@
-"""Stores post ids with the outcomes of their posts, in the transaction that applies the posts, to tell a retry.
+"""Stores post ids and outcomes in the transaction that applies the posts, so that retries are recognized.
 
-Because of this, a caller who sends a post again gets the stored outcome. An id belongs to a board or a family, and to
-the owner of the post. It is stored as a key that joins a keyed hash of the id and a keyed hash of the owner:
+A caller that sends a post again gets the stored outcome. An id belongs to the post's owner, and to a board or a family.
+It is stored as a key that joins a keyed hash of the id and a keyed hash of the owner:
 
     the epoch and a dot (left out in the first epoch), 16 hex digits of the id, 16 hex digits of the owner
 
-So rows are short and hold no data of callers in plain text, and the rows of one id are next to each other. An id is
-valid in one epoch of its board. When a board is emptied, a new epoch begins, so the board's earlier ids are no longer
-valid, without a write to their rows. They are deleted at the same age as all others.
+This keeps rows short, stores no caller's data in plain text, and puts the rows of one id next to each other. An id is
+valid in one epoch of its board. Emptying a board starts a new epoch, which invalidates the board's earlier ids without
+a write to their rows. They are deleted at the same age as all others.
 
-With the outcome comes a hash of what was posted, the post's fingerprint, which tells a retry from another post with the
-same id.
+Each outcome is stored with the post's fingerprint, a hash of what was posted. It distinguishes a retry from a different
+post with the same id.
 """
 
 import hashlib
@@ -51,7 +51,7 @@ _ABOVE_HEX = "g"  # sorts after every hexadecimal digit
 class PostIds:
     def __init__(self, salt: str) -> None:
         key = bytes.fromhex(salt)
-        # Copying a keyed hash is faster than making one.
+        # Copying a keyed hash is faster than creating one.
         self._of_id = hashlib.blake2b(digest_size=_HASH_BYTES, key=key, person=b"post id")
         self._of_owner = hashlib.blake2b(digest_size=_HASH_BYTES, key=key, person=b"owner")
 
@@ -73,7 +73,7 @@ def hash_post(
     at_us: int | None,
     facets: dict[str, str] | None = None,
 ) -> str:
-    """Hash owner, values, `at` and facets, to tell a retry from another post with the same id.
+    """Hash the owner, values, `at` and facets of a post, to distinguish a retry from another post with the same id.
 
     Equal numbers give the same hash, whether they are written as 6, 6.0 or 60e-1, and whatever the column's scale is.
     """
@@ -99,9 +99,9 @@ def in_range(column: Term) -> tuple[Condition, Condition]:
 
 
 class RememberedPost(msgspec.Struct):
-    """A post whose id is stored for a board or a family, with the outcome on each board of the post.
+    """A post whose id is stored for a board or a family, with its outcome on each board that it was posted to.
 
-    Every post with an id needs such a record. It is a struct, because making a named tuple takes three times as long.
+    Every post with an id needs such a record. It is a struct because creating a named tuple takes three times as long.
     """
 
     key: int  # the key of the family, or of the board if the caller did not post to a family
@@ -123,9 +123,9 @@ class KnownPosts(NamedTuple):
 
 
 def find_known(asked: Iterable[PostKey], epochs: Mapping[int, int]) -> Program[KnownPosts]:
-    """Find those posts of `asked` whose ids are stored and still valid, and the current epochs of the boards.
+    """Find the posts in `asked` whose ids are stored and still valid, along with the current epochs of the boards.
 
-    `epochs`: by leaf key, the epoch that the caller expects. If a board has another epoch now, look up a second time,
+    `epochs`: by leaf key, the epoch that the caller expects. If a board now has another epoch, look up a second time
     with the current epochs. Run this program in the partition that stores these boards and families.
 
     Raises:
@@ -160,7 +160,7 @@ def list_keys(leaf: Leaf, begin: str, limit: int) -> Program[list[tuple[Remember
 
 
 def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], times_us: Iterable[int]) -> Program[int]:
-    """Store those post ids that are not stored yet. Return how many were stored.
+    """Store the ids of those posts whose ids are not stored yet. Return how many were stored.
 
     `epochs`: by leaf key, the current epoch of each board for which one of these ids is stored.
     `times_us`: for each post, the time at which it was logged.
@@ -174,7 +174,7 @@ def remember_posts(posts: Iterable[RememberedPost], epochs: Mapping[int, int], t
 
 
 def replace_outcome(post: RememberedPost, epochs: Mapping[int, int], now_us: int) -> Program[None]:
-    """Replace the stored outcome of a post that is now voided on some of its boards, or that was held before."""
+    """Replace the stored outcome of a post that was held before, or that is now voided on some of its boards."""
     stored = _stored_hash(post.post_hash, epochs.get(post.key, 1))
     bound = {"leaf_key": post.key, "post_hash": stored, "outcome": _encode_parts(post), "remembered_at": now_us}
     yield _REPLACE.bind(**bound)

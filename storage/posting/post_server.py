@@ -1,6 +1,6 @@
-"""Takes the posts of front processes in the process that owns a SQLite store. `remote_writer` draws both ends.
+"""Receives the posts of front processes, in the process that owns a SQLite store. `remote_writer` draws both ends.
 
-The owner's writer groups and merges these posts as it does the posts of the owner itself.
+The owner's writer groups and merges these posts just like the owner's own.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _KEEP_SOCKET: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= 
 
 class PostServer:
     def __init__(self, writer: Writer, damaged: asyncio.Event) -> None:
-        """Hand posts to `writer`. Set `damaged`, an attribute of the store, when a front has found damaged data."""
+        """Pass received posts to `writer`. Set `damaged`, an event of the store, when a front reports damaged data."""
         self._writer, self._damaged = writer, damaged
         writer.gather_turns = 0  # a frame has the posts that its front gathered
         self._answers: dict[FrameLink, list[Answer]] = {}
@@ -44,7 +44,7 @@ class PostServer:
         self._beat: asyncio.TimerHandle | None = None
 
     async def listen(self, listening: socket) -> None:
-        """Accept the connections of fronts on a socket that another process has bound."""
+        """Accept connections from fronts on a socket that another process has bound."""
         make_link = partial(FrameLink, self._receive, self._lose, self._accept)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(make_link, sock=listening, **_KEEP_SOCKET)
@@ -97,7 +97,7 @@ class PostServer:
             self._no_fronts.set()
 
     async def close(self, wait_s_max: float) -> None:
-        """Serve the fronts until they have all ended, but at most for `wait_s_max` seconds. Then accept no more."""
+        """Serve the fronts until all have ended, but at most `wait_s_max` seconds, then stop accepting connections."""
         try:
             async with asyncio.timeout(wait_s_max):
                 await self._no_fronts.wait()

@@ -1,18 +1,19 @@
-"""Rebuilds a board's rows by merging the posts in the journal again. The command `rankcurve rebuild` uses it.
+"""Rebuilds a board's rows by merging the journal's posts again, for the command `rankcurve rebuild`.
 
     empty the board ──> read its posts from the journal, in order ──> merge them in memory ──> store the rows
 
 If the caller gives no journal number, the rebuild merges all posts since the board was created or last emptied. Each
 row becomes what it was after its owner's last post. Stored post ids stay valid, so posts sent again are duplicates.
 
-If the caller gives a journal number, the rebuild merges every post from that number on, also posts to deleted boards
-with the same id. If a board was deleted and created again, this brings back the posts to the deleted board. The board
-begins a new epoch, in which its earlier post ids are no longer valid. The rebuild stores the ids of the merged posts,
-with the times at which the posts were logged. If an owner has two posts with the same id, the second is left out.
-Resets and deletions of boards are ignored: a caller who gives a number before a reset wants the posts before it, too.
+If the caller gives a journal number, the rebuild merges every post from that number on, including posts to deleted
+boards with the same id. If a board was deleted and created again, this restores the posts to the deleted board. The
+board starts a new epoch, in which its earlier post ids are no longer valid. The rebuild stores the ids of the merged
+posts, with the times at which the posts were logged. If an owner has two posts with the same id, it skips the second.
+Resets and deletions of boards are then ignored, because a caller who gives a number from before a reset wants the posts
+from before it, too.
 
-A rebuild is all or nothing: one transaction, for which posts to the board wait. Stored curves are deleted, and the next
-refresh makes new ones.
+A rebuild is all or nothing. It runs in one transaction, and posts to the board wait until that ends. Stored curves are
+deleted, and the next refresh creates new ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +66,7 @@ class RebuildCounts:
 
 
 def rebuild_board(post_ids: PostIds, *, board_id: str, since: Numbers | None = None) -> Program[RebuildCounts]:
-    """Rebuild the board's rows from the journal, and return what was counted. Memory grows with the number of owners.
+    """Rebuild the board's rows from the journal, and return the counts. Memory use grows with the number of owners.
 
     `since`: for each partition, the journal number of the first post to merge. None: merge all posts since the board
     was created or last emptied.
@@ -131,7 +132,7 @@ def _check_start(board: Board) -> Program[None]:
 
 
 def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf]]:
-    """Find, by key, the deleted leaves of boards with this id. `since`: by partition, the journal number to start at.
+    """Find the deleted leaves of boards with this id, by key. `since`: by partition, the journal number to start at.
 
     Raises:
         JournalIncompleteError: the journal of a partition begins after its number in `since`.
@@ -149,7 +150,7 @@ def find_deleted_leaves(board_id: str, since: Numbers) -> Program[dict[int, Leaf
 
 @dataclass(slots=True)
 class _Rebuild:
-    """Merges posts of the journal in memory. `rows` has the entries that `rebuild_board` then stores."""
+    """Merges the journal's posts in memory. `rows` collects the entries that `rebuild_board` then stores."""
 
     board: Board
     replay: Replay
@@ -192,7 +193,7 @@ class _Rebuild:
                 yield from in_partition(leaf.partition, self._merge_rows(leaf, by_leaf[leaf.key]))
 
     def _merge_rows(self, leaf: Leaf, rows: Sequence[JournalRow]) -> Program[None]:
-        """Merge the logged changes of one leaf. Leave out posts whose ids are stored, and store the other ids."""
+        """Merge the logged changes of one leaf. Skip posts whose ids are stored already, and store the other ids."""
         hashes = {post_hash for row in rows if (post_hash := self._hash_of(row)) is not None}
         known: set[str] = set()
         if hashes:

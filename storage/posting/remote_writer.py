@@ -1,4 +1,4 @@
-"""Sends the posts of a front process to the owner process, the only one that writes to a SQLite store.
+"""Sends a front process's posts to the owner process, the only one that writes to a SQLite store.
 
     front: RemoteWriter.submit ──> unsent ──one frame──> sent ──answer──> the caller
                                      ^                     │
@@ -7,11 +7,13 @@
 
 The front process has parsed and checked the posts. The owner process groups and merges them.
 
-If the owner dies, nobody knows whether it has applied the requests that were sent. The front sends those again in which
-every post has an id; the next owner applies them at most once. The other callers get `OutcomeUnknownError`. Until the
-next owner is ready, new requests wait, but only for AWAY_S_MAX seconds: after this time, they are refused.
+If the owner dies, the front cannot know whether the requests already sent were applied. It resends the requests in
+which every post has an id, because the next owner applies those at most once. The other callers get
+`OutcomeUnknownError`. Until the next owner is ready, new requests wait, but they are refused once the owner has been
+unreachable for AWAY_S_MAX seconds.
 
-The owner may also hang, or run another version. Then no frame of it arrives, or none that this process understands.
+The owner may also hang, or run another version, in which case it sends no frames, or none that this process
+understands.
 """
 
 import asyncio
@@ -87,14 +89,14 @@ class RemoteWriter:
         return self._link is not None and self._silent_s < SILENT_S_MAX
 
     def hangs(self) -> bool:
-        """Whether requests would wait in vain, because there has been no owner, or a silent one, for long."""
+        """Return True if requests would wait in vain, because the owner has long been absent or silent."""
         return self._silent_s >= HUNG_S
 
     async def wait_ready(self) -> None:
         await self._ready.wait()
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
-        """Let the owner apply posts. Raise what `Writer.submit` raises, and `StoreAwayError` if there is no owner."""
+        """Have the owner apply posts. Raises what `Writer.submit` raises, and `StoreAwayError` without an owner."""
         if self.hangs() or (self._link is None and monotonic() - self._away_since_s > AWAY_S_MAX):
             raise StoreAwayError("the process that writes to the store hangs or has ended, and no other one is ready")
         parts = sum([len(post.parts) for post in posts])
@@ -196,7 +198,7 @@ class RemoteWriter:
             self._link.send(encode_posts(PostFrame(0, [], [], is_store_damaged=True)))
 
     async def close(self) -> None:
-        """Wait until every request is answered or has waited too long, then disconnect."""
+        """Wait until every request has been answered or has timed out, then disconnect."""
         waiting = [each.done for each in (*self._sent.values(), *self._unsent.values())]
         if waiting:
             await asyncio.wait(waiting)

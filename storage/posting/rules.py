@@ -1,15 +1,15 @@
-"""The rules that refuse a post on a board: one list, in the order in which they are asked. The first refusal decides.
+"""Lists the rules that decide whether a board refuses a post. They are tried in order, and the first refusal decides.
 
-Direct posts, posts to a family and queued posts pass the same list in the transaction that applies them (`decision`). A
-view also asks it when a post arrives, or before it queues the post, with what the process knows of the boards. And
-`storage.queue.queue_application` asks it about boards that were deleted or emptied since a post was queued.
+Direct posts, posts to a family and queued posts all pass this list in the transaction that applies them (`decision`).
+Views also consult it when a post arrives or before they queue it, with what the process knows of the boards. Likewise,
+`storage.queue.queue_application` applies it to boards that were deleted or emptied after a post was queued.
 
 To add a rule, write a function, put it into `RULES`, and give its error a class in `storage/errors.py` and a code in
-`service/contract/problems.py`. If all boards but this one may accept the post, derive the error from
+`service/contract/problems.py`. If the other boards may still accept the post, derive the error from
 `PeriodClosedError`.
 
-A post that passes can still fail in its last step: `Merger.merge_changes` refuses a result outside a column's range.
-Rules know nothing of the form of a request, nor of names and types of columns: views refuse these while they parse.
+A post that passes can still fail in its last step, when `Merger.merge_changes` refuses a result outside a column's
+range. Rules do not check the form of a request, nor names and types of columns: views do so while they parse.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,9 +42,9 @@ from .post_ids import RememberedPost
 
 
 class Attempt(NamedTuple):
-    """A post that is to change one board, or a request to join it, and what is known of both.
+    """Describes an attempt to post to a board or to join it, with the facts that rules judge it by.
 
-    A fact that says nothing is None, 0 or False.
+    A fact that does not apply is None, 0 or False.
     """
 
     named_us: int | None  # the time that the post names
@@ -76,7 +76,7 @@ class Attempt(NamedTuple):
 
     @property
     def pointer(self) -> str | None:
-        """The JSON pointer to the time by which the post is refused, if its body may have one."""
+        """The JSON pointer to the time for which the attempt is refused, or None for a request to join."""
         return None if self.joins else "/at"
 
 
@@ -232,9 +232,9 @@ def find_refusal(attempt: Attempt) -> PostError | None:
 def find_closure(
     post: Post, now_us: int, judged: dict[tuple[int, int | None], PostError | None] | None = None
 ) -> PostError | None:
-    """Return an error if all boards refuse the post by what this process knows of them. Otherwise return None.
+    """Return an error if, as far as this process knows, every board refuses the post. Otherwise return None.
 
-    `judged`: what was found for other posts at `now_us`, by leaf key and time of the post. This adds to it.
+    `judged`: results for other posts at `now_us`, by leaf key and time of the post. This function adds its own.
     """
     if post.scope is not None:
         detail = "every period of the post is closed. A post without `at` reaches the periods that are open now"

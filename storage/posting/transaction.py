@@ -1,9 +1,9 @@
-"""Applies a group of posts in one transaction, which has three parts.
+"""Applies a group of posts in a single transaction, in three steps.
 
     `group_facts` reads what the group needs ──> `decision` decides, without I/O ──> this module writes the changes
 
-If a row no longer has the version that was read, another transaction has changed it. Then the program raises
-`LostRaceError`, the transaction is rolled back, and the writer runs the whole group again.
+If a row no longer has the version that was read, another transaction has changed it. The program then raises
+`LostRaceError`, so that the transaction is rolled back and the writer runs the whole group again.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,7 +62,7 @@ def apply_posts(
     *,
     check_boards: bool,
 ) -> Program[TransactionResult]:
-    """Read what the posts to `boards` need, decide the posts in order, and write the changes.
+    """Apply posts to `boards`: read what they need, decide them in order, and write the changes.
 
     Raises:
         LostRaceError: a row has changed since it was read; roll the transaction back.
@@ -76,9 +76,9 @@ def apply_posts(
 def write_changes(
     store: Store, decision: Decision, further: Sequence[tuple[int, NewChange]] = ()
 ) -> Program[TransactionResult]:
-    """Write what was decided. `further`: other changes to log, such as rejections, each with its partition.
+    """Write the changes of a decision. `further`: other changes to log, such as rejections, each with its partition.
 
-    If the transaction has other writes, make them before, because this locks the counters of the logs.
+    If the transaction has other writes, make them first, because this locks the counters of the change logs.
     """
     yield from _write_rows(decision)
     if decision.entrants:
@@ -130,7 +130,7 @@ def _at(group: GroupFacts, partition: int, program: Program[T]) -> Program[T]:
 
 
 def _write_limits(decision: Decision) -> Program[None]:
-    """Store what the group holds, apply the verdicts that it brings, and store what owners have gained."""
+    """Store the held posts and the owners' gains, and remove the held posts that the group accepts."""
     group = decision.group
     for partition in sorted({*group.places.values()}):
         held = [each for each in decision.held if group.places[each.leaf_key] == partition]

@@ -1,14 +1,14 @@
-"""Takes back (voids) one post: computes the owner's entries again from the journal, without this post.
+"""Voids (takes back) one post by recomputing the owner's entries from the journal without it.
 
     lock the boards and entries ──> read the entries' posts from the journal ──> merge them without the voided ones
     ──> write the entries, store the post id as voided, log the voiding
 
-All of this is one transaction, in which no other transaction changes these entries. The journal has to reach back to
-the post that made an entry. This post may itself be voided. If no other post remains, the entry is removed.
+All of this is one transaction, during which no other transaction changes these entries. The journal has to reach back
+to the post that created the entry. That post can itself be voided. If no other post remains, the entry is removed.
 
-An entry is replaced only if all its posts are known; otherwise the missing ones would be lost with the voided one. So
-each board of a family has an outcome of its own. If a board refuses, its part of the post stays applied, and a later
-call tries this board again.
+An entry is replaced only if all its posts are known; otherwise the missing ones would be lost along with the voided
+one. So each board of a family has an outcome of its own. If a board cannot void its part, that part of the post stays
+applied, and a later call tries this board again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,9 +48,10 @@ class VoidedPart(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Voiding:
-    """Takes back one post. `place` is the board or the family to which it was posted.
+    """Voids one post. `place` is the board or the family to which it was posted.
 
-    `owner` has the entries now. This is not `posted_by`, the owner of the post, if that owner was merged into `owner`.
+    `owner` is the current owner of the entries. It differs from `posted_by`, the post's own owner, if that owner was
+    merged into it.
     """
 
     place: Board | Family
@@ -61,7 +62,7 @@ class Voiding:
     now_us: int
 
     def void_post(self) -> Program[list[VoidedPart]]:
-        """Take the post back on each of its boards. If it was voided before, return the same result again.
+        """Void the post on each of its boards. If it was voided before, return the same result again.
 
         Raises:
             UnknownPostError: no such post is remembered, or it belongs to an earlier entry, which was removed.
@@ -108,7 +109,7 @@ class Voiding:
 
     @property
     def _id_partition(self) -> int:
-        """Find the partition that remembers the post's id. A merge may have moved the entry to another segment."""
+        """The partition that remembers the post's id. A merge may since have moved the entry to another segment."""
         return (self.place if isinstance(self.place, Family) else self.place.leaf_of(self.posted_by)).partition
 
     def _find_post(self, key: int, epochs: Mapping[int, int]) -> Program[tuple[RememberedPost, Mapping[int, int]]]:
@@ -118,9 +119,10 @@ class Voiding:
         return known.posts[key, self.post_hash], known.epochs
 
     def _hold_leaves(self, post: RememberedPost) -> Program[dict[int, Leaf]]:
-        """Find the leaves that have the owner's entries, by the leaf key of each part of the post.
+        """Find the leaves that hold the owner's entries, by the leaf key of each part of the post.
 
-        Lock the catalog's rows of the boards, so that nobody moves, splits or archives them until the end.
+        Lock the boards' catalog rows, so that the boards cannot be moved, split or archived before the transaction
+        ends.
         """
         of_part = {part.leaf_key or 0: part.leaf_key or 0 for part in post.parts}
         if isinstance(self.place, Board):
@@ -141,7 +143,7 @@ class Voiding:
     def _compute_entries(
         self, held: Mapping[int, HeldEntry], errors: dict[int, StorageError]
     ) -> Program[tuple[list[RankingChange], dict[int, PartOutcome]]]:
-        """Recompute entries without the post and write them. Return what to log, and the outcomes by leaf key.
+        """Recompute entries without the post and write them. Return the changes to log, and the outcomes by leaf key.
 
         Add an error to `errors` for each entry that cannot be computed.
         """

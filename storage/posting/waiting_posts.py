@@ -1,4 +1,4 @@
-"""Requests with posts that wait for a writer: the queue from which it takes groups, a timer, and how long posts wait.
+"""Keeps the requests that wait for a writer: its queue, a timeout for each request, and an estimate of the wait.
 
     append_request ──> waiting ── take_group ──> in flight ── release_group ──> removed
                           └── withdraw_request: the caller left or waited too long
@@ -7,9 +7,9 @@ The posts of one owner are never in two groups of a writer at the same time, and
 with the same owner, so the posts of one owner are applied in order. Besides, two groups of a writer never need the same
 row, so neither waits for the other or loses a race to it.
 
-For admission, `DrainRate` estimates how long a new post would wait, from the rate at which posts leave the queue. The
-rate is measured only while posts stay in the queue after a group was taken. If every group empties the queue, nobody
-knows how many more posts the store could take. Then the estimated wait is 0, and no post is refused.
+For admission, the writer asks `DrainRate` how long a new post would wait. The estimate comes from the rate
+at which posts leave the queue, measured only while posts stay behind after a group was taken. If every group empties
+the queue, there is no telling how many more posts the store could take, so the estimate is 0 and no post is refused.
 """
 
 import asyncio
@@ -56,7 +56,7 @@ def refuse_group(group: Sequence[WaitingRequest], error: StorageError) -> None:
 
 
 class RequestQueue:
-    """The requests of a writer: those that wait, in order of arrival, and the groups that are in flight."""
+    """A writer's requests: those that wait, in order of arrival, and the groups that are in flight."""
 
     def __init__(self, *, group_posts_max: int, enough: int | None = None) -> None:
         self._group_posts_max = group_posts_max
@@ -79,7 +79,7 @@ class RequestQueue:
         return True
 
     def take_group(self) -> list[WaitingRequest]:
-        """Take as many whole requests as fit into a group, or one request that is larger than a group may be.
+        """Take as many whole requests as fit into a group, or a single request that exceeds the group size on its own.
 
         Return an empty list if every waiting request has an owner whose earlier posts are in flight or still wait.
         """
@@ -126,9 +126,9 @@ def _owners(waiting: WaitingRequest) -> set[str]:
 
 
 class WaitTimer:
-    """Calls `expire` with each request that still has no result `wait_s` seconds after the request was added.
+    """Calls `expire` with each request that still has no result `wait_s` seconds after it was added.
 
-    All requests may wait equally long, so one timer for the oldest request is enough. A timer for each request would
+    All requests have the same timeout, so one timer for the oldest request is enough. A timer for each request would
     make a small request 2 % slower.
     """
 
@@ -173,7 +173,7 @@ class DrainRate:
         self._counted_to_s: float | None = None
 
     def record_left_behind(self, posts: int, *, now_s: float) -> None:
-        """Record that a group was taken and left `posts` posts in the queue. If none are left, measuring ends."""
+        """Record that taking a group left `posts` posts in the queue. If none are left, the measurement ends."""
         if posts == 0:
             self._posts, self._seconds, self._commits = 0.0, 0.0, 0
             self._counted_to_s = None
@@ -202,6 +202,6 @@ class DrainRate:
 
 
 def _decayed(seconds: float) -> tuple[float, float]:
-    """Compute how much of a second still counts `seconds` later, and how much of the last `seconds` counts in all."""
+    """Compute how much weight a second keeps after `seconds`, and the total weight of the last `seconds`."""
     kept = 0.5 ** (seconds / HALF_LIFE_S)
     return kept, (1 - kept) * HALF_LIFE_S / math.log(2)

@@ -3,14 +3,14 @@
 Posts are grouped without a timer: the posts that wait when a commit ends form the next transaction. After a lost race,
 the writer pauses for a random time before it runs the group again. The docstring of `storage.posting` draws this.
 
-The writer refuses new posts if the posts before them would take too long. So the callers of accepted posts get outcomes
-within `post_wait_s_max` seconds, even if all callers together send more posts than the store can take.
+The writer refuses new posts when those ahead of them would take too long. So callers get the outcomes of accepted posts
+within `post_wait_s_max` seconds, even if all callers together send more posts than the store can handle.
 
 A caller that waits too long gets `WaitTooLongError`. If its posts are still queued, they are withdrawn and never
-applied. Otherwise the caller learns the outcome when it sends the posts again with the same post ids. If a group fails
-with an error that is not in `FAULTS_OF_STORE`, its requests run again one by one, so one bad request fails alone.
+applied. Otherwise the caller learns the outcome by sending the posts again with the same post ids. If a group fails
+with an error outside `FAULTS_OF_STORE`, its requests run again one by one, so that a bad request fails alone.
 
-`Writers` keeps one writer for each partition. So a partition that does not answer delays only posts to its own boards.
+`Writers` keeps one writer per partition, so that an unresponsive partition delays only the posts to its own boards.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .group_facts import KnownFacts
 from .transaction import TransactionResult, apply_posts, open_boards_of
 from .waiting_posts import GATHER_TURNS, PARTS_OF, DrainRate, RequestQueue, WaitingRequest, WaitTimer, refuse_group
 
-# Errors that are faults of the store. Every other group of posts would currently get the same error.
+# Errors caused by the store itself. Every other group of posts would currently get the same error.
 FAULTS_OF_STORE = (RacesLostError, StoreAwayError, StoreDamagedError, StoreFullError, OutcomeUnknownError)
 # With this many posts, each counted once per board, the fixed cost of a transaction is small compared with the cost of
 # the posts. If batches were larger, the store would be idle while the event loop answers a batch and reads the next.
@@ -82,7 +82,7 @@ class Writer:
         rng: random.Random,
         siblings: list[Writer] | None = None,
     ) -> None:
-        """Make a writer and add it to `siblings`. The metrics show the sums over all writers in this list."""
+        """Create a writer and add it to `siblings`. The metrics show the sums over all writers in this list."""
         self._store, self._boards, self._limits, self._meter = store, boards, limits, meter
         self._known_facts = KnownFacts()
         self._now_us, self._monotonic, self._rng = now_us, monotonic, rng
@@ -115,7 +115,7 @@ class Writer:
         self._expiry.close()
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
-        """Apply posts in order. Once they are durable, return for each post its outcome on each of its boards.
+        """Apply posts in order. Once they are durable, return each post's outcome on each of its boards.
 
         Raises:
             QueueFullError, OverloadedError: no post was accepted.
@@ -255,7 +255,7 @@ class Writer:
             group[0].fail(failure)
 
     async def _settle_unknown(self, group: list[WaitingRequest]) -> None:
-        """Run those requests of a group again in which every post has an id. These posts are not applied twice.
+        """Run those requests again in which every post has an id, because such posts are never applied twice.
 
         A post without an id could be applied twice, so the other requests get `OutcomeUnknownError`.
         """
@@ -308,21 +308,21 @@ def _answer(group: Sequence[WaitingRequest], result: TransactionResult) -> None:
 
 
 class Writers:
-    """Hands posts to the writers of their partitions. The writer of a partition starts when it gets its first posts.
+    """Passes posts to the writers of their partitions. A partition's writer starts when it gets its first posts.
 
-    A request needs one transaction for each partition of its posts; they run at the same time. If one of the
-    posts goes to several partitions, a common writer for all partitions applies the whole request in one transaction.
+    A request needs one transaction for each partition that its posts go to, and these run at the same time. If a single
+    post goes to several partitions, a common writer for all partitions applies the whole request in one transaction.
     """
 
     def __init__(self, store: Store, make: Callable[[Store, list[Writer]], Writer]) -> None:
-        """Start the common writer. `make(store, writers)` makes a writer and adds it to the list `writers`."""
+        """Start the common writer. `make(store, writers)` creates a writer and adds it to the list `writers`."""
         self._store, self._make = store, make
         self._all: list[Writer] = []
         self._writers: dict[Store, Writer] = {}
         self.find_writer(store)
 
     def find_writer(self, store: Store) -> Writer:
-        """Return the writer for one partition (a result of `Store.at`) or for all. Start it at its first use."""
+        """Return the writer for one partition (a result of `Store.at`) or the common one. Start it on first use."""
         writer = self._writers.get(store)
         if writer is None:
             writer = self._writers[store] = self._make(store, self._all)
@@ -334,7 +334,7 @@ class Writers:
         return all(writer.alive for writer in self._all)
 
     async def submit(self, posts: Sequence[Post]) -> list[list[PartOutcome]]:
-        """Apply posts, and return their outcomes, as `Writer.submit` does.
+        """Apply posts and return their outcomes, as `Writer.submit` does.
 
         Raises:
             OutcomeUnknownError: the posts to some partitions were applied, but those to other partitions failed.

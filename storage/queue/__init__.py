@@ -1,4 +1,4 @@
-"""The ingest queue: makes posts with `mode=queued` durable when they arrive, and applies them to their boards later.
+"""The ingest queue, which makes posts with `mode=queued` durable when they arrive, and applies them later.
 
     intake ── the queue is too deep, or its oldest post is too old ──> refused
        │ one transaction: the posts are durable, and the sender gets the answer "accepted"
@@ -10,14 +10,14 @@
        ├──> applied
        └──> rejected: the reason is stored, because the sender already has the answer "accepted" (outcomes)
 
-A block leaves the queue only in the transaction that applies its posts. So after a crash, no post is lost and none is
-applied twice. The posts of an owner to the boards of one partition keep their order, because all of them are in one
-shard, and a shard has one worker at a time.
+A block leaves the queue only in the transaction that applies its posts. So even after a crash, no post is lost or
+applied twice. An owner's posts to the boards of one partition keep their order, because all of them are in one shard,
+and a shard has one worker at a time.
 
-Every partition has its own queue, with its own shards, leases, counts and rejections. So the transaction that applies
-posts stays in their partition. Only posts to boards of several partitions wait in the control partition.
+Every partition has its own queue, with its own shards, leases, counts and rejections, so that the transaction that
+applies posts stays within their partition. Only posts to boards of several partitions wait in the control partition.
 
-This is the uppermost room of `storage`: it may import every other room, and none imports it. The loops of the workers,
-and how many workers there should be, are in `jobs/queue`. Begin with `ingest_queue`, then `intake` and
+This is the uppermost room of `storage`: it may import every other room, and none imports it. The workers' loops, and
+the choice of how many workers there should be, are in `jobs/queue`. Begin with `ingest_queue`, then `intake` and
 `queue_application`.
 """

@@ -1,8 +1,8 @@
-"""The ingest queue in the store: blocks of accepted posts, by shard, in the order in which they were accepted.
+"""Stores the ingest queue: blocks of accepted posts, by shard, in the order in which they were accepted.
 
-Every partition has its own queue, and all queues have the same number of shards. A post waits in the partition of its
-boards, or in the control partition if its boards are in several. Run a program for the partition of the queue. The
-control partition stores the number of shards, so that a process can start while another partition does not answer.
+Every partition has its own queue, and all queues have the same number of shards. A post waits in its boards' partition,
+or in the control partition if its boards are in several. Run a program in the partition of its queue. The control
+partition stores the number of shards, so that a process can start while another partition is unreachable.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -83,10 +83,10 @@ class ShardCount:
 
 
 def list_queues(dialect: Dialect, partitions: int) -> list[int]:
-    """List the partitions with queues, in the order in which transactions lock their rows.
+    """List the partitions that have queues, in the order in which transactions lock their rows.
 
-    If there are several partitions, and the control partition has a database schema of its own, it has a queue, too. In
-    this queue, posts to boards in several partitions wait.
+    If there are several partitions, and the control partition has its own database schema, it has a queue as well, for
+    posts to boards in several partitions.
     """
     return [*([CONTROL] if partitions > 1 and is_apart(dialect) else []), *range(partitions)]
 
@@ -99,7 +99,7 @@ def find_queue(post: Post, dialect: Dialect) -> int:
 
 
 def find_queues(board: Board, dialect: Dialect, partitions: int) -> list[int]:
-    """Find the partitions in which a post to this board can wait, unless the board moved or split after the post."""
+    """Find the partitions in which a post to this board can wait, unless the board was moved or split afterwards."""
     places = {leaf.partition for leaf in board.leaves}
     return sorted({*places, *([_queue_of_several(dialect)] if partitions > 1 else [])})
 
@@ -109,7 +109,7 @@ def _queue_of_several(dialect: Dialect) -> int:
 
 
 def read_queues(queues: Iterable[int], read: Callable[[], Program[dict[int, T]]]) -> Program[dict[Shard, T]]:
-    """Run `read` in the partition of each queue, and return what it found, by shard."""
+    """Run `read` in the partition of each queue, and return the results by shard."""
     found: dict[Shard, T] = {}
     for partition in queues:
         by_number = yield from in_partition(partition, read())
@@ -118,7 +118,7 @@ def read_queues(queues: Iterable[int], read: Callable[[], Program[dict[int, T]]]
 
 
 def count_shards() -> Program[int]:
-    """Read the number of shards in each partition, or 0 if the queues were not divided into shards yet."""
+    """Read the number of shards in each partition, or 0 if the queues have not been divided into shards yet."""
     rows = yield _SHARDS.bind().at(CONTROL)
     return int(rows[0][0])
 
@@ -126,7 +126,7 @@ def count_shards() -> Program[int]:
 def make_shards(wanted: int) -> Program[int]:
     """Divide the queues into `wanted` shards each, unless they are divided already. Return the final number of shards.
 
-    All partitions keep this number for ever, so that an owner's posts are never in two shards of a partition.
+    All partitions keep this number forever, so that an owner's posts are never in two shards of a partition.
     """
     shards = yield from count_shards()
     if not shards:
@@ -142,7 +142,7 @@ def append_blocks(blocks: Sequence[NewBlock]) -> Program[None]:
 
 
 def read_heads(shards: Sequence[int], *, blocks_max: int) -> Program[list[BlockHead]]:
-    """Read the heads (all but the text) of the oldest blocks, up to `blocks_max` of each shard, oldest first."""
+    """Read the heads (everything but the text) of up to `blocks_max` oldest blocks of each shard, oldest first."""
     if not shards:
         return []
     numbered = {f"shard_{index}": shard for index, shard in enumerate(shards)}
@@ -174,7 +174,7 @@ def take_blocks(heads: Sequence[BlockHead]) -> Program[None]:
 
 
 def rewrite_block(head: BlockHead, block: Block) -> Program[bool]:
-    """Replace a block and return True, or return False if the block has changed since `head` was read."""
+    """Replace a block and return True. If it has changed since `head` was read, return False."""
     rows = yield _REWRITE.bind(
         posts=len(block.posts), block=encode_json(block), shard=head.shard, number=head.number, edition=head.edition
     )
@@ -182,13 +182,13 @@ def rewrite_block(head: BlockHead, block: Block) -> Program[bool]:
 
 
 def read_backlog() -> Program[dict[int, ShardBacklog]]:
-    """Read the backlog of each shard that has posts. The statement reads the head of every block."""
+    """Read the backlog of each shard that has posts. This reads the head of every block."""
     rows = yield _BACKLOG.bind()
     return {shard: ShardBacklog(posts, oldest_us) for shard, posts, oldest_us in rows}
 
 
 def is_empty() -> Program[bool]:
-    """Return whether no block waits. Workers call this very often, so it is one short statement."""
+    """Return whether no block is waiting. This is one short statement, because workers call it very often."""
     return not (yield _ANY.bind())
 
 
@@ -207,13 +207,13 @@ def find_mentions(
 
 
 def read_counts() -> Program[dict[int, ShardCount]]:
-    """Read the stored counts by shard. Leave out shards for which this partition has not stored a count yet."""
+    """Read the stored counts by shard, leaving out shards for which this partition has not stored a count yet."""
     rows = yield _COUNTS.bind()
     return {shard: ShardCount(applied, busy_us) for shard, applied, busy_us in rows}
 
 
 def add_counts(applied: dict[int, int], *, busy_us: int) -> Program[None]:
-    """Add numbers of applied posts to the counts of shards. Add `busy_us` to one shard only, as readers use sums."""
+    """Add to the shards' counts of applied posts. Add `busy_us` to only one shard, because readers use sums."""
     shards = sorted(applied)  # all writers use one order, so they cannot deadlock
     rows = [(shard, applied[shard], busy_us if shard == shards[0] else 0) for shard in shards]
     yield _COUNT.bind(rows=rows)

@@ -1,14 +1,14 @@
-"""Queues posts durably, many requests in one transaction. A request is answered once its posts are durable.
+"""Queues posts durably, many requests in one transaction, and answers each request once its posts are durable.
 
     submit ──> waiting ──> one transaction at a time ──> accepted
        └──> refused, without waiting, if the queue is too deep or its oldest post too old
 
-A transaction for each request would spend most of its time on the commit. So a process takes the requests that wait as
-one group, the oldest first, and queues them before it takes the next group. This also keeps the requests of one process
-in the order of their arrival.
+A transaction for each request would spend most of its time on the commit. So a process takes the waiting requests as
+one group, oldest first, and queues them before it takes the next group. This also keeps the requests of one process in
+the order of their arrival.
 
-All posts of a request are queued in one transaction. If a request in the group has posts for the queues of several
-partitions, the whole group has one transaction. Otherwise, it has a transaction for each partition.
+All posts of a request are queued in one transaction. If any request in a group has posts for the queues of several
+partitions, the whole group is queued in one transaction, otherwise in one transaction for each partition.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Enqueuer:
         now_us: Callable[[], int],
         appended: Callable[[], None] = lambda: None,
     ) -> None:
-        """Make an enqueuer. It calls `appended` after each transaction, so workers of this process need not poll."""
+        """Create an enqueuer. It calls `appended` after each transaction, so workers of this process need not poll."""
         self._store, self._backlog, self._shards = store, backlog, shards
         self._limits, self._meter, self._now_us, self._appended = limits, meter, now_us, appended
         self._waiting = 0  # posts whose callers wait
@@ -127,7 +127,7 @@ class Enqueuer:
         return refused
 
     def _split(self, group: list[Sequence[Post]]) -> list[list[int]]:
-        """Group the indexes of requests by queue. If a request has posts for several queues, put all into one group."""
+        """Group the indexes of requests by queue, or put all into one group if a request has posts for several."""
         by_queue: dict[int, list[int]] = defaultdict(list)
         for number, posts in enumerate(group):
             queues = {find_queue(post, self._store.dialect) for post in posts}
@@ -196,7 +196,7 @@ def _find_changed(group: list[Sequence[Post]]) -> Program[list[int]]:
 async def read_backlog(store: Store) -> dict[Shard, ShardBacklog]:
     """Read the backlog of each shard that has posts, in all partitions that this process knows.
 
-    If there are several partitions, leave out those that do not answer, because the others still take posts.
+    If there are several partitions, leave out those that do not respond, because the others still take posts.
     """
     found: dict[Shard, ShardBacklog] = {}
     queues = list_queues(store.dialect, store.partitions)
@@ -214,8 +214,8 @@ async def read_backlog(store: Store) -> dict[Shard, ShardBacklog]:
 class QueueBacklog:
     """Refuses posts if too many posts wait in all partitions together, or if the oldest has waited too long.
 
-    It reads the number of waiting posts and the age of the oldest one from the store, unless its last read was less
-    than `ingest_look_s` ago. Between two reads, it only adds the posts that this process queues.
+    The number of waiting posts and the age of the oldest one are read from the store, unless the last read was less
+    than `ingest_look_s` ago. Between two reads, only the posts that this process queues are added.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class QueueBacklog:
             raise OverloadedError(detail, retry_after_s=self._takes_s(waiting // 2))
 
     async def read_queue(self) -> None:
-        """Read the backlog from the store. Calls that come during a read wait for the same read."""
+        """Read the backlog from the store. Calls made during a read wait for that read."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
         await asyncio.shield(self._looking)

@@ -1,14 +1,14 @@
-"""Finds the fates of posts: whether a post was applied, was rejected or still waits in the queue.
+"""Finds the fate of a post: whether it was applied, was rejected or still waits in the queue.
 
-`find_post_fate` returns the fate of one owner's post, `list_post_fates` the fates of all posts with a post id. Both
+`find_post_fate` returns the fate of one owner's post, and `list_post_fates` the fates of all posts with a post id. Both
 read the queue, the applied posts and the rejected posts in one snapshot, so a post that moves from the queue to a board
-at that moment is always found. Only a post to boards on several servers can be missed, while the servers commit it.
+at that moment is always found. Only a post to boards on several servers can be missed, while these servers commit it.
 
-The stored fate of a post has only a hash of its owner. A list takes the owners' names from the journal and the queue,
-where an erasure removes the names.
+The stored fate of a post has only a hash of its owner. Lists take the owners' names from the journal and the queue,
+from which an erasure removes the names.
 
-The reason of each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
-by board and post id, up to a maximum age and a maximum number, in the partition in which the post waited.
+The reason for each rejection is stored, because the sender got the answer "accepted" long before. Rejections are stored
+by board and post id, up to a maximum age and number, in the partition in which the post waited.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ Fates = dict[str, PostFate]  # by the key of the post, see `PostIds`
 
 
 async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id: str, owner: str) -> PartOutcome | None:
-    """Find the outcome of an owner's post on a board; return None if the post still waits in the queue.
+    """Find the outcome of an owner's post on a board, or return None if the post still waits in the queue.
 
     Raises:
         UnknownPostError: the store knows nothing about the post.
@@ -59,14 +59,14 @@ async def find_post_fate(store: Store, post_ids: PostIds, board: Board, post_id:
     found = await store.read(lambda: _find_settled(queues, board, leaf, key))
     if not found:  # the queue may be long, so it is read last, on a connection for heavy reads
         # A post that was queued before its board was moved or split waits in the board's former partition. So the other
-        # partitions are asked, too, but last, because they may not answer.
+        # partitions are queried, too, but last, because they may not respond.
         every = [*dict.fromkeys([*queues, *list_queues(store.dialect, store.partitions)])]
         found = await store.read(lambda: _find_anywhere(every, board, leaf, post_id, key), heavy=True)
     return found[key].outcome
 
 
 async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id: str) -> list[PostFate]:
-    """List the fates of at most `POSTS_LISTED_MAX` + 1 posts with a post id, by owner. Every partition is asked.
+    """List the fates of up to `POSTS_LISTED_MAX` + 1 posts with a post id, by owner. All partitions are queried.
 
     Raises:
         UnknownPostError: the store knows nothing about such a post.
@@ -90,7 +90,7 @@ async def list_post_fates(store: Store, post_ids: PostIds, board: Board, post_id
 
 
 async def is_waiting(store: Store, place: Board | Family, post_id: str, post_hash: str) -> bool:
-    """Return whether a post to this board or family waits in the queue. `post_hash`: the key of the post."""
+    """Return whether a post to this board or family is waiting in the queue. `post_hash`: the post's key."""
 
     def program() -> Program[bool]:
         keys = [place.key] if isinstance(place, Family) else (yield from _find_keys(place))
@@ -145,7 +145,7 @@ def _find_keys(board: Board) -> Program[list[int]]:
 
 
 def find_rejected(leaf_keys: Sequence[int], begin: str) -> Program[Fates]:
-    """Find the fates of rejected posts whose keys begin with `begin`. `leaf_keys`: all that the board ever had."""
+    """Find the fates of rejected posts whose keys begin with `begin`. `leaf_keys`: all keys that the board ever had."""
     rows = yield _FIND.bind(leaf_keys=leaf_keys, **range_of(begin), limit=_LISTED_AND_ONE)
     found: Fates = {}
     for post_hash, error, at_us in reversed(rows):  # the newest row of a key comes last, so it replaces older ones
@@ -168,7 +168,7 @@ def store_rejected(rejected: Iterable[tuple[int, str, PostError]], now_us: int) 
 def prune_rejected(*, before_us: int, keep: int, rows_max: int) -> Program[int]:
     """Delete rejected posts that are older than `before_us` or not among the newest `keep`. Return their number.
 
-    One call deletes about `rows_max` posts at most.
+    One call deletes at most about `rows_max` posts.
     """
     over = yield _NEWEST.bind(keep=keep)
     until_us = max(before_us, over[0][0]) if over else before_us

@@ -1,7 +1,7 @@
-"""Blocks: the form in which posts wait in the ingest queue. A block is one text with many posts of a shard, in order.
+"""Encodes blocks, in which posts wait in the ingest queue. A block is one text with many posts of a shard, in order.
 
-A block holds everything that is needed to apply its posts, except the boards, which are looked up later. It also stores
-each board's epoch, which grows when the board is emptied, so that a worker notices if this has happened.
+A block holds everything needed to apply its posts except the boards, which are looked up later. It also stores each
+board's epoch, which grows when the board is emptied, so that a worker notices if that has happened.
 """
 
 import zlib
@@ -23,7 +23,7 @@ decode_block = msgspec.json.Decoder(Block).decode
 
 
 def shard_of(owner: str, shards: int) -> int:
-    """Choose the shard for all posts of an owner. It never changes, so the posts keep their order."""
+    """Choose the shard for all of an owner's posts. It never changes, so the posts keep their order."""
     return zlib.crc32(owner.encode()) % shards
 
 
@@ -34,5 +34,5 @@ def encode_posts(posts: Sequence[Post], now_us: int) -> str:
 
 
 def encode_json(value: Block | str) -> str:
-    """Encode a block as text, or encode an owner or a post id as it appears in such a text, to search for it."""
+    """Encode a block as text, or encode an owner or a post id the way it appears in such a text, to search for it."""
     return _encode(value).decode()

@@ -1,23 +1,23 @@
-"""Applies queued posts: one transaction takes some of each shard's oldest posts out of the queue and applies them.
+"""Applies queued posts, in transactions that take some of each shard's oldest posts out of the queue and apply them.
 
     read the oldest ──> look up their boards ──> one transaction: keep the leases · take · apply · remember rejections
 
-These steps are called a round. A round takes posts from the queue of one partition. So its transaction changes only
-that partition, unless a post goes to boards of several partitions.
+These steps are called a round. A round takes posts from one partition's queue, so its transaction changes only that
+partition, unless a post goes to boards of several partitions.
 
-The transaction begins by renewing the worker's leases of the shards. If another worker has taken over a shard, for
-example because the first worker was paused, the transaction of the first worker is rolled back.
+The transaction begins by renewing the worker's leases on the shards. If another worker has taken over a shard, for
+example because the first worker was paused, the first worker's transaction is rolled back.
 
-A board that was deleted or emptied since a post was accepted does not get the post. A post to several boards is applied
-to all of them or to none, but a board of a family, or one that was emptied or closed, refuses only its own part. The
-transaction that applies a post checks whether its boards were open when the post was accepted. The closing job shuts a
-board only after the posts queued before its end.
+A post is not applied to a board that was deleted or emptied after the post was accepted. A post to several boards is
+applied to all of them or to none, except that a board of a family, or one that was emptied or closed, rejects only its
+own part. The transaction that applies a post checks whether its boards were open when the post was accepted. The
+closing job shuts a board only once the posts queued before its end are applied.
 
-If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts. Then the posts
-behind it can be applied.
+If a post cannot be applied even on its own, it is rejected after `ingest_alone_attempts_max` attempts, so that the
+posts behind it can be applied.
 
 A round must end well before its leases expire, even if each post goes to many boards. Otherwise another worker tries to
-claim the shards, and has to wait for the rows of the leases, which the round has locked.
+claim the shards, and has to wait for the lease rows that the round has locked.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class Drainer:
         self._uncounted_s = 0.0  # time from `_counted_to_s` to the end of the last round; the next round stores it, too
 
     async def drain_round(self, shards: Sequence[tuple[int, WorkLease]]) -> DrainedRound | None:
-        """Apply some of the oldest posts of these shards. Return None if no posts wait there.
+        """Apply some of the oldest posts of these shards. Return None if no posts are waiting there.
 
-        After an unexpected failure the next round takes a tenth as many posts, down to one. After a success it takes
+        After an unexpected failure, the next round takes a tenth as many posts, down to one. After a success, it takes
         twice as many, up to `ingest_round_posts_max`.
 
         Raises:
@@ -179,7 +179,7 @@ class Drainer:
         return batch
 
     def _add(self, batch: _Batch, waiting: WaitingBlock, posts_max: int) -> bool:
-        """Add to the batch as many posts of a block as fit into the round. Return whether all of them fit."""
+        """Add as many of a block's posts to the batch as fit into the round. Return whether all of them fit."""
         block, posts = decode_block(waiting.block), 0
         for queued in block.posts[:posts_max]:
             if batch.parts and batch.parts + len(queued.boards) > self._limits.ingest_round_parts_max:
@@ -305,7 +305,7 @@ class _Batch:
 
 
 def _find_fault(board: Board | None, epoch: int, families: Container[int]) -> PostError | None:
-    """Return an error if the board or its family was deleted, or a board of no family was emptied since `epoch`."""
+    """Return an error if the board or its family was deleted, or a board without a family was emptied since `epoch`."""
     deleted, is_emptied = None, False
     if board is None:
         deleted = "the leaderboard was deleted since the post was accepted"

@@ -1,8 +1,8 @@
-"""Removes an erased owner from the ingest queue: posts that wait there would bring the owner back.
+"""Removes an erased owner's posts from the ingest queue, because applying them would bring the owner back.
 
-An erasure removes the owner from the queue before it searches the boards. If a worker has taken a block with the
-owner's posts, the erasure waits for the worker's transaction, and then finds the applied posts on the boards. If a
-worker has read such a block but not taken it yet, that worker's transaction is rolled back, because the block changed.
+An erasure clears the queue before it searches the boards. If a worker has taken a block with the owner's posts, the
+erasure waits for the worker's transaction, and then finds the applied posts on the boards. If a worker has read such a
+block but not taken it yet, that worker's transaction is rolled back, because the block has changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -26,7 +26,7 @@ async def drop_queued(
 ) -> int:
     """Drop the owner's queued posts, or their changes to one board. Return how many posts were dropped or changed.
 
-    `concerns`: leave out the queues of partitions that this function does not accept.
+    `concerns`: skip the queues of partitions that this function does not accept.
 
     Each block has its own transaction, because one that waits for a second block could deadlock with a worker.
     """
@@ -38,7 +38,7 @@ async def drop_queued(
 
 
 async def drop_queued_of(store: Store, owners: Iterable[str], leaf_keys: Iterable[int]) -> None:
-    """Drop the changes to these boards of posts of many owners, as `drop_queued` does. Usually nothing is queued."""
+    """Drop many owners' queued changes to these boards, as `drop_queued` does. Usually nothing is queued."""
     shards, count = await store.read(read_layout)
     for partition in list_queues(store.dialect, count) if shards else ():
         queue = store.at(partition)
@@ -82,7 +82,7 @@ async def _drop_from(store: Store, waiting: WaitingBlock, owner: str, leaf_key: 
 
 
 def _without(post: PackedPost, block: Block, leaf_key: int | None) -> PackedPost | None:
-    """Remove from the post its changes to one board. Return None if no board is left, or if `leaf_key` is None."""
+    """Remove a post's changes to one board. Return None if no board is left, or if `leaf_key` is None."""
     kept = [index for index, place in enumerate(post.boards) if block.boards[place][0] != leaf_key]
     if leaf_key is None or not kept:
         return None

@@ -1,15 +1,14 @@
-"""Decides which workers of the ingest queue may work at the same time, and which shards each of them leases.
+"""Limits how many workers of the ingest queue work at the same time, and divides the shards between them.
 
-A worker first needs a permit (see below), and then leases its share of the shards. The worker's share is the number of
-shards divided by the number of permit holders, rounded up. The lease of a shard is in the shard's partition. Permits
-are in the control partition. A worker renews and claims in each partition separately, so a partition that does not
-answer does not stop the others. All transactions lock leases in the order of their partitions and names.
+A worker first needs a permit (see below), and then leases its share of the shards. A worker's share is the number of
+shards divided by the number of permit holders, rounded up. A shard's lease is in the shard's partition, while permits
+are in the control partition. A worker renews and claims leases in each partition separately, so that an unreachable
+partition does not stop the others. All transactions lock leases in the order of their partitions and names.
 
-A semaphore is a set of leases, which are called permits and numbered from 1 to the size of the semaphore. Each holder
-has one permit. If the stored size becomes smaller, holders of permits with higher numbers release these permits instead
-of renewing them.
+A semaphore is a set of leases, called permits, which are numbered from 1 to the semaphore's size. Each holder has one
+permit. If the stored size is reduced, holders of permits with higher numbers release them instead of renewing them.
 
-While no posts wait, workers write nothing and their leases expire.
+While no posts are waiting, workers write nothing, and their leases expire.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Share:
     workers: int = 0  # number of permit holders, including this worker
 
     def by_partition(self) -> list[tuple[int, list[tuple[int, WorkLease]]]]:
-        """Group the numbers and leases of shards by partition, in the order in which transactions lock partitions."""
+        """Group the shards' numbers and leases by partition, in the order in which transactions lock partitions."""
         found: dict[int, list[tuple[int, WorkLease]]] = {}
         for shard, lease in sorted(self.shards.items(), key=itemgetter(0)):
             found.setdefault(shard.partition, []).append((shard.number, lease))
@@ -52,7 +51,7 @@ class Share:
 
 
 class ShardLeases:
-    """Claims and releases the permit and shards of one worker. Run `release_share` for the control partition."""
+    """Claims and releases one worker's permit and shards. Run `release_share` in the control partition."""
 
     def __init__(
         self,
@@ -70,13 +69,13 @@ class ShardLeases:
         self._shards, self._holder, self._lease_us, self._rng = shards, holder, lease_us, rng
 
     async def update_share(self, store: Store, share: Share) -> Share:
-        """Renew the permit and the leases on shards. Claim or release shards until the worker has its share.
+        """Renew the permit and the shard leases, then claim or release shards until the worker has its share.
 
-        Each partition has transactions of its own. The worker loses its shards in a partition that does not answer.
+        Each partition has its own transactions. In a partition that does not respond, the worker loses its shards.
         Without a permit, it keeps no shards.
 
         Raises:
-            StoreBusyError: the control partition does not answer, or another partition answers with an error.
+            StoreBusyError: the control partition does not respond, or another partition responds with an error.
         """
         keeping = partial(self._semaphore.keep_permit, share.permit, holder=self._holder, lease_us=self._lease_us)
         permit, workers = await store.write(keeping)
@@ -150,7 +149,7 @@ class Semaphore:
     """A semaphore in the store, which limits how many workers hold a permit. Its methods are programs."""
 
     def __init__(self, leases: WorkLeases, name: str, *, size: int) -> None:
-        """Make the programs. `size` is used as long as the database stores no size."""
+        """Create the programs. `size` applies as long as the database stores no size."""
         self._leases, self._name, self._size = leases, name, size
         self._pool = f"semaphore {name}"
 
@@ -182,7 +181,7 @@ class Semaphore:
     ) -> Program[tuple[WorkLease | None, int]]:
         """Renew a permit for `lease_us` from now, or claim another one.
 
-        Return a pair: the permit (None if others hold all permits), and the number of holders.
+        Return a pair: the permit (None if other workers hold all permits), and the number of holders.
         """
         sizing = yield from self.sizing()
         held = yield from self._leases.find_held(self._pool)
@@ -207,7 +206,7 @@ class Semaphore:
 
 @dataclass(frozen=True, slots=True)
 class QueueState:
-    """The posts that wait in the ingest queue, the work that was done, and the number of workers that may work."""
+    """The posts waiting in the ingest queue, the work that was done, and the number of workers that may work."""
 
     backlog: dict[Shard, ShardBacklog]
     counts: dict[Shard, ShardCount]

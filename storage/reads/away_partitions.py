@@ -1,6 +1,6 @@
-"""Finds the partitions that do not answer, so that requests and operators can do without them.
+"""Finds the partitions that do not respond, so that requests and operators can do without them.
 
-On Citus, partitions are on several servers, so some may not answer while the boards of the others work.
+On Citus, partitions are on several servers, so some may be unreachable while the boards on the others still work.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from storage.store import CONTROL, Program, Store, read_single
 
 
 async def find_away_partitions(store: Store, *, wait_s_max: float) -> list[int]:
-    """Ask all partitions at the same time, and list the numbers of those that do not answer.
+    """Query all partitions at the same time, and list the numbers of those that do not respond.
 
     Wait at most `wait_s_max` seconds. This bound does not apply if all partitions are in one schema.
 
     Raises:
-        StoreBusyError: the control partition does not answer, or no partition with boards answers.
+        StoreBusyError: the control partition does not respond, or no partition with boards does.
     """
     # If the control partition and partition 0 have the same tables, `store.at` returns the same object for both.
     control = store.at(CONTROL)

@@ -1,7 +1,7 @@
-"""Keeps compiled statements, and the rules by which posts change values, of the boards that this process uses.
+"""Keeps the compiled statements and merge rules of the boards that this process uses.
 
-Compiling them again for each request would cost more than most requests. The number of boards is bounded: the least
-recently used board is forgotten first.
+Compiling them again for each request would cost more than most requests do. The number of boards is bounded, and the
+least recently used board is dropped first.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,6 @@
 """Reads single entries with the totals of their boards, and the rows around an owner, for many callers together.
 
-Entries and totals come from one snapshot, which belongs to the caller's version of the board. If they did not, a rank
+Entries and totals come from the same snapshot, which belongs to the caller's version of the board. Otherwise a rank
 could exceed the number of entries.
 """
 
@@ -53,7 +53,7 @@ class EntryRead(NamedTuple):
 class PointReads:
     """Answers many concurrent point reads with few statements.
 
-    Each method raises `StoreBusyError` if too many reads are waiting.
+    Every method raises `StoreBusyError` if too many reads are waiting.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class PointReads:
         self._around_owners = StoreCoalescers(self._read_owners, **limits, crowd=crowd)
 
     def read_totals(self, board: Board | Leaf) -> asyncio.Future[dict[int, int]]:
-        """Return a future for the number of entries in each column of a board or leaf, see `totals.find_totals`."""
+        """Return a future for the number of entries in each column of a board or leaf (see `totals.find_totals`)."""
         leaf = board.leaves[0] if isinstance(board, Board) else board
         return self._totals[self._store.at(leaf.partition)].ask((board.key, leaf.shape), board)
 
@@ -97,10 +97,10 @@ class PointReads:
         starts: Mapping[int, CountStart] = NO_STARTS,
         before: Mapping[int, str] = NO_CELLS,
     ) -> asyncio.Future[EntryRead]:
-        """Return a future for an owner's entry (None: the owner has none) and the totals of the leaf that stores it.
+        """Return a future for an owner's entry, or None if it has none, and the totals of the leaf that stores it.
 
-        In each column of `starts`, also count the entries better than the owner's cell if `count_policy` says so, and
-        those better than the cell in `before`, which the owner had before.
+        In each column of `starts`, also count the entries better than the owner's cell if `count_policy` says so.
+        Likewise count those better than the cell in `before`, which the owner had earlier.
         """
         if board.is_spread:
             leaf, coalescers = board.leaf_of(owner), self._entries_in_segments
@@ -110,7 +110,7 @@ class PointReads:
         return coalescers[store].ask((*leaf.shape, *starts), (store, leaf, owner, starts, before))
 
     async def read_on_boards(self, boards: Iterable[Board], owner: str) -> dict[int, EntryRead]:
-        """Read an owner's entries by board key, with the totals of the leaves. Read each partition in one snapshot.
+        """Read an owner's entries by board key, with the leaves' totals. Each partition is read in one snapshot.
 
         Raises UnknownBoardError or BoardChangedError if a board was deleted, or has changed since the caller read it.
         """
@@ -125,7 +125,7 @@ class PointReads:
         return found
 
     async def find_hidden(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        """Find the entries of `owners` that no ranking shows, by owner: those of shadowed owners as `ShadowEntry`.
+        """Find the entries of `owners` that no ranking shows, by owner, with shadowed owners' entries as `ShadowEntry`.
 
         Call this for owners without another entry.
         """
@@ -142,7 +142,7 @@ class PointReads:
         return await self._store.at(leaf.partition).read(partial(find_shadow, leaf, owner))
 
     async def find_joined(self, board: Board, owners: Sequence[str]) -> dict[str, Entry]:
-        """Make empty entries, dated to when they joined, for those of `owners` who have joined, by owner.
+        """Build empty entries, by owner, for those of `owners` who have joined, dated to when they joined.
 
         Call this for owners without an entry.
         """
@@ -166,16 +166,16 @@ class PointReads:
     def count_in_segments(
         self, board: Board, column_index: int, cell: CellOf, start: CountStart
     ) -> asyncio.Future[GapCount | None]:
-        """Return a future for the count of the entries better than a cell. Each segment is read in its own snapshot.
+        """Return a future for the number of entries better than a cell. Each segment is read in its own snapshot.
 
-        The result is None if the change log of a segment cannot bring the count of the segment's curve up to date.
+        The result is None if a segment's change log cannot bring the count from its curve up to date.
         """
         kind = board.key, board.leaves[0].shape, column_index
         return self._counts[self._store.at(board.reading_partition)].ask(kind, (board, column_index, cell, start))
 
     async def _count_in_segments(self, asked: list[tuple[Board, int, CellOf, CountStart]]) -> list[GapCount | None]:
-        # Every `CountStart` gives right counts, because the log adds the later changes. The count is as of the time of
-        # the latest one, so that it has the posts that were answered before any of the requests.
+        # Any `CountStart` gives correct counts, because the log adds the later changes. Count as of the latest one, so
+        # that the count includes the posts that were answered before any of these requests.
         board, column_index, _, start = max(asked, key=lambda each: each[3].asked_us)
         cells = list({cell for _, _, cell, _ in asked})
         entries = self._boards.open_segments(board)
@@ -184,7 +184,7 @@ class PointReads:
         return [found[cell] for _, _, cell, _ in asked]
 
     async def _read_entries(self, asked: list[_AskedEntry]) -> list[EntryRead]:
-        # Every `CountStart` gives right counts, because the log adds the later changes. So use the first.
+        # Any `CountStart` gives correct counts, because the log adds the later changes. So use the first.
         store, leaf, _, starts, _ = asked[0]
         owners = list(map(itemgetter(2), asked))
         entries = self._boards.open_leaf(leaf)
@@ -236,10 +236,10 @@ class PointReads:
 
 
 def read_owner_on_leaves(leaves: Sequence[OpenLeaf], owner: str) -> Program[list[EntryRead]]:
-    """Read the owner's entry and the leaf's totals for each leaf in `leaves`, in this order.
+    """Read an owner's entry and the leaf's totals for each leaf in `leaves`, in the same order.
 
-    This takes one statement for all totals, one for each table that leaves share, and one for each other leaf. If an
-    entry is missing, one more statement finds those of a shadowed owner.
+    This takes one statement for all totals, one for each table that leaves share, and one for each other leaf. If
+    entries are missing, one more statement looks for a shadowed owner's entries.
 
     Raises:
         UnknownBoardError, BoardChangedError: a leaf was deleted, or has changed since the caller read it.
@@ -283,7 +283,7 @@ def _read_and_count(
             if index in before[number]
         }
         wanted = {*cells.values(), *past.values()}
-        # A count at a knot is of this snapshot, but what the curve knows there may be of a time before the changes.
+        # A count made at a knot is as of this snapshot, whereas the curve's own count there may predate the changes.
         rows_max = _limit_gaps(ranking, start, gap_rows_max)
         chosen = policy.choose_cells(start.curve, ranking.padding, wanted, rows_max, knots=bool(had))
         counted = (yield from ranking.gaps.count_better(start, chosen)) if chosen else {}
@@ -298,7 +298,7 @@ def _read_and_count(
 
 
 def _limit_gaps(ranking: RowRanking, start: CountStart, gap_rows_max: int) -> int:
-    """Choose the longest gap in which to count: that of short gaps, if many changes follow the mark."""
+    """Choose the longest gap to count in: only short gaps are counted if many changes follow the mark."""
     return min(gap_rows_max, SHORT_GAP_ROWS) if ranking.gaps.passed_mark == start.mark else gap_rows_max
 
 

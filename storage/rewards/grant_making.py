@@ -1,4 +1,4 @@
-"""Makes the grants of closed boards, in short steps, because on SQLite posts wait while a step is stored."""
+"""Stores the grants of closed boards in short steps, because on SQLite posts wait while a step is being stored."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -24,7 +24,7 @@ from .league_walk import LeagueWalk
 
 
 def read_rewards(boards: Iterable[Board]) -> Program[dict[int, Rewards]]:
-    """Read the rewards of boards by key, as they are stored now. Leave out boards without rewards."""
+    """Read the rewards that are currently stored for boards, by board key. Leave out boards without rewards."""
     boards = list(boards)
     keys = {board.family_key for board in boards if board.family_key is not None}
     families = (yield from find_families_by_key(keys)) if keys else {}
@@ -40,7 +40,7 @@ def read_rewards(boards: Iterable[Board]) -> Program[dict[int, Rewards]]:
 def begin_grants(boards: Iterable[Board], *, now_us: int) -> Program[set[int]]:
     """Begin a walk for each board with rewards, in the transaction that shuts it. Return the keys of these boards.
 
-    What the rewards are is stored with the walk, so a later change of a family does not concern closed boards.
+    The rewards are stored with the walk, so that later changes to a family do not affect boards that have closed.
     """
     boards = list(boards)
     found = yield from read_rewards(boards)
@@ -74,10 +74,10 @@ def open_walk(board: Board, open_board: Callable[[Board], OpenBoard], rewards: R
 def read_steps(
     board: Board, open_board: Callable[[Board], OpenBoard], *, rows_max: int, step_rows: int
 ) -> Program[list[GrantStep] | None]:
-    """Read the grants among about `rows_max` rows, in steps of about `step_rows` rows; return None if all are made.
+    """Read the grants among about `rows_max` rows, in steps of about `step_rows` rows, or None if all are made.
 
     Raises:
-        UnknownBoardError, BoardChangedError: the board is no longer as the caller has read it.
+        UnknownBoardError, BoardChangedError: the board was deleted, or has changed since the caller read it.
     """
     if not (rows := (yield _FIND.bind(key=board.key))):
         return None
@@ -93,10 +93,10 @@ def read_steps(
 
 
 def store_step(known: Board, step: GrantStep, *, now_us: int) -> Program[bool]:
-    """Store the grants of a step. The last one ends the walk. Return False if the board or its walk has changed.
+    """Store the grants of a step, the last of which ends the walk. Return False if the board or its walk has changed.
 
     Raises:
-        UnknownBoardError, BoardChangedError: as `read_steps`.
+        UnknownBoardError, BoardChangedError: as for `read_steps`.
     """
     board = yield from find_same_board(known, lock=Lock.SHARE)
     rows = yield _HOLD.bind(key=board.key)
@@ -104,7 +104,7 @@ def store_step(known: Board, step: GrantStep, *, now_us: int) -> Program[bool]:
     if not rows or _decode_mark(rows[0][1]) != step.before or totals.get(CHANGES, 0) != step.changes:
         return False
     if step.grants:
-        # An entry that kept an earlier id is of the owner who has that id now.
+        # An entry stored under the earlier id of a merged owner belongs to the owner it was merged into.
         merged = {row[0]: row[1] for row in (yield _MERGED.bind(owners=[each.owner for each in step.grants]))}
         yield _ADD.bind(
             rows=[
@@ -122,7 +122,7 @@ def store_step(known: Board, step: GrantStep, *, now_us: int) -> Program[bool]:
 
 
 def find_oldest_walk() -> Program[int | None]:
-    """Find when the board that has waited longest for its grants was closed, in microseconds, or None if none waits."""
+    """Find when the board that has waited longest for its grants closed, in microseconds. Return None if none waits."""
     [[closed_us]] = yield _OLDEST.bind()
     return None if closed_us is None else int(closed_us)
 

@@ -1,7 +1,7 @@
-"""Finds who gets which reward of a board: it walks through the ranking of one reward after the other.
+"""Finds who gets which of a board's rewards, by walking through the ranking of one reward after the other.
 
 A rank is 1 + the number of strictly better rows that the walk has passed. So hidden and erased owners, who have no row,
-push nobody down. If equal values share a rank, all owners at the boundary of a reward get it.
+do not lower anyone's rank. If equal values share a rank, all owners tied at a reward's boundary get it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ TIES_READ = 50  # read at least this many rows, because rows at the boundary of 
 
 
 class WalkMark(msgspec.Struct, array_like=True, frozen=True):
-    """The place that a walk has reached: in the ranking of the reward `reward`, after the row `last`."""
+    """Marks how far a walk has got: in the ranking of the reward `reward`, after the row `last`."""
 
     reward: int = 0  # 0-based; the number of rewards: the walk has ended
     rows: int = 0  # how many rows of the ranking got the reward, or an earlier one instead
@@ -45,9 +45,9 @@ class GrantWalk:
     def read_step(
         self, mark: WalkMark, rows_max: int, totals: Mapping[int, int]
     ) -> Program[tuple[list[NewGrant], WalkMark]]:
-        """Read about `rows_max` rows after a mark. Return the grants among them, and the mark of the next step.
+        """Read about `rows_max` rows after a mark. Return the grants among them, and the mark for the next step.
 
-        `totals` are those of the board, by column index. Run this for the partition in which the board is read.
+        `totals`: the board's totals by column index. Run this in the partition where the board is read.
         """
         found: list[NewGrant] = []
         while rows_max > 0 and mark.reward < len(self.rewards):
@@ -104,7 +104,7 @@ class GrantWalk:
 
 
 def _find_last_rank(reward: RewardSpec, total: int) -> int | None:
-    """Find the worst rank that gets a reward, of `total` ranked entries. None: a value decides."""
+    """Find the worst rank that gets a reward, given `total` ranked entries. Return None if a value decides instead."""
     if reward.to_percent is None:
         return reward.to_rank
     numerator, denominator = (Fraction(str(reward.to_percent)) / 100).as_integer_ratio()

@@ -1,7 +1,7 @@
-"""Reads, claims, moves and deletes grants. Run these programs for the control partition.
+"""Reads, claims, moves and deletes grants. Run these programs in the control partition.
 
-The id of a grant is the key of its board and its number among the grants of the board: `17-3`. A game may use it as the
-key of a payout, so it never changes, and no other grant of the store ever has it.
+A grant's id joins the key of its board and its number among that board's grants, such as `17-3`. A game may use the id
+as the key of a payout, so it never changes, and is never reused for another grant in the store.
 """
 
 import re
@@ -38,7 +38,7 @@ class Grant(NamedTuple):
 
 
 def parse_key(grant_id: str) -> GrantKey:
-    """Parse the id of a grant. Raises UnknownGrantError if no grant can have this id."""
+    """Parse a grant's id. Raises UnknownGrantError if no grant can have this id."""
     if re.fullmatch(GRANT_PATTERN[1:-1], grant_id) is None:
         raise UnknownGrantError
     board_key, _, number = grant_id.partition("-")
@@ -50,14 +50,14 @@ def list_of_board(board_key: int, *, after: int, limit: int) -> Program[list[Gra
 
 
 def list_of_owner(owner: str, *, before: GrantKey, limit: int, claimed: bool | None = None) -> Program[list[Grant]]:
-    """List an owner's grants before a key, the newest board first. `claimed`: only those that are claimed, or not."""
+    """List an owner's grants before a key, newest board first. `claimed`: only claimed or only unclaimed grants."""
     key, number = before
     rows = yield _OF_OWNER[claimed].bind(owner=owner, key=key, number=number, limit=limit)
     return [Grant(*row) for row in rows]
 
 
 def claim_grant(key: GrantKey, *, now_us: int) -> Program[tuple[Grant, bool]]:
-    """Claim a grant. Return it, and whether this transaction has claimed it: only the first one does.
+    """Claim a grant. Return it, and whether this transaction claimed it, which only the first one does.
 
     Raises:
         UnknownGrantError: there is no such grant.
@@ -79,13 +79,13 @@ def forget_owner(owner: str) -> Program[None]:
 
 
 def move_grants(owner: str, into: str) -> Program[None]:
-    """Give the grants of an owner who is merged to `into`. The steps of walks after this transaction do so, too."""
+    """Transfer the grants of an owner who is merged to `into`. Walk steps after this transaction do the same."""
     yield from hold_walks()
     yield _MOVE.bind(owner=owner, into=into)
 
 
 def prune_grants(*, before_us: int, rows_max: int) -> Program[int]:
-    """Delete up to about `rows_max` grants of the oldest board that closed before `before_us`. Return 0 without one."""
+    """Delete about `rows_max` grants of the oldest board that closed before `before_us`. Return 0 if there is none."""
     rows = yield _OLDEST.bind(before_us=before_us)
     if not rows:
         return 0

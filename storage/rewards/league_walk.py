@@ -1,4 +1,4 @@
-"""Finds who gets which reward of a period of a league: by the final ranks in the cohorts, cohort by cohort."""
+"""Finds who gets which reward in a league's period by the final ranks in each cohort, one cohort after the other."""
 
 from collections.abc import Mapping
 
@@ -10,7 +10,7 @@ from .grant_walk import NewGrant, WalkMark
 
 
 class LeagueWalk:
-    """Walks through the cohorts of a board whose results are in. Before that, it finds nobody."""
+    """Walks through the cohorts of a board whose results are final. Before they are, it finds nobody."""
 
     def __init__(self, board: Board, rewards: Rewards) -> None:
         self.rewards, self._leaf = rewards.listed, board.leaf
@@ -19,7 +19,7 @@ class LeagueWalk:
     def read_step(
         self, mark: WalkMark, rows_max: int, totals: Mapping[int, int]
     ) -> Program[tuple[list[NewGrant], WalkMark]]:
-        """Read the cohorts after a mark, as `GrantWalk.read_step` reads rows. The last one is in `mark.last`."""
+        """Read the cohorts after a mark, as `GrantWalk.read_step` reads rows. `mark.last` holds the last cohort."""
         after = int(mark.last[0] or WAITING)
         seats, last = yield from list_winners(self._leaf, self._to_rank, after=after, rows_max=rows_max)
         found = []
